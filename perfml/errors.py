@@ -1,0 +1,54 @@
+"""Errors that a user can act on: what is wrong, where, what was found, what to do."""
+
+from __future__ import annotations
+
+
+class PerfmlError(Exception):
+    """An error caused by input or environment, shown to the user without a traceback.
+
+    Parameters
+    ----------
+    what
+        What is wrong, as one clause.
+    where
+        File, ``file:line``, column or option that is at fault.
+    found
+        What was found instead of what was expected.
+    cure
+        What the user can do about it.
+    """
+
+    def __init__(
+        self, what: str, *, where: str | None = None, found: str | None = None, cure: str | None = None
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.found = found
+        self.cure = cure
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        first = f"{self.where}: {self.what}" if self.where else self.what
+        if self.found:
+            first += f" (found: {self.found})"
+        return f"{first}\n{self.cure}" if self.cure else first
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the parts of the message, for ``--json``."""
+        return {"what": self.what, "where": self.where, "found": self.found, "cure": self.cure}
+
+
+class InputError(PerfmlError):
+    """A file from outside cannot be read as what it claims to be."""
+
+
+class TableError(PerfmlError):
+    """A table lacks a column, or holds values that no measurement can give."""
+
+
+class MissingExtraError(PerfmlError):
+    """An optional dependency is needed for this and is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        what = f"{purpose} needs the package {package}, which is not installed"
+        super().__init__(what, cure=f"Install it with: pip install 'perfml[{extra}]'")
