@@ -19,7 +19,12 @@ class PerfmlError(Exception):
     """
 
     def __init__(
-        self, what: str, *, where: str | None = None, found: str | None = None, cure: str | None = None
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        found: str | None = None,
+        cure: str | None = None,
     ) -> None:
         self.what = what
         self.where = where

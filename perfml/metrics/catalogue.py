@@ -1,0 +1,375 @@
+"""Read the catalogue (``catalogue.csv``) and evaluate it over a table of raw counters.
+
+The catalogue is data: one row a metric, under the name nvprof gave it, which is the published
+vocabulary. A row says how Nsight Compute expresses the metric, when that expression means
+nothing (its guard is 0), what may stand in for it, and how kernels merge into a layer.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.metrics.expressions import Array, Expression, parse
+
+PUBLISHED: tuple[str, ...] = (
+    "warp_execution_efficiency",
+    "gld_efficiency",
+    "gst_efficiency",
+    "stall_inst_fetch",
+    "stall_exec_dependency",
+    "stall_memory_dependency",
+    "stall_sync",
+    "stall_pipe_busy",
+    "shared_efficiency",
+    "achieved_occupancy",
+    "l2_utilization",
+    "shared_utilization",
+    "ldst_fu_utilization",
+    "cf_fu_utilization",
+    "special_fu_utilization",
+    "tex_fu_utilization",
+    "single_precision_fu_utilization",
+    "double_precision_fu_utilization",
+    "dram_utilization",
+)
+"""The 19 metrics of the published dataset, in its column order."""
+
+DURATION = "gpu__time_duration.sum"
+"""Nsight Compute's name of a launch's duration (nanoseconds in base units)."""
+
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "published": PUBLISHED,
+    "stalls": (
+        "stall_inst_fetch",
+        "stall_exec_dependency",
+        "stall_memory_dependency",
+        "stall_texture",
+        "stall_sync",
+        "stall_constant_memory_dependency",
+        "stall_pipe_busy",
+        "stall_memory_throttle",
+        "stall_not_selected",
+        "stall_other",
+        "stall_sleeping",
+        "stall_selected",
+        "stall_branch_resolving",
+        "stall_gmma",
+    ),
+    "roofline": (
+        "flop_count_sp",
+        "flop_count_dp",
+        "flop_count_hp",
+        "tensor_utilization",
+        "dram_read_bytes",
+        "dram_write_bytes",
+        "l2_read_transactions",
+        "l2_write_transactions",
+        "gld_transactions",
+        "gst_transactions",
+        "inst_executed",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the catalogue.
+
+    Attributes
+    ----------
+    name, description, unit, family, note
+        For people. ``unit`` is the unit of the canonical value.
+    kind
+        ``fraction``, ``level`` (fraction of a unit's peak), ``count``, ``bytes``, ``rate`` or
+        ``ratio``.
+    merge
+        How kernels become a layer: ``time_weighted``, ``sum`` or ``max``.
+    better
+        ``higher``, ``lower`` or ``neither``.
+    ncu
+        The value from Nsight Compute's metrics, before `scale`; None if there is none.
+    scale
+        Factor from the expression to the canonical unit.
+    guard
+        The metric is undefined where this is 0.
+    fallback
+        Used, and collected, where the guard leaves the metric undefined.
+    substitutes
+        Tried in turn where `ncu` was not collected; never asked for.
+    zero_undefined
+        Where the guard was not collected, a 0 means undefined.
+    low, high
+        Limits the value is clipped to; passes that disagree give values beyond them.
+    nvprof_unit
+        The form of nvprof's own output; empty for metrics nvprof never had.
+    exactness
+        ``exact``, ``close``, ``approximate`` or ``none``: how near `ncu` comes to nvprof.
+    published
+        Place among the published 19 from 1, or None.
+    """
+
+    name: str
+    description: str
+    unit: str
+    kind: str
+    family: str
+    merge: str
+    better: str
+    ncu: Expression | None
+    scale: float
+    guard: Expression | None
+    fallback: Expression | None
+    substitutes: tuple[Expression, ...]
+    zero_undefined: bool
+    low: float | None
+    high: float | None
+    nvprof_unit: str
+    exactness: str
+    valid_on: str
+    published: int | None
+    origin: str
+    note: str
+
+    def clip(self, values: Array) -> Array:
+        """Clip to the metric's limits; NaN stays NaN."""
+        if self.low is None and self.high is None:
+            return values
+        return np.clip(values, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Canonical metrics of a table, and what it took to get them.
+
+    Attributes
+    ----------
+    frame
+        One column a metric that could be evaluated, index as the raw table's.
+    missing
+        Metrics that the raw table does not hold, nor a substitute of.
+    substituted
+        Metric to the formula that stood in for it in every row.
+    undefined
+        Metric to the number of rows where it means nothing (NaN).
+    clipped
+        Metric to the number of rows that lay more than 1 % beyond a limit.
+    """
+
+    frame: pd.DataFrame
+    missing: tuple[str, ...] = ()
+    substituted: dict[str, str] = field(default_factory=dict)
+    undefined: dict[str, int] = field(default_factory=dict)
+    clipped: dict[str, int] = field(default_factory=dict)
+
+
+class Catalogue:
+    """All metrics, in order: the published 19, the rest of nvprof's, then perfml's own."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = {metric.name: metric for metric in metrics}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every metric's name."""
+        return tuple(self._metrics)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._metrics
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+    def __getitem__(self, name: str) -> Metric:
+        """Return a metric.
+
+        Raises
+        ------
+        PerfmlError
+            If there is none of that name; the message names the nearest ones.
+        """
+        try:
+            return self._metrics[name]
+        except KeyError:
+            near = difflib.get_close_matches(name, [*self._metrics, *_GROUPS], n=3)
+            cure = (
+                f"Did you mean {' or '.join(near)}?" if near else f"Sets are: {', '.join(_GROUPS)}."
+            )
+            msg = f"no metric or metric set is called {name!r}"
+            raise PerfmlError(msg, cure=cure) from None
+
+    def select(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Expand metric names and set names (`published`, `stalls`, `roofline`), each once."""
+        found: dict[str, None] = {}
+        for name in names:
+            for member in _GROUPS.get(name, (name,)):
+                found[self[member].name] = None
+        return tuple(found)
+
+    def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
+        """Return the Nsight Compute metrics to collect for these metrics, sorted.
+
+        Guards, fallbacks and the launch duration are among them. Launch attributes
+        (``launch__*``) come with every report and are left out.
+
+        Raises
+        ------
+        PerfmlError
+            If a metric is unknown, or Nsight Compute has no counterpart of it.
+        """
+        wanted = {DURATION}
+        for name in self.select(names):
+            metric = self[name]
+            if metric.ncu is None:
+                msg = f"Nsight Compute has no counterpart of {name}"
+                raise PerfmlError(msg, cure=metric.note or "Leave it out.")
+            for expression in (metric.ncu, metric.guard, metric.fallback):
+                if expression is not None:
+                    wanted.update(expression.names)
+        return tuple(sorted(name for name in wanted if not name.startswith("launch__")))
+
+    def evaluate(self, raw: pd.DataFrame, names: Sequence[str] | None = None) -> Evaluation:
+        """Evaluate metrics over Nsight Compute's counters.
+
+        Parameters
+        ----------
+        raw
+            One row a launch, columns under Nsight Compute's names, in base units (ns, byte, %).
+        names
+            Metrics or sets to evaluate; all that can be, by default.
+
+        Returns
+        -------
+        Evaluation
+            Values in canonical units. Undefined is NaN, never 0.
+        """
+        columns: dict[str, Array] = {}
+        missing: list[str] = []
+        substituted: dict[str, str] = {}
+        undefined: dict[str, int] = {}
+        clipped: dict[str, int] = {}
+        for name in self.names if names is None else self.select(names):
+            metric = self[name]
+            source = _source(metric, raw)
+            if source is None:
+                missing.append(name)
+                continue
+            if source is not metric.ncu:
+                substituted[name] = source.text
+            values = _defined(metric, raw, source) * metric.scale
+            if metric.low is not None or metric.high is not None:
+                bounded = metric.clip(values)
+                beyond = int((np.abs(bounded - values) > 0.01).sum())
+                if beyond:
+                    clipped[name] = beyond
+                values = bounded
+            empty = int(np.isnan(values).sum())
+            if empty:
+                undefined[name] = empty
+            columns[name] = values
+        frame = pd.DataFrame(columns, index=raw.index)
+        return Evaluation(frame, tuple(missing), substituted, undefined, clipped)
+
+    def from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
+        """Convert nvprof's numbers (98.76 for ``98.76%``, 8 for ``High (8)``) to canonical ones.
+
+        Rates and bytes are expected in byte/s and byte.
+        """
+        metric = self[name]
+        factor = {"percent": 0.01, "utilization_level_0_10": 0.1}.get(metric.nvprof_unit, 1.0)
+        return metric.clip(np.asarray(values, dtype=float) * factor)
+
+
+@functools.cache
+def load_catalogue() -> Catalogue:
+    """Return the catalogue that ships with perfml (read once a process)."""
+    text = resources.files("perfml.metrics").joinpath("catalogue.csv").read_text(encoding="utf-8")
+    return Catalogue(_metric(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _metric(row: dict[str, str]) -> Metric:
+    def formula(text: str) -> Expression | None:
+        return parse(text) if text else None
+
+    def number(text: str) -> float | None:
+        return float(text) if text else None
+
+    return Metric(
+        name=row["name"],
+        description=row["description"],
+        unit=row["unit"],
+        kind=row["kind"],
+        family=row["family"],
+        merge=row["merge"],
+        better=row["better"],
+        ncu=formula(row["ncu"]),
+        scale=float(row["scale"] or 1),
+        guard=formula(row["guard"]),
+        fallback=formula(row["fallback"]),
+        substitutes=tuple(parse(text) for text in row["substitutes"].split(";") if text.strip()),
+        zero_undefined=row["zero_undefined"] == "yes",
+        low=number(row["low"]),
+        high=number(row["high"]),
+        nvprof_unit=row["nvprof_unit"],
+        exactness=row["exactness"],
+        valid_on=row["valid_on"],
+        published=int(row["published"]) if row["published"] else None,
+        origin=row["origin"],
+        note=row["note"],
+    )
+
+
+def _column(raw: pd.DataFrame, name: str) -> Array:
+    """Return a counter, or a ``.pct`` from the ``.ratio`` and ``.max_rate`` of older reports."""
+    if name in raw.columns:
+        return raw[name].to_numpy(dtype=float)
+    base = name.removesuffix(".pct")
+    ratio = raw[f"{base}.ratio"].to_numpy(dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient: Array = 100.0 * ratio / raw[f"{base}.max_rate"].to_numpy(dtype=float)
+    return quotient
+
+
+def _available(expression: Expression, raw: pd.DataFrame) -> bool:
+    def held(name: str) -> bool:
+        if name in raw.columns:
+            return True
+        base = name.removesuffix(".pct")
+        return base != name and f"{base}.ratio" in raw.columns and f"{base}.max_rate" in raw.columns
+
+    return all(held(name) for name in expression.names)
+
+
+def _source(metric: Metric, raw: pd.DataFrame) -> Expression | None:
+    if metric.ncu is None:
+        return None
+    candidates = (metric.ncu, *metric.substitutes)
+    return next((each for each in candidates if _available(each, raw)), None)
+
+
+def _defined(metric: Metric, raw: pd.DataFrame, source: Expression) -> Array:
+    """Evaluate `source`, with NaN (or the fallback) where the metric means nothing."""
+    values = np.broadcast_to(source(lambda name: _column(raw, name)), len(raw)).astype(float)
+    if metric.guard is not None and _available(metric.guard, raw):
+        guard = metric.guard(lambda name: _column(raw, name))
+        undefined = guard == 0
+        if metric.zero_undefined:
+            undefined |= np.isnan(guard) & (values == 0)
+    elif metric.zero_undefined:
+        undefined = values == 0
+    else:
+        return values
+    values = np.where(undefined, np.nan, values)
+    if metric.fallback is not None and _available(metric.fallback, raw):
+        stand_in = metric.fallback(lambda name: _column(raw, name))
+        values = np.where(undefined & (stand_in > 0), stand_in, values)
+    return values

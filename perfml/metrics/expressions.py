@@ -1,0 +1,164 @@
+"""Arithmetic over metric columns: parsed by hand, because the text may come from a user's file.
+
+Grammar: ``sum := product (("+" | "-") product)*``, ``product := atom (("*" | "/") atom)*``,
+``atom := number | metric | "(" sum ")" | "-" atom``. A metric name may hold letters, digits,
+``_``, ``.`` and ``:`` as Nsight Compute's do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfml.errors import PerfmlError
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w.:]*)|(?P<op>[-+*/()]))"
+)
+_DEEPEST = 50
+"""Nested parentheses allowed: more is no formula, and would exhaust Python's stack."""
+
+Array = npt.NDArray[np.float64]
+Lookup = Callable[[str], Array]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed formula over metric names.
+
+    Attributes
+    ----------
+    text
+        The formula as written.
+    names
+        The metrics it reads, in order of appearance, each once.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    _program: tuple[tuple[str, str | float], ...]
+
+    def __call__(self, lookup: Lookup) -> Array:
+        """Evaluate over columns; a division by zero gives NaN, never infinity.
+
+        Parameters
+        ----------
+        lookup
+            Gives the column of a name, shape (n,).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        stack: list[Array] = []
+        for kind, value in self._program:
+            if kind == "number":
+                stack.append(np.asarray(value, dtype=float))
+            elif kind == "name":
+                stack.append(np.asarray(lookup(str(value)), dtype=float))
+            elif kind == "negate":
+                stack.append(-stack.pop())
+            else:
+                right, left = stack.pop(), stack.pop()
+                stack.append(_apply(kind, left, right))
+        return stack[0]
+
+
+def parse(text: str) -> Expression:
+    """Parse a formula.
+
+    Raises
+    ------
+    PerfmlError
+        If `text` is not a formula of the grammar above; the message holds the position.
+    """
+    tokens = _tokens(text)
+    program: list[tuple[str, str | float]] = []
+    position = 0
+
+    def peek() -> str | None:
+        return tokens[position][1] if position < len(tokens) else None
+
+    def advance() -> tuple[str, str]:
+        nonlocal position
+        if position >= len(tokens):
+            raise _syntax(text, len(text), "the end")
+        position += 1
+        kind, value, _ = tokens[position - 1]
+        return kind, value
+
+    def total(depth: int) -> None:
+        product(depth)
+        while peek() in {"+", "-"}:
+            _, operator = advance()
+            product(depth)
+            program.append((operator, ""))
+
+    def product(depth: int) -> None:
+        atom(depth)
+        while peek() in {"*", "/"}:
+            _, operator = advance()
+            atom(depth)
+            program.append((operator, ""))
+
+    def atom(depth: int) -> None:
+        if depth > _DEEPEST:
+            raise _syntax(text, tokens[position - 1][2], f"more than {_DEEPEST} nested parentheses")
+        kind, value = advance()
+        if kind == "number":
+            program.append(("number", float(value)))
+        elif kind == "name":
+            program.append(("name", value))
+        elif value == "-":
+            atom(depth + 1)
+            program.append(("negate", ""))
+        elif value == "(":
+            total(depth + 1)
+            if peek() != ")":
+                at = tokens[position][2] if position < len(tokens) else len(text)
+                raise _syntax(text, at, peek() or "the end")
+            advance()
+        else:
+            raise _syntax(text, tokens[position - 1][2], value)
+
+    total(0)
+    if position < len(tokens):
+        raise _syntax(text, tokens[position][2], tokens[position][1])
+    names = tuple(dict.fromkeys(str(value) for kind, value in program if kind == "name"))
+    return Expression(text, names, tuple(program))
+
+
+def _tokens(text: str) -> list[tuple[str, str, int]]:
+    found: list[tuple[str, str, int]] = []
+    position = 0
+    while position < len(text.rstrip()):
+        match = _TOKEN.match(text, position)
+        if match is None or match.lastgroup is None:
+            raise _syntax(text, position, text[position : position + 10])
+        found.append((match.lastgroup, match.group(match.lastgroup), match.start(match.lastgroup)))
+        position = match.end()
+    return found
+
+
+def _syntax(text: str, position: int, found: str) -> PerfmlError:
+    return PerfmlError(
+        "not a metric formula",
+        where=f"character {position + 1} of {text[:120]!r}",
+        found=found,
+        cure="Allowed are metric names, numbers, + - * / and parentheses.",
+    )
+
+
+def _apply(operator: str, left: Array, right: Array) -> Array:
+    if operator == "+":
+        return left + right
+    if operator == "-":
+        return left - right
+    if operator == "*":
+        return left * right
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(right == 0, np.nan, np.divide(left, right))

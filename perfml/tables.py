@@ -1,0 +1,324 @@
+"""The tables that walk through perfml: what their columns mean, and how they lie on disk.
+
+*Kernels* holds one row a kernel launch, *Layers* one row a layer of one iteration of one run.
+Both are plain pandas frames. Identity columns are listed here; every other numeric column that
+the metric catalogue knows is a metric. On disk a table is Parquet with its provenance in the
+file's metadata, so that a table never gets separated from where it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml._version import __version__
+from perfml.errors import InputError, TableError
+
+METADATA_KEY = b"perfml"
+"""Key of the provenance document in a Parquet file's schema metadata."""
+
+RUN_COLUMNS = (
+    "run_id",
+    "workload",
+    "backend",
+    "precision",
+    "batch",
+    "device",
+    "compute_capability",
+)
+"""What identifies a run: one process of one workload under one backend."""
+
+KERNEL_COLUMNS = (
+    *RUN_COLUMNS,
+    "iteration",
+    "layer",
+    "kernel",
+    "kernel_index",
+    "grid",
+    "block",
+    "time_us",
+)
+"""Columns every Kernels table has, in this order, before the optional ones and the metrics.
+
+``layer`` is missing for a launch outside every range. ``kernel_index`` is the launch order within
+(run, iteration). ``time_us`` is missing when the source has no durations.
+"""
+
+KERNEL_OPTIONAL = ("ncu_time_us", "time_source", "metrics_iteration", "launches")
+"""Columns a Kernels table may have.
+
+``ncu_time_us`` is the duration under the profiler (serialised, caches flushed) where ``time_us``
+comes from a pass without counters. ``time_source`` says which: ``timing``, ``apportioned``,
+``ncu`` or ``nvprof``. ``metrics_iteration`` is the profiled iteration whose counters the row
+carries. ``launches`` is how many launches the row stands for (averages, deduplicated launches).
+"""
+
+LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")
+"""Columns every Layers table has. ``kernel_names``: one a line, in launch order."""
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a reader returns: one row a kernel launch, where it came from, what went wrong.
+
+    Attributes
+    ----------
+    frame
+        The Kernels table (see `KERNEL_COLUMNS`).
+    provenance
+        Facts about the source, one flat mapping of JSON values: ``path``, ``sha256``, ``format``,
+        ``tool``, ``tool_version``, ``device``, ...
+    warnings
+        Sentences that the user has to see; nothing is dropped without one.
+    """
+
+    frame: pd.DataFrame
+    provenance: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table read back from disk, with its provenance document."""
+
+    frame: pd.DataFrame
+    kind: str
+    provenance: dict[str, Any]
+
+
+def metric_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of `frame` that the metric catalogue knows, in the catalogue's order."""
+    from perfml.metrics import load_catalogue
+
+    return [name for name in load_catalogue().names if name in frame.columns]
+
+
+def validate_kernels(frame: pd.DataFrame, *, where: str = "kernels table") -> pd.DataFrame:
+    """Check a Kernels table and return it with its columns in the standard order.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, a launch has no name, or a column that must be numeric is not.
+    """
+    _require(frame, KERNEL_COLUMNS, where, "perfml ingest")
+    unnamed = frame["kernel"].isna() | (frame["kernel"].astype("string") == "")
+    if unnamed.any():
+        msg = "a launch has no kernel name"
+        raise TableError(
+            msg,
+            where=f"{where}, row {int(np.flatnonzero(unnamed.to_numpy())[0])}",
+            cure="Ingest the profile again; every row of a Kernels table names its kernel.",
+        )
+    _require_numeric(frame, ("kernel_index", "time_us", *metric_columns(frame)), where)
+    return _ordered(frame, (*KERNEL_COLUMNS, *KERNEL_OPTIONAL))
+
+
+def validate_layers(frame: pd.DataFrame, *, where: str = "layers table") -> pd.DataFrame:
+    """Check a Layers table and return it with its columns in the standard order.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, a numeric column is not numeric, or a time is not positive.
+    """
+    _require(frame, LAYER_COLUMNS, where, "perfml merge")
+    _require_numeric(frame, ("time_us", "kernels", *metric_columns(frame)), where)
+    bad = ~(frame["time_us"].to_numpy(dtype=float) > 0)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        msg = "a layer has no positive time"
+        raise TableError(
+            msg,
+            where=f"{where}, row {row} (layer {frame['layer'].iloc[row]})",
+            found=str(frame["time_us"].iloc[row]),
+            cure="Merge again from kernels that have times.",
+        )
+    return _ordered(frame, LAYER_COLUMNS)
+
+
+def write_table(
+    frame: pd.DataFrame, path: str | Path, *, kind: str, provenance: dict[str, Any]
+) -> None:
+    """Write a table as Parquet with its provenance, whole or not at all.
+
+    Parameters
+    ----------
+    frame
+        A Kernels or Layers table.
+    path
+        Where it goes; an existing file is replaced only when the new one is complete.
+    kind
+        ``"kernels"`` or ``"layers"``.
+    provenance
+        JSON values; stored under the key `METADATA_KEY` beside the perfml version.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    document = {"kind": kind, "perfml": __version__, **provenance}
+    # attrs travel into pandas' own metadata, where they would be a second, unchecked provenance.
+    plain = frame.copy(deep=False)
+    plain.attrs = {}
+    table = pa.Table.from_pandas(plain, preserve_index=False)
+    metadata = {**(table.schema.metadata or {}), METADATA_KEY: json.dumps(document).encode()}
+    with replacing(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+
+
+def read_table(path: str | Path, *, kind: str | None = None) -> Table:
+    """Read a table that `write_table` wrote, and validate it.
+
+    Parameters
+    ----------
+    path
+        A Parquet file.
+    kind
+        ``"kernels"`` or ``"layers"`` when only that will do.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is no Parquet file, or is not the table that was asked for.
+    TableError
+        If the table in it breaks the rules of its kind.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    require_file(path)
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        msg = "not a readable Parquet file"
+        raise InputError(
+            msg,
+            where=str(path),
+            found=str(error).splitlines()[0][:200],
+            cure="Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet",
+        ) from error
+    document = _document(table.schema.metadata or {}, path)
+    frame = table.to_pandas()
+    found = document.get("kind") or ("layers" if "kernel_names" in frame.columns else "kernels")
+    if kind is not None and found != kind:
+        cure = "perfml merge" if kind == "layers" else "perfml ingest"
+        msg = f"this command needs a {kind} table"
+        raise InputError(
+            msg,
+            where=str(path),
+            found=f"a {found} table",
+            cure=f"Make one with: {cure}",
+        )
+    check = validate_layers if found == "layers" else validate_kernels
+    return Table(check(frame, where=str(path)), found, document)
+
+
+def require_file(path: Path) -> None:
+    """Raise `InputError` unless `path` is a regular file that can be read."""
+    if not path.exists():
+        msg = "no such file"
+        raise InputError(msg, where=str(path), cure="Check the path.")
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "a special file"
+        msg = "not a regular file"
+        raise InputError(msg, where=str(path), found=kind, cure="Name a file.")
+    if not os.access(path, os.R_OK):
+        msg = "no permission to read this file"
+        raise InputError(msg, where=str(path), cure="Check its mode and owner.")
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist or cannot be written.
+    """
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
+        )
+    except OSError as error:
+        msg = "cannot write here"
+        raise InputError(
+            msg,
+            where=str(path),
+            found=error.strerror or str(error),
+            cure="Name a folder that exists and that you may write to.",
+        ) from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; a result should be as readable as any other new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        msg = "cannot write here"
+        raise InputError(
+            msg,
+            where=str(path),
+            found=error.strerror or str(error),
+            cure="Free some space, or name another place.",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _document(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(metadata.get(METADATA_KEY, b"{}"))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        msg = "the provenance in this file is damaged"
+        raise InputError(msg, where=str(path), cure="Ingest it again.")
+    return document
+
+
+def _require(frame: pd.DataFrame, columns: Sequence[str], where: str, maker: str) -> None:
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        msg = f"columns are missing: {', '.join(missing)}"
+        raise TableError(
+            msg,
+            where=where,
+            found=", ".join(map(str, frame.columns[:8]))
+            + (", ..." if len(frame.columns) > 8 else ""),
+            cure=f"Such a table is made with: {maker}",
+        )
+
+
+def _require_numeric(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
+    for name in columns:
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            sample = frame[name].dropna()
+            msg = f"column {name} must hold numbers"
+            raise TableError(
+                msg,
+                where=where,
+                found=repr(sample.iloc[0])[:80] if len(sample) else str(frame[name].dtype),
+                cure="Ingest the profile again, or fix the column.",
+            )
+
+
+def _ordered(frame: pd.DataFrame, first: Sequence[str]) -> pd.DataFrame:
+    metrics = metric_columns(frame)
+    known = [name for name in first if name in frame.columns]
+    rest = [name for name in frame.columns if name not in known and name not in metrics]
+    return frame[[*known, *rest, *metrics]]
