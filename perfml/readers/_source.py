@@ -8,11 +8,11 @@ import hashlib
 import lzma
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from perfml.errors import InputError
 from perfml.tables import require_file
@@ -23,7 +23,12 @@ LARGEST = 4 << 30
 HEAD = 1 << 16
 """Bytes a reader sees to recognise its format."""
 
-_MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
+_Opener = Callable[[Path], IO[bytes]]
+_MAGIC: dict[bytes, _Opener] = {
+    b"\x1f\x8b": lambda path: cast("IO[bytes]", gzip.open(path, "rb")),  # noqa: SIM115
+    b"\xfd7zXZ\x00": lambda path: cast("IO[bytes]", lzma.open(path, "rb")),  # noqa: SIM115
+    b"BZh": lambda path: cast("IO[bytes]", bz2.open(path, "rb")),  # noqa: SIM115
+}
 
 
 class Source:
@@ -122,7 +127,7 @@ class Source:
             yield path
 
     def _stream(self) -> IO[bytes]:
-        return self._open(self.path, "rb") if self._open is not None else self.path.open("rb")
+        return self._open(self.path) if self._open is not None else self.path.open("rb")
 
     def _too_large(self) -> InputError:
         msg = f"larger than {LARGEST >> 30} GiB when decompressed"

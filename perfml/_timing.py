@@ -1,0 +1,189 @@
+"""Give profiled launches the times of a pass without counters.
+
+A profiler serialises kernels and flushes caches, so its durations are not the workload's. The
+timing pass has the right ones, but runs in another process: more iterations, and now and then
+another choice of algorithm. Launches are matched by layer and place, never by name alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.tables import RUN_COLUMNS, validate_kernels
+
+_OUTSIDE = "\0outside"
+"""Stands for the missing layer, so that launches between layers are matched like a layer."""
+
+
+def function_name(kernel: str) -> str:
+    """Return a kernel's bare function name: tools spell template arguments differently.
+
+    Examples
+    --------
+    >>> function_name("void ns::gemm<float, (bool)1>(float const*)")
+    'gemm'
+    >>> function_name("void at::<unnamed>::CatArray<T1, (int)4>(T1 *)")
+    'CatArray'
+    """
+    name = kernel.removeprefix("void ")
+    name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    return re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1].strip()
+
+
+def join_timing(
+    metrics: pd.DataFrame, timing: pd.DataFrame, *, where: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return one row a timed launch, with the metrics of the profiled launch it matches.
+
+    Timed iteration ``t`` takes the counters of profiled iteration ``t mod p``, so every profiled
+    iteration is used and none is averaged away. Where a layer runs as many kernels in both
+    passes they are matched in launch order. Where it does not, the profiled kernels stand, and
+    the layer's timed total is shared among them by their profiled durations.
+
+    Parameters
+    ----------
+    metrics, timing
+        Kernels tables of one run.
+    where
+        Names the run in messages.
+
+    Returns
+    -------
+    frame
+        A Kernels table; ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration``
+        the profiled iteration.
+    warnings
+        Which layers could not be matched launch by launch, and which match by place only.
+
+    Raises
+    ------
+    InputError
+        If a profiled layer was never timed.
+    """
+    profiled, timed = _placed(metrics), _placed(timing)
+    missing = sorted(set(profiled["slot"]) - set(timed["slot"]) - {_OUTSIDE})
+    if missing:
+        msg = f"the timing pass has no layer {missing[0]} ({len(missing)} such layers)"
+        found = ", ".join(sorted(set(timed["slot"]) - {_OUTSIDE})[:5]) or "no layers"
+        raise InputError(
+            msg, where=where, found=found, cure="Give the timing pass of the same run."
+        )
+    iterations = np.sort(profiled["iteration"].unique())
+    order = {number: place for place, number in enumerate(np.sort(timed["iteration"].unique()))}
+    timed["metrics_iteration"] = [
+        iterations[order[number] % len(iterations)] for number in timed["iteration"]
+    ]
+    sizes = profiled.groupby(["iteration", "slot"]).size().rename("profiled_kernels")
+    timed["timed_kernels"] = timed.groupby(["iteration", "slot"])["place"].transform("size")
+    timed = timed.merge(
+        sizes,
+        how="left",
+        left_on=["metrics_iteration", "slot"],
+        right_index=True,
+    )
+    known = timed["profiled_kernels"].notna()
+    equal = timed["timed_kernels"] == timed["profiled_kernels"]
+    parts = [_matched(profiled, timed[equal]), _apportioned(profiled, timed[known & ~equal])]
+    bare = timed[~known]
+    if len(bare):
+        parts.append(_unmeasured(profiled, bare))
+    warnings = _warnings(where, parts[0], timed[known & ~equal], bare)
+    frame = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    frame = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
+    frame["kernel_index"] = frame.groupby("iteration").cumcount()
+    return validate_kernels(frame.drop(columns=["slot", "place", "timed_kernel"])), warnings
+
+
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add each launch's slot (its layer, or outside) and place among the slot's launches."""
+    placed = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
+    placed["slot"] = placed["layer"].fillna(_OUTSIDE).astype(str)
+    placed["place"] = placed.groupby(["iteration", "slot"]).cumcount()
+    return placed
+
+
+def _matched(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Join launch by launch: same slot, same place."""
+    wanted = timed[
+        ["iteration", "metrics_iteration", "slot", "place", "time_us", "kernel_index", "kernel"]
+    ].rename(columns={"kernel": "timed_kernel"})
+    counters = profiled.drop(columns=["time_us", "time_source", "kernel_index"], errors="ignore")
+    joined = wanted.merge(
+        counters.rename(columns={"iteration": "metrics_iteration"}),
+        on=["metrics_iteration", "slot", "place"],
+        how="left",
+        validate="many_to_one",
+    )
+    joined["time_source"] = "timing"
+    return joined
+
+
+def _apportioned(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Share each slot's timed total among its profiled kernels, by their profiled durations."""
+    totals = (
+        timed.groupby(["iteration", "metrics_iteration", "slot"], sort=False)
+        .agg(total=("time_us", "sum"), first=("kernel_index", "min"))
+        .reset_index()
+    )
+    counters = profiled.drop(columns=["time_source", "kernel_index"], errors="ignore")
+    joined = totals.merge(
+        counters.rename(columns={"iteration": "metrics_iteration"}),
+        on=["metrics_iteration", "slot"],
+        how="left",
+    )
+    duration = joined.groupby(["iteration", "slot"])["time_us"].transform("sum")
+    joined["time_us"] = joined["time_us"] / duration * joined["total"]
+    # fractions keep the profiled kernels inside their slot's stretch of the timed order
+    joined["kernel_index"] = joined["first"] + joined["place"] / (joined["place"].max() + 1.0)
+    joined["time_source"] = "apportioned"
+    joined["timed_kernel"] = joined["kernel"]
+    return joined.drop(columns=["total", "first"])
+
+
+def _unmeasured(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Keep timed launches that were not profiled: their time counts, their metrics are missing."""
+    kept = timed.drop(columns=["timed_kernels", "profiled_kernels"]).copy()
+    for name in (*RUN_COLUMNS,):
+        kept[name] = profiled[name].iloc[0]
+    kept["time_source"] = "timing"
+    kept["timed_kernel"] = kept["kernel"]
+    return kept
+
+
+def _warnings(
+    where: str, matched: pd.DataFrame, apportioned: pd.DataFrame, bare: pd.DataFrame
+) -> list[str]:
+    found: list[str] = []
+    names = matched[["slot", "kernel", "timed_kernel"]].drop_duplicates()
+    other = names[
+        [
+            function_name(str(left)) != function_name(str(right))
+            for left, right in zip(names["kernel"], names["timed_kernel"], strict=True)
+        ]
+    ]
+    if len(other):
+        found.append(
+            f"{where}: {len(other)} launches are called differently in the timing pass, so their "
+            f"metrics may be another algorithm's (layers {_listed(other['slot'])})"
+        )
+    if len(apportioned):
+        found.append(
+            f"{where}: layers {_listed(apportioned['slot'])} ran another number of kernels in the "
+            "timing pass; their timed totals are shared out by the profiled durations"
+        )
+    if len(bare):
+        share = float(bare["time_us"].sum())
+        found.append(
+            f"{where}: {len(bare)} timed launches ({share:.1f} us) were not profiled "
+            f"(layers {_listed(bare['slot'])}); their metrics are missing"
+        )
+    return found
+
+
+def _listed(slots: pd.Series[str]) -> str:
+    names = [name if name != _OUTSIDE else "(outside)" for name in dict.fromkeys(slots)]
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,0 +1,208 @@
+"""Merge the kernels of a layer into one row, weighting each metric by the kernels' running time.
+
+The rule is the published study's: a metric of a layer is sum(metric_k * t_k) / sum(t_k) over the
+kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 and 0.8. Counts and
+bytes add up; the catalogue says which rule a metric follows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.metrics import load_catalogue
+from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
+
+Weights = Literal["own", "layer-mean"]
+
+_CONDITION = tuple(name for name in RUN_COLUMNS if name != "run_id")
+"""What repeats of one measurement share, whichever process they ran in."""
+
+
+def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
+    """Merge kernels into layers.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table; launches outside every layer are left out (see `unattributed`).
+    weights
+        ``"own"``: each row's metrics are weighted by that row's kernel times, as published. The
+        layer's time is the sum of the same numbers, so a part of it enters the features.
+        ``"layer-mean"``: weighted by each kernel's mean time over the repeats of its layer, which
+        keeps a row's own time out of its metrics.
+
+    Returns
+    -------
+    DataFrame
+        A Layers table, one row a (run, iteration, layer) in order of first launch. A metric that
+        no kernel of a layer has is NaN.
+
+    Raises
+    ------
+    TableError
+        If `kernels` is no Kernels table, or a launch in a layer has a time that is missing, zero
+        or negative; the message names the kernel.
+    PerfmlError
+        If no launch belongs to a layer.
+    """
+    kernels = validate_kernels(kernels)
+    inside = kernels[kernels["layer"].notna()].reset_index(drop=True)
+    if inside.empty:
+        msg = "no launch belongs to a layer"
+        raise PerfmlError(
+            msg,
+            found=f"{len(kernels)} launches outside every NVTX range",
+            cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map.",
+        )
+    time = inside["time_us"].to_numpy(dtype=float)
+    _check_times(inside, time)
+    row, first = _groups(inside)
+    count = len(first)
+    weight = time if weights == "own" else _mean_times(inside, time, row)
+    layers = inside.loc[first, [*RUN_COLUMNS, "iteration", "layer"]].reset_index(drop=True)
+    layers["kernels"] = np.bincount(row, minlength=count)
+    layers["kernel_names"] = _joined_names(inside, row, count)
+    layers["time_us"] = np.bincount(row, weights=time, minlength=count)
+    if "ncu_time_us" in inside.columns:
+        layers["ncu_time_us"] = _sum(inside["ncu_time_us"].to_numpy(dtype=float), row, count)
+    catalogue = load_catalogue()
+    merged = {}
+    for name in metric_columns(inside):
+        values = inside[name].to_numpy(dtype=float)
+        rule = catalogue[name].merge
+        if rule == "sum":
+            merged[name] = _sum(values, row, count)
+        elif rule == "max":
+            merged[name] = _max(values, row, count)
+        else:
+            merged[name] = _weighted(values, weight, row, count)
+    return validate_layers(pd.concat([layers, pd.DataFrame(merged)], axis=1))
+
+
+def unattributed(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return what ran outside every layer: one row a run.
+
+    Returns
+    -------
+    DataFrame
+        ``run_id``, ``launches`` and ``time_us`` outside layers, and their ``share`` of the run's
+        time (NaN where the run has no times).
+    """
+    outside = kernels["layer"].isna()
+    time = kernels["time_us"]
+    by_run = pd.DataFrame(
+        {
+            "run_id": kernels["run_id"],
+            "launches": outside.astype("int64"),
+            "time_us": time.where(outside, 0.0),
+            "total": time,
+        }
+    )
+    found = by_run.groupby("run_id", dropna=False, sort=False).sum(min_count=1).reset_index()
+    found["share"] = found["time_us"] / found["total"]
+    return found[["run_id", "launches", "time_us", "share"]]
+
+
+def _check_times(inside: pd.DataFrame, time: npt.NDArray[np.float64]) -> None:
+    bad = np.flatnonzero(~((time > 0) & np.isfinite(time)))
+    if not len(bad):
+        return
+    row = int(bad[0])
+    missing = bool(np.isnan(time[row]))
+    msg = (
+        f"{len(bad)} of {len(time)} launches have no usable time; the first is "
+        f"{str(inside['kernel'].iloc[row])[:120]}"
+    )
+    raise TableError(
+        msg,
+        where=f"layer {inside['layer'].iloc[row]}, iteration {inside['iteration'].iloc[row]}",
+        found="no time" if missing else f"{time[row]} us",
+        cure=(
+            "Ingest the metrics together with a timing run (nvprof summary or trace, timing.csv)."
+            if missing
+            else "Running times must be positive; profile again."
+        ),
+    )
+
+
+def _codes(frame: pd.DataFrame, columns: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Number the distinct rows of some columns; missing values are values of their own."""
+    codes = np.zeros(len(frame), dtype=np.int64)
+    for name in columns:
+        part, values = pd.factorize(frame[name], use_na_sentinel=False)
+        # renumber after every column, so that the product of cardinalities cannot overflow
+        codes = np.asarray(pd.factorize(codes * (len(values) + 1) + part)[0], dtype=np.int64)
+    return codes
+
+
+def _groups(inside: pd.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return each launch's output row, and each output row's first launch."""
+    row = _codes(inside, ("run_id", "iteration", "layer"))
+    _, first = np.unique(row, return_index=True)
+    return row, first
+
+
+def _position(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Return each launch's place among its layer's launches, by launch order."""
+    index = inside["kernel_index"].to_numpy()
+    order = np.lexsort((index, row))
+    place = np.empty(len(row), dtype=np.int64)
+    ranked = row[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    lengths = np.diff(np.r_[starts, len(ranked)])
+    place[order] = np.arange(len(ranked)) - np.repeat(starts, lengths)
+    return place
+
+
+def _mean_times(
+    inside: pd.DataFrame, time: npt.NDArray[np.float64], row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return each launch's time averaged over the repeats of the same launch of its layer."""
+    keyed = inside[[*_CONDITION, "layer", "kernel"]].assign(place=_position(row, inside))
+    same = _codes(keyed, (*_CONDITION, "layer", "kernel", "place"))
+    means: npt.NDArray[np.float64] = np.bincount(same, weights=time) / np.bincount(same)
+    return means[same]
+
+
+def _joined_names(inside: pd.DataFrame, row: npt.NDArray[np.int64], count: int) -> list[str]:
+    order = np.lexsort((inside["kernel_index"].to_numpy(), row))
+    names = inside["kernel"].to_numpy(dtype=object)[order]
+    ends = np.cumsum(np.bincount(row, minlength=count))
+    return [
+        "\n".join(names[start:end]) for start, end in zip(np.r_[0, ends[:-1]], ends, strict=True)
+    ]
+
+
+def _weighted(
+    values: npt.NDArray[np.float64],
+    weight: npt.NDArray[np.float64],
+    row: npt.NDArray[np.int64],
+    count: int,
+) -> npt.NDArray[np.float64]:
+    has = ~np.isnan(values)
+    total = np.bincount(row[has], weights=weight[has], minlength=count)
+    with np.errstate(invalid="ignore"):
+        product = np.bincount(row[has], weights=values[has] * weight[has], minlength=count)
+        mean: npt.NDArray[np.float64] = product / total
+    return mean
+
+
+def _sum(
+    values: npt.NDArray[np.float64], row: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.float64]:
+    has = ~np.isnan(values)
+    total = np.bincount(row[has], weights=values[has], minlength=count)
+    return np.where(np.bincount(row[has], minlength=count) > 0, total, np.nan)
+
+
+def _max(
+    values: npt.NDArray[np.float64], row: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.float64]:
+    largest = np.full(count, np.nan)
+    np.fmax.at(largest, row, values)
+    return largest
