@@ -1,0 +1,121 @@
+"""What a workload is to the runner: options in, a session out."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from perfml.errors import InputError
+
+from .ranges import Ranges
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to run.
+
+    Parameters
+    ----------
+    backend, precision
+        One of the workload's backends and one of that backend's precisions.
+    batch
+        Images (or sequences) in one inference.
+    seed
+        Seed of random weights and inputs.
+    device
+        ``cuda``, or ``cpu`` to run the same definition without a GPU.
+    cudnn_benchmark
+        Let cuDNN time its algorithms during the warm-up and keep the fastest.
+    cfg, weights
+        The user's own network (Darknet); None for the built-in one and random weights.
+    classes
+        Classes of the built-in network.
+    """
+
+    backend: str
+    precision: str = "fp32"
+    batch: int = 1
+    seed: int = 0
+    device: str = "cuda"
+    cudnn_benchmark: bool = True
+    cfg: Path | None = None
+    weights: Path | None = None
+    classes: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckRow:
+    """One output compared with the reference.
+
+    Parameters
+    ----------
+    output
+        Name of the output.
+    error
+        ‖output - reference‖ / ‖reference‖.
+    limit
+        Largest error that passes.
+    """
+
+    output: str
+    error: float
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is within the limit; NaN never passes."""
+        return self.error <= self.limit
+
+
+class Session(Protocol):
+    """One workload under one backend, ready to run again and again on the same inputs."""
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of all ranges that :meth:`run` opens, in order."""
+
+    def describe(self) -> dict[str, Any]:
+        """Everything about the workload and the backend's settings, as JSON values."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """Put the library into this session's settings for a ``with`` block."""
+
+    def run(self, ranges: Ranges) -> Any:
+        """Run one inference, every layer inside its range, and return the outputs."""
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+
+    def check(self) -> list[CheckRow]:
+        """Run one inference and compare every output with the reference."""
+
+
+class Workload(Protocol):
+    """A built-in workload."""
+
+    name: str
+    summary: str
+
+    def backends(self) -> tuple[str, ...]:
+        """Names of the backends that implement it."""
+
+    def precisions(self, backend: str) -> tuple[str, ...]:
+        """Precisions of a backend; InputError if there is no such backend."""
+
+    def session(self, options: Options) -> Session:
+        """Build a session; imports the backend's library."""
+
+
+def check_options(workload: Workload, options: Options) -> None:
+    """Raise InputError if the workload does not offer what the options ask for."""
+    if options.precision not in workload.precisions(options.backend):
+        what = f"the backend {options.backend} does not offer this precision"
+        cure = f"Choose one of: {', '.join(workload.precisions(options.backend))}."
+        raise InputError(what, where="--precision", found=options.precision, cure=cure)
+    if options.batch < 1:
+        what = "a batch holds at least one image"
+        raise InputError(what, where="--batch", found=str(options.batch))
+    if options.seed < 0:
+        what = "a seed is an integer from 0"
+        raise InputError(what, where="--seed", found=str(options.seed))

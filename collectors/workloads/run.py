@@ -1,0 +1,244 @@
+"""Run one workload under one backend: ``python -m collectors.workloads.run NAME [options]``.
+
+Three modes: ``profile`` marks the measured iterations for a counter profiler around this process,
+``timing`` measures every kernel without counters, ``check`` compares with the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import InputError, PerfmlError
+
+from . import Options, Session, workload, workloads
+from ._base import CheckRow
+from ._environment import environment
+from .ranges import NvtxRanges, Ranges, RecordedRanges
+from .trace import COLUMNS, TimedKernel, read_trace
+
+MODES = ("profile", "timing", "check")
+RUN_FILE, TIMING_FILE, TRACE_FILE = "run.json", "timing.csv", "trace.json.gz"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m collectors.workloads.run",
+        description="Run a built-in workload so that a profiler can measure it layer by layer.",
+    )
+    add = made.add_argument
+    add("workload", help=f"one of: {', '.join(workloads())}")
+    add("--backend", required=True, help="the library that does the work")
+    add("--precision", default="fp32", help="fp32 (TF32 off), tf32, fp16, int8")
+    add("--batch", type=int, default=1, help="images in one inference")
+    add("--iterations", type=int, default=10, help="measured inferences")
+    add("--warmup", type=int, default=5, help="inferences before them; tuning happens here")
+    add("--seed", type=int, default=0, help="seed of random weights and inputs")
+    add("--cfg", type=Path, help="a Darknet cfg instead of the built-in network")
+    add("--weights", type=Path, help="a Darknet weights file instead of random weights")
+    add("--classes", type=int, default=2, help="classes of the built-in network")
+    add("--cudnn-benchmark", action=argparse.BooleanOptionalAction, default=True)
+    add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for --mode check")
+    add("--mode", choices=MODES, default="profile")
+    add("--out", type=Path, required=True, help="folder for run.json and what the mode records")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 0 done, 1 failed, 2 wrong usage (raised by argparse)."""
+    given = parser().parse_args(arguments)
+    try:
+        return _run(given)
+    except PerfmlError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.iterations < 1 or given.warmup < 0:
+        what = "iterations start at 1, warm-up iterations at 0"
+        found = f"--iterations {given.iterations} --warmup {given.warmup}"
+        raise InputError(what, where="--iterations", found=found)
+    if given.device == "cpu" and given.mode != "check":
+        what = f"the mode {given.mode} measures GPU kernels"
+        raise InputError(what, where="--device cpu", cure="Use --device cuda or --mode check.")
+    options = Options(
+        backend=given.backend,
+        precision=given.precision,
+        batch=given.batch,
+        seed=given.seed,
+        device=given.device,
+        cudnn_benchmark=given.cudnn_benchmark,
+        cfg=given.cfg,
+        weights=given.weights,
+        classes=given.classes,
+    )
+    session = workload(given.workload).session(options)
+    given.out.mkdir(parents=True, exist_ok=True)
+    with session.active():
+        for _ in range(given.warmup):
+            session.run(Ranges())
+        session.synchronize()
+        result = _MODES[given.mode](session, given)
+    record = {
+        "workload": given.workload,
+        "mode": given.mode,
+        "backend": given.backend,
+        "precision": given.precision,
+        "batch": given.batch,
+        "iterations": given.iterations,
+        "warmup": given.warmup,
+        "seed": given.seed,
+        "device": given.device,
+        **session.describe(),
+        "environment": environment(given.device),
+        given.mode: result,
+    }
+    text = json.dumps(record, indent=1, allow_nan=False)
+    write_text(given.out / RUN_FILE, text + "\n")
+    return 0 if result.get("passed", True) else 1
+
+
+def _profile(session: Session, given: argparse.Namespace) -> dict[str, Any]:
+    """Run the measured iterations between profiler start and stop, in NVTX ranges."""
+    from torch.cuda import profiler
+
+    ranges = NvtxRanges()
+    profiler.start()
+    _measure(session, ranges, given.iterations)
+    profiler.stop()
+    return {"ranges": [f"iter_N/{name}" for name in session.layer_names()]}
+
+
+def _measure(session: Session, ranges: Ranges, iterations: int) -> None:
+    for i in range(iterations):
+        with ranges.iteration(i):
+            session.run(ranges)
+        session.synchronize()
+
+
+def _timing(session: Session, given: argparse.Namespace) -> dict[str, Any]:
+    """Time the measured iterations kernel by kernel and write the CSV."""
+    own = getattr(session, "timed_kernels", None)
+    if own is not None:
+        kernels: list[TimedKernel] = own(given.iterations)
+        outside, memory = 0, 0
+    else:
+        trace = given.out / TRACE_FILE
+        _record_trace(session, given.iterations, trace)
+        timing = read_trace(trace, session.layer_names())
+        kernels, outside, memory = timing.kernels, timing.outside, timing.memory_operations
+    write_text(given.out / TIMING_FILE, timing_csv(kernels))
+    result = summarise(kernels, given.iterations)
+    _say_timing(given, result)
+    return result | {"kernels_outside": outside, "memory_operations": memory}
+
+
+def _record_trace(session: Session, iterations: int, path: Path) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    ranges = RecordedRanges()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        # One inference that is not measured: the first one under the profiler pays for its start.
+        session.run(ranges)
+        session.synchronize()
+        _measure(session, ranges, iterations)
+    # torch writes gzip only if the name ends in .gz, so the temporary name does.
+    temporary = path.with_name(f"part-{path.name}")
+    recorded.export_chrome_trace(str(temporary))
+    os.replace(temporary, path)
+
+
+def timing_csv(kernels: list[TimedKernel]) -> str:
+    """Return the timing table as CSV text; a start that is not known is an empty field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in kernels:
+        start = "" if math.isnan(row.start_us) else row.start_us
+        writer.writerow(
+            (row.iteration, row.layer, row.kernel, row.time_us, start, row.grid, row.block)
+        )
+    return text.getvalue()
+
+
+def summarise(kernels: list[TimedKernel], iterations: int) -> dict[str, Any]:
+    """Return totals, the kernels of each layer, and whether every iteration ran the same ones.
+
+    Returns
+    -------
+    dict
+        ``kernels_per_iteration``, ``time_us`` (mean over iterations, all kernels),
+        ``unattributed_us`` (its part outside layers), ``same_kernels_every_iteration``, and
+        ``kernels``: layer to kernel names of iteration 0 in order of start.
+    """
+    sequences: dict[int, list[tuple[str, str]]] = {i: [] for i in range(iterations)}
+    for row in kernels:
+        sequences[row.iteration].append((row.layer, row.kernel))
+    chosen: dict[str, list[str]] = {}
+    for layer, kernel in sequences[0]:
+        chosen.setdefault(layer, []).append(kernel)
+    total = math.fsum(row.time_us for row in kernels)
+    bare = math.fsum(row.time_us for row in kernels if not row.layer)
+    return {
+        "kernels_per_iteration": len(sequences[0]),
+        "time_us": round(total / iterations, 3),
+        "unattributed_us": round(bare / iterations, 3),
+        "same_kernels_every_iteration": all(s == sequences[0] for s in sequences.values()),
+        "kernels": chosen,
+    }
+
+
+def _say_timing(given: argparse.Namespace, result: dict[str, Any]) -> None:
+    sys.stdout.write(
+        f"{given.backend} {given.precision} batch {given.batch}: {result['time_us']:.1f} us in "
+        f"{result['kernels_per_iteration']} kernels an inference, "
+        f"{result['unattributed_us']:.1f} us outside layers\n"
+    )
+
+
+def _check(session: Session, given: argparse.Namespace) -> dict[str, Any]:
+    """Compare with the reference and print one line an output."""
+    rows = session.check()
+    for row in rows:
+        sys.stdout.write(f"{given.backend} {given.precision} {_verdict(row)}\n")
+    return {
+        "passed": all(row.passed for row in rows),
+        "outputs": [
+            {
+                "output": row.output,
+                "relative_error": row.error if math.isfinite(row.error) else None,
+                "limit": row.limit,
+                "passed": row.passed,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _verdict(row: CheckRow) -> str:
+    verdict = "within" if row.passed else "ABOVE"
+    return f"{row.output}: relative error {row.error:.2e}, {verdict} the limit {row.limit:.0e}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name and rename it, so that no half file is left."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+_MODES = {"profile": _profile, "timing": _timing, "check": _check}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

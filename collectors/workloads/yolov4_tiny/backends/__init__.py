@@ -1,0 +1,1 @@
+"""One module a library; each has ``session(problem)`` and imports its library there."""

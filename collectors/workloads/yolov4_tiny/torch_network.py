@@ -1,0 +1,245 @@
+"""The network in torch, run layer by layer: what cublas, cudnn and inductor have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from collectors.workloads._base import CheckRow
+from collectors.workloads.ranges import Ranges
+from perfml.errors import MissingExtraError, PerfmlError
+
+from .network import IMAGE, LEAKY_SLOPE, Layer
+from .workload import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    Step = Callable[..., torch.Tensor]
+
+
+def import_torch() -> Any:
+    """Import torch.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        package, purpose = "torch", "this backend"
+        raise MissingExtraError(package, "gpu", purpose) from error
+    return torch
+
+
+class TorchSession:
+    """Run a problem's network in torch, one call a layer, with one library doing the convolutions.
+
+    Parameters
+    ----------
+    problem
+        Network, weights and inputs.
+    cudnn
+        Whether torch may use cuDNN; without it, convolutions are im2col and cuBLAS GEMM.
+    wrap
+        Applied to every convolution block (convolution, bias and activation), e.g. a compiler.
+
+    Raises
+    ------
+    PerfmlError
+        If the options ask for a GPU and torch finds none.
+    """
+
+    def __init__(
+        self, problem: Problem, *, cudnn: bool, wrap: Callable[[Step], Step] | None = None
+    ) -> None:
+        self._torch = torch = import_torch()
+        self._problem, self._cudnn = problem, cudnn
+        self._device = _device(torch, problem.options.device)
+        half = problem.options.precision == "fp16"
+        self._dtype = torch.float16 if half else torch.float32
+        self._images = torch.from_numpy(problem.images).to(self._device, self._dtype)
+        self._steps = [(layer, self._step(layer, wrap)) for layer in problem.network.layers]
+        self._last = problem.network.last_reader()
+
+    def _step(self, layer: Layer, wrap: Callable[[Step], Step] | None) -> Step:
+        if layer.type != "conv":
+            return _STEPS[layer.type](self._torch, layer)
+        kernel, bias = self._problem.folded[layer.name]
+        move = {"device": self._device, "dtype": self._dtype}
+        tensor = self._torch.from_numpy
+        step = _conv(self._torch, layer, tensor(kernel).to(**move), tensor(bias).to(**move))
+        return wrap(step) if wrap else step
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of all ranges that :meth:`run` opens, in order."""
+        return self._problem.layer_names()
+
+    def describe(self) -> dict[str, Any]:
+        """Everything about the network and torch's settings, as JSON values."""
+        options = self._problem.options
+        tf32 = options.precision == "tf32"
+        settings = {
+            "cudnn_enabled": self._cudnn,
+            "cudnn_benchmark": self._cudnn and options.cudnn_benchmark,
+            "allow_tf32": tf32,
+        }
+        return self._problem.describe() | {"settings": settings}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Put torch into this session's settings; they are process-wide, so it is a block."""
+        torch, options = self._torch, self._problem.options
+        tf32 = options.precision == "tf32"
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        flags = torch.backends.cudnn.flags(
+            enabled=self._cudnn,
+            benchmark=self._cudnn and options.cudnn_benchmark,
+            deterministic=False,
+            allow_tf32=tf32,
+        )
+        try:
+            with flags, torch.no_grad():
+                yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+    def run(self, ranges: Ranges) -> dict[str, Any]:
+        """Run one inference inside :meth:`active`, every layer in its range.
+
+        Returns
+        -------
+        dict
+            Name of a head to its output tensor, on the device.
+        """
+        values = {IMAGE: self._images}
+        for layer, step in self._steps:
+            inputs = [values[i] for i in layer.inputs]
+            with ranges.range(layer.name):
+                values[layer.index] = step(*inputs)
+            del inputs
+            # Freed as soon as the last reader is done, so that torch's allocator reuses memory
+            # as an inference engine would.
+            for i in set(layer.inputs):
+                if self._last[i] == layer.index:
+                    del values[i]
+        return {layer.name: values[layer.index] for layer in self._problem.network.outputs}
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+        if self._device.type == "cuda":
+            self._torch.cuda.synchronize()
+
+    def check(self) -> list[CheckRow]:
+        """Run one inference and compare its outputs with the double-precision reference."""
+        with self.active():
+            outputs = self.run(Ranges())
+        return self._problem.compare(
+            {name: tensor.float().cpu().numpy() for name, tensor in outputs.items()}
+        )
+
+
+def _device(torch: Any, name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        build = torch.version.cuda
+        what = "torch finds no NVIDIA GPU"
+        found = f"torch {torch.__version__}, built {f'for CUDA {build}' if build else 'for CPUs'}"
+        cure = "Run it where nvidia-smi lists a GPU, with a CUDA build of torch; --device cpu runs"
+        cure += " the same network without a GPU, which --mode check can use."
+        raise PerfmlError(what, where="--device cuda", found=found, cure=cure)
+    return torch.device(name)
+
+
+def _activation(torch: Any, layer: Layer) -> Step:
+    functional = torch.nn.functional
+    known: dict[str, Step] = {
+        "linear": lambda x: x,
+        "leaky": lambda x: functional.leaky_relu(x, LEAKY_SLOPE),
+        "relu": functional.relu,
+        "mish": functional.mish,
+        "swish": functional.silu,
+        "logistic": torch.sigmoid,
+    }
+    return known[layer.activation]
+
+
+def _conv(torch: Any, layer: Layer, kernel: torch.Tensor, bias: torch.Tensor) -> Step:
+    convolve, activate = torch.nn.functional.conv2d, _activation(torch, layer)
+    stride, pad, groups = layer.stride, layer.pad, layer.groups
+
+    def conv(x: torch.Tensor) -> torch.Tensor:
+        return activate(convolve(x, kernel, bias, stride=stride, padding=pad, groups=groups))
+
+    return conv
+
+
+def _pool(torch: Any, layer: Layer) -> Step:
+    functional = torch.nn.functional
+    pads = (layer.pad, layer.pad_end) * 2
+
+    def pool(x: torch.Tensor) -> torch.Tensor:
+        if any(pads):
+            x = functional.pad(x, pads, value=-torch.inf)
+        return functional.max_pool2d(x, layer.size, layer.stride)
+
+    return pool
+
+
+def _route(torch: Any, layer: Layer) -> Step:
+    def part(x: torch.Tensor) -> torch.Tensor:
+        # The copy that a batch needs belongs to the route, not to the convolution that reads it.
+        return x.chunk(layer.groups, dim=1)[layer.group_id].contiguous()
+
+    def route(*inputs: torch.Tensor) -> torch.Tensor:
+        parts = [part(x) for x in inputs] if layer.groups > 1 else inputs
+        return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim=1)
+
+    return route
+
+
+def _shortcut(torch: Any, layer: Layer) -> Step:
+    activate = _activation(torch, layer)
+
+    def shortcut(first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        for other in others:
+            first = first + other
+        return activate(first)
+
+    return shortcut
+
+
+def _upsample(torch: Any, layer: Layer) -> Step:
+    return lambda x: torch.nn.functional.interpolate(x, scale_factor=layer.stride, mode="nearest")
+
+
+def _dropout(_: Any, __: Layer) -> Step:
+    return lambda x: x
+
+
+def _yolo(torch: Any, layer: Layer) -> Step:
+    scale, shift = layer.scale_x_y, -0.5 * (layer.scale_x_y - 1.0)
+
+    def yolo(x: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        boxes = x.view(batch, layer.anchors, layer.classes + 5, height, width)
+        centre, size, scores = boxes[:, :, :2], boxes[:, :, 2:4], boxes[:, :, 4:]
+        if not layer.new_coords:
+            centre, scores = torch.sigmoid(centre), torch.sigmoid(scores)
+        centre = centre * scale + shift
+        return torch.cat((centre, size, scores), dim=2).view(batch, channels, height, width)
+
+    return yolo
+
+
+_STEPS: dict[str, Callable[[Any, Layer], Step]] = {
+    "pool": _pool,
+    "route": _route,
+    "shortcut": _shortcut,
+    "upsample": _upsample,
+    "dropout": _dropout,
+    "yolo": _yolo,
+}
