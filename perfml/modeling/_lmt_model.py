@@ -1,0 +1,175 @@
+"""The fitted tree: arrays that predict, decompose and are shown; no training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from perfml.modeling._lmt_gram import Array, Design, Ints, centred, relative_weights
+from perfml.modeling._lmt_tree import Node, descend
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and spread of each column; a constant column keeps spread 1."""
+
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, values: Array) -> Scale:
+        """Measure the columns of `values`, shape (n, c)."""
+        mean = values.mean(axis=0)
+        spread = values.std(axis=0)
+        # Rounding alone gives a constant column a spread of this size.
+        noise = 10 * values.shape[0] ** 0.5 * np.finfo(float).eps * np.abs(mean)
+        constant = (spread <= noise) | (values.max(axis=0) == values.min(axis=0))
+        return cls(mean, np.where(constant, 1.0, spread))
+
+    def apply(self, values: Array) -> Array:
+        """Standardise."""
+        return np.asarray((values - self.mean) / self.spread)
+
+
+@dataclass(frozen=True)
+class FittedTree:
+    """A linear model tree in standardised units.
+
+    Attributes
+    ----------
+    nodes
+        Nodes without their rows and Gram matrices, the root first.
+    split_columns, linear_columns
+        Columns of X that may be split, and that enter the leaf models.
+    x_scale, y_scale
+        Standardisation of the linear columns and of the targets.
+    mean_x, mean_y
+        Means over the rows of each node, standardised: (nodes, p) and (nodes, k).
+    intercept, coef
+        Models of the nodes after smoothing: (nodes, k) and (nodes, p, k).
+    low, high
+        Bounds of the predictions of each node, (nodes, k); infinite where nothing is clipped.
+    """
+
+    nodes: list[Node]
+    split_columns: Ints
+    linear_columns: Ints
+    x_scale: Scale
+    y_scale: Scale
+    mean_x: Array
+    mean_y: Array
+    intercept: Array
+    coef: Array
+    low: Array
+    high: Array
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """Numbers of the leaves, left to right."""
+        return np.array([i for i, node in enumerate(self.nodes) if node.is_leaf])
+
+    @cached_property
+    def parents(self) -> Ints:
+        """Number of the parent of each node; -1 for the root."""
+        return parents_of(self.nodes)
+
+    def split_column(self, number: int) -> int:
+        """Return the column of X that node `number` splits on."""
+        return int(self.split_columns[self.nodes[number].feature])
+
+    def path(self, number: int) -> list[int]:
+        """Return the nodes from the root to node `number`, both included."""
+        found = [number]
+        while self.parents[found[-1]] >= 0:
+            found.append(int(self.parents[found[-1]]))
+        return found[::-1]
+
+    def apply(self, x: Array) -> Ints:
+        """Return the number of the leaf of each row."""
+        return descend(self.nodes, x[:, self.split_columns])
+
+    def predict(self, x: Array) -> Array:
+        """Return the predictions in the units of the targets, shape (n, k)."""
+        leaf = self.apply(x)
+        z = self.x_scale.apply(x[:, self.linear_columns])
+        found = np.empty((x.shape[0], self.intercept.shape[1]))
+        for number in np.unique(leaf):
+            mine = leaf == number
+            found[mine] = self.intercept[number] + z[mine] @ self.coef[number]
+        found = np.clip(found, self.low[leaf], self.high[leaf])
+        return np.asarray(found * self.y_scale.spread + self.y_scale.mean)
+
+    def equations(self) -> tuple[Array, Array]:
+        """Return intercepts (nodes, k) and coefficients (nodes, p, k) in the units of the data."""
+        coef = self.coef * self.y_scale.spread / self.x_scale.spread[None, :, None]
+        shift = np.einsum("p,npk->nk", self.x_scale.mean, coef)
+        return self.intercept * self.y_scale.spread + self.y_scale.mean - shift, coef
+
+
+def parents_of(nodes: list[Node]) -> Ints:
+    """Return the number of the parent of each node; -1 for the root."""
+    parent = np.full(len(nodes), -1)
+    for number, node in enumerate(nodes):
+        if not node.is_leaf:
+            parent[[node.left, node.right]] = number
+    return parent
+
+
+def bare(nodes: list[Node]) -> list[Node]:
+    """Return the nodes without their Gram matrices, which only fitting needs."""
+    return [replace(node, total=np.empty((0, 0))) for node in nodes]
+
+
+def smooth(nodes: list[Node], weight: float) -> tuple[Array, Array]:
+    """Blend the model of each node with those of its ancestors.
+
+    On the way up, the model of n rows and that of the parent are averaged with weights n and
+    `weight`, as in M5 (Quinlan, Learning with continuous classes, 1992); since all are linear the
+    blend is one linear model.
+    """
+    intercept = np.stack([node.model.intercept for node in nodes])
+    coef = np.stack([node.model.coef for node in nodes])
+    if weight == 0:
+        return intercept, coef
+    parents = parents_of(nodes)
+    blended, slopes = intercept.copy(), coef.copy()
+    for number in range(len(nodes)):
+        below, above = number, int(parents[number])
+        while above >= 0:
+            share = weight / (nodes[below].size + weight)
+            blended[number] += share * (intercept[above] - blended[number])
+            slopes[number] += share * (coef[above] - slopes[number])
+            below, above = above, int(parents[above])
+    return blended, slopes
+
+
+def importances(
+    nodes: list[Node], design: Design, split_columns: Ints, linear_columns: Ints, n_features: int
+) -> Array:
+    """Share the explained variance of the target among the features; the shares add up to one.
+
+    Splits and slopes explain the same variance in part: the slopes of the root leave less to the
+    splits, and a split into two means leaves less to the slopes of the leaves. Each is therefore
+    credited with the average over both orders, which is the Shapley value of two players. Within
+    a model, correlated features share by relative weights (see `relative_weights`).
+    """
+    shares = np.zeros(n_features)
+    for node in nodes:
+        if node.is_leaf:
+            shares[linear_columns] += 0.5 * relative_weights(design, node.total)
+            continue
+        left, right = nodes[node.left], nodes[node.right]
+        by_slope = node.model.loss - left.model.loss - right.model.loss
+        by_mean = _spread(design, node) - _spread(design, left) - _spread(design, right)
+        shares[split_columns[node.feature]] += 0.5 * (max(by_slope, 0.0) + max(by_mean, 0.0))
+    shares[linear_columns] += 0.5 * relative_weights(design, nodes[0].total)
+    total = shares.sum()
+    if total <= design.resolution:
+        return np.zeros(n_features)
+    return np.asarray(shares / total)
+
+
+def _spread(design: Design, node: Node) -> float:
+    return float(np.trace(centred(design, node.total)[4]))

@@ -1,0 +1,67 @@
+"""The only place that knows which scikit-learn is installed.
+
+linear-tree 0.3.5 calls ``BaseEstimator._validate_data(..., force_all_finite=...)``. scikit-learn
+1.6 renamed that argument to ``ensure_all_finite`` and made the method a function; 1.7 removed the
+method. The class here hands the call on, so that linear-tree fits and predicts unchanged on
+scikit-learn 1.6 and later. Nothing in scikit-learn or in linear-tree is replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lineartree import LinearTreeRegressor as _LinearTreeRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.utils import RegressorTags
+from sklearn.utils.validation import validate_data
+
+__all__ = ["LinearTreeRegressorCompat", "linear_tree_regressor"]
+
+
+class LinearTreeRegressorCompat(_LinearTreeRegressor):  # type: ignore[misc]
+    """linear-tree's regressor, working on scikit-learn 1.6 and later.
+
+    Its parameters are those of ``lineartree.LinearTreeRegressor``, and so are its results.
+    """
+
+    def _validate_data(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
+        """Check input as ``BaseEstimator._validate_data`` did before it was removed."""
+        finite = checks.pop("force_all_finite", True)
+        # linear-tree asks for as many columns as were fitted, which is what `reset=False` checks,
+        # and in better words.
+        checks.pop("ensure_min_features", None)
+        return validate_data(self, X, y, ensure_all_finite=finite, **checks)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of a regressor: linear-tree's order of base classes loses them."""
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "regressor"
+        tags.regressor_tags = RegressorTags()
+        tags.target_tags.required = True
+        return tags
+
+
+def linear_tree_regressor(**params: Any) -> LinearTreeRegressorCompat:
+    """Return a linear-tree regressor that works with the installed scikit-learn.
+
+    Parameters
+    ----------
+    **params
+        Parameters of ``lineartree.LinearTreeRegressor``. ``base_estimator`` is
+        ``LinearRegression()`` unless given, as in the published study.
+
+    Returns
+    -------
+    LinearTreeRegressorCompat
+        An unfitted estimator; `sklearn.base.clone`, pipelines and searches work on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 200)[:, None]
+    >>> model = linear_tree_regressor(max_depth=3).fit(x, 100 * np.abs(x[:, 0]))
+    >>> bool(model.score(x, 100 * np.abs(x[:, 0])) > 0.99)
+    True
+    """
+    params.setdefault("base_estimator", LinearRegression())
+    return LinearTreeRegressorCompat(**params)
