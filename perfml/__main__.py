@@ -1,0 +1,5 @@
+"""Run the command line as ``python -m perfml``."""
+
+from perfml.cli import main
+
+main()

@@ -1,0 +1,202 @@
+"""How a command speaks: results on stdout, everything else on stderr, one document for --json."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from perfml.errors import PerfmlError
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+Verbose = Annotated[
+    int,
+    typer.Option("--verbose", "-v", count=True, help="More notes; -vv shows tracebacks."),
+]
+
+INTERRUPTED = 130
+"""What shells report for a program that Ctrl-C ended."""
+
+
+class Output:
+    """What a command prints through.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON document instead of text.
+    quiet
+        Leave out notes, warnings and progress.
+    verbose
+        1 or more prints further notes; 2 or more lets tracebacks through.
+    """
+
+    current: Output | None = None
+    """The running command's output, for errors that end it."""
+
+    def __init__(self, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        Output.current = self
+
+    def result(self, document: dict[str, Any], lines: Iterable[str] = ()) -> None:
+        """Print the result: the document for ``--json``, else the lines."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(jsonable(document), indent=2, allow_nan=False) + "\n")
+        else:
+            for line in lines:
+                sys.stdout.write(line + "\n")
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None
+    ) -> None:
+        """Print a table on stdout (not with ``--json``); numbers are aligned to the right."""
+        if self.as_json:
+            return
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        # without a terminal there is no width to fit: never fold what another program reads
+        console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        kept = [[cell(value) for value in row] for row in rows]
+        for index, name in enumerate(columns):
+            numeric = bool(kept) and all(_is_number(row[index]) for row in kept)
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        for row in kept:
+            table.add_row(*[Text(value) for value in row])
+        console.print(table)
+
+    def note(self, text: str) -> None:
+        """Print a note on stderr, with ``-v``."""
+        if self.verbose and not self.quiet:
+            sys.stderr.write(text + "\n")
+
+    def warn(self, text: str) -> None:
+        """Print a warning on stderr."""
+        if not self.quiet:
+            sys.stderr.write(f"warning: {text}\n")
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Give a progress callback that draws a bar on a terminal, once a second has passed."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda done, total, name: None
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        began = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+        task = bar.add_task(what, total=None)
+
+        def update(done: int, total: int, name: str) -> None:
+            if not bar.live.is_started and time.monotonic() - began > 1:
+                bar.start()
+            bar.update(task, completed=done, total=total, description=f"{what} {name}"[:60])
+
+        try:
+            yield update
+        finally:
+            bar.stop()
+
+
+class Commands(TyperGroup):
+    """The command group: turns errors into two lines and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; exit 1 on an error a user can act on, 130 on Ctrl-C."""
+        Output.current = None
+        try:
+            return super().invoke(ctx)
+        except PerfmlError as error:
+            if _wants_traceback():
+                raise
+            _report(error.as_dict(), str(error))
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: nothing was half-written; run the command again\n")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # the reader of our output went away (| head): no error of ours
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if type(error).__module__.split(".")[0] in {"click", "typer"} or _wants_traceback():
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"internal error: {type(error).__name__}: {str(error)[:300]}"
+            cure = f"This is a defect of perfml ({place.name}); -vv shows where. Please report it."
+            _report({"what": what, "cure": cure}, f"{what}\n{cure}")
+            raise typer.Exit(1) from error
+
+
+def cell(value: Any) -> str:
+    """Return a value as a table shows it: four significant digits, ``-`` for missing."""
+    if value is None or value != value or value is getattr(sys.modules.get("pandas"), "NA", None):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return str(value)
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value as JSON can hold it; a missing number is null, never NaN."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [jsonable(each) for each in value]
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        return jsonable(value.item())
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "to_dict"):
+        return jsonable(
+            value.to_dict(orient="records") if hasattr(value, "columns") else value.to_dict()
+        )
+    missing = value is getattr(sys.modules.get("pandas"), "NA", None)
+    return None if missing else str(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return text == "-"
+    return True
+
+
+def _wants_traceback() -> bool:
+    return Output.current is not None and Output.current.verbose > 1
+
+
+def _report(document: dict[str, Any], text: str) -> None:
+    if Output.current is not None and Output.current.as_json:
+        sys.stdout.write(json.dumps({"error": jsonable(document)}) + "\n")
+    sys.stderr.write(f"error: {text}\n")

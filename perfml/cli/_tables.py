@@ -1,0 +1,320 @@
+"""The verbs that make and look at tables: ingest, merge, inspect, metrics, datasets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfml.cli._output import Json, Output, Quiet, Verbose
+from perfml.errors import InputError, PerfmlError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class WeightChoice(StrEnum):
+    """Which times weight a layer's metrics."""
+
+    own = "own"
+    layer_mean = "layer-mean"
+
+
+class LocaleChoice(StrEnum):
+    """Number conventions of text exports."""
+
+    en = "en"
+    de = "de"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verbs to the command line."""
+    app.command()(ingest)
+    app.command()(merge)
+    app.command()(inspect)
+    app.command()(metrics)
+    app.add_typer(datasets, name="datasets")
+
+
+def ingest(
+    files: Annotated[list[Path], typer.Argument(help="Profiler exports, run folders, or folders.")],
+    out: Annotated[Path, typer.Option(help="The Kernels table to write.")] = Path(
+        "kernels.parquet"
+    ),
+    workload: Annotated[str | None, typer.Option(help="Name of the workload.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Name of the backend.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, tf32, fp16, ...")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size.")] = None,
+    locale: Annotated[
+        LocaleChoice | None,
+        typer.Option(help="Number convention where the file cannot tell: 1,234.5 or 1.234,5."),
+    ] = None,
+    raw: Annotated[bool, typer.Option(help="Keep the profiler's own metric columns too.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Read profiler exports into one table of kernels.
+
+    The format is recognised from the content: Nsight Compute .ncu-rep and CSV, nvprof logs,
+    traces, CSV and SQLite, compressed or not. Workload, backend, precision and batch come from
+    run.json, the options, or the file's name (yolov4tiny_cublas_fp32_b1.csv).
+
+    Example: perfml ingest run/ --out kernels.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml._identity import Identity
+    from perfml.ingest import ingest as read_all
+    from perfml.readers import ReadOptions
+    from perfml.tables import metric_columns, write_table
+
+    with out_.progress("reading") as progress:
+        kernels = read_all(
+            files,
+            identity=Identity(workload, backend, precision, batch),
+            options=ReadOptions(locale=locale.value if locale else None, raw=raw),
+            progress=progress,
+        )
+    for warning in kernels.warnings:
+        out_.warn(warning)
+    frame = kernels.frame
+    write_table(frame, out, kind="kernels", provenance=kernels.provenance)
+    runs = _run_summary(frame)
+    names = metric_columns(frame)
+    document = {
+        "out": str(out),
+        "kernels": len(frame),
+        "backends": sorted(frame["backend"].dropna().unique()),
+        "runs": runs,
+        "metrics": names,
+        "warnings": list(kernels.warnings),
+    }
+    backends = frame["backend"].nunique()
+    line = f"{len(frame)} kernels of {len(runs)} runs in {backends} backends, {len(names)} metrics"
+    out_.result(document, [f"{line} -> {out}"])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs])
+
+
+def merge(
+    kernels: Annotated[Path, typer.Argument(help="A Kernels table, from perfml ingest.")],
+    out: Annotated[
+        Path, typer.Option(help="layers.parquet, or dataset.csv in the published schema.")
+    ] = Path("layers.parquet"),
+    weights: Annotated[
+        WeightChoice,
+        typer.Option(help="own: the row's kernel times, as published; layer-mean: over repeats."),
+    ] = WeightChoice.own,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Merge the kernels of each layer, weighted by their running time.
+
+    Example: perfml merge kernels.parquet --out layers.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.merge import merge as merge_kernels
+    from perfml.merge import unattributed
+    from perfml.tables import read_table, replacing, write_table
+
+    table = read_table(kernels, kind="kernels")
+    layers = merge_kernels(table.frame, weights=weights.value)
+    outside = unattributed(table.frame)
+    for row in outside.to_dict("records"):
+        if row["share"] > 0.05:
+            out_.warn(
+                f"{row['run_id']}: {row['launches']} launches outside every layer take "
+                f"{row['share']:.1%} of the run's time and are left out"
+            )
+    if out.suffix == ".csv":
+        from perfml.datasets import to_published
+
+        with replacing(out) as temporary:
+            to_published(layers).to_csv(temporary, index=False)
+    else:
+        provenance = {**table.provenance, "weights": weights.value}
+        provenance["unattributed"] = outside.to_dict("records")
+        write_table(layers, out, kind="layers", provenance=provenance)
+    runs = _run_summary(layers)
+    document = {
+        "out": str(out),
+        "rows": len(layers),
+        "layers": int(layers["layer"].nunique()),
+        "weights": weights.value,
+        "runs": runs,
+        "unattributed": outside,
+    }
+    out_.result(document, [f"{len(layers)} rows, {document['layers']} layers -> {out}"])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs])
+
+
+def inspect(
+    table: Annotated[Path, typer.Argument(help="A Kernels or Layers table.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Show what a table holds and where it came from.
+
+    Example: perfml inspect layers.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.tables import metric_columns, read_table
+
+    found = read_table(table)
+    frame, runs = found.frame, _run_summary(found.frame)
+    names = metric_columns(frame)
+    columns = [
+        {
+            "metric": name,
+            "rows": int(frame[name].notna().sum()),
+            "low": float(frame[name].min()),
+            "high": float(frame[name].max()),
+        }
+        for name in names
+    ]
+    document = {
+        "table": str(table),
+        "kind": found.kind,
+        "rows": len(frame),
+        "runs": runs,
+        "metrics": columns,
+        "provenance": found.provenance,
+    }
+    out_.result(document, [f"{found.kind} table, {len(frame)} rows, {len(runs)} runs"])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs], title="Runs")
+    out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
+    provenance = found.provenance
+    facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
+    out_.table(["provenance", ""], facts)
+    sources = [
+        (*map(each.get, ("path", "format", "tool_version")), str(each.get("sha256"))[:12])
+        for each in provenance.get("sources", [])
+    ]
+    if sources:
+        out_.table(["source", "format", "tool version", "sha256"], sources)
+    for warning in provenance.get("warnings", []):
+        out_.warn(warning)
+
+
+def metrics(
+    names: Annotated[list[str] | None, typer.Argument(help="Metrics or sets; all without.")] = None,
+    request: Annotated[
+        bool, typer.Option("--request", help="Print what to ask ncu --metrics for.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Explain metrics, and how Nsight Compute spells them.
+
+    Example: perfml metrics gld_efficiency; ncu --metrics $(perfml metrics published --request) ...
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.metrics import load_catalogue
+
+    catalogue = load_catalogue()
+    chosen = catalogue.select(names) if names else catalogue.names
+    if request:
+        wanted = catalogue.ncu_request([name for name in chosen if catalogue[name].ncu])
+        out_.result({"request": wanted}, [",".join(wanted)])
+        return
+    found = [
+        {
+            "metric": each.name,
+            "unit": each.unit,
+            "kind": each.kind,
+            "merge": each.merge,
+            "match": each.exactness,
+            "ncu": each.ncu.text if each.ncu else None,
+            "description": each.description,
+            "note": each.note,
+        }
+        for each in map(catalogue.__getitem__, chosen)
+    ]
+    if len(found) == 1 and not as_json:
+        out_.table(["", ""], list(found[0].items()))
+        return
+    out_.result({"metrics": found})
+    shown = ("metric", "unit", "merge", "match", "description")
+    out_.table(shown, [[each[name] for name in shown] for each in found])
+
+
+datasets = typer.Typer(no_args_is_help=True, help="Recorded and published datasets.")
+
+
+@datasets.command("list")
+def datasets_list(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+    """List the datasets, and whether each is on this machine.
+
+    Example: perfml datasets list
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import DATASETS, find
+
+    rows = []
+    for each in DATASETS.values():
+        path = find(each.name)
+        rows.append(
+            [each.name, each.what, str(path) if path else "not here: perfml datasets fetch"]
+        )
+    out_.result(
+        {"datasets": [dict(zip(("name", "what", "path"), row, strict=True)) for row in rows]}
+    )
+    out_.table(["name", "what", "where"], rows)
+
+
+@datasets.command("path")
+def datasets_path(
+    name: str, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
+) -> None:
+    """Print where a dataset lies.
+
+    Example: perfml datasets path h200-sweep
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import find
+
+    path = find(name)
+    if path is None:
+        msg = f"dataset {name} is not on this machine"
+        raise PerfmlError(msg, cure=f"Get it with: perfml datasets fetch {name}")
+    out_.result({"name": name, "path": str(path)}, [str(path)])
+
+
+@datasets.command("fetch")
+def datasets_fetch(
+    name: str, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
+) -> None:
+    """Download a dataset and check its sha256.
+
+    Example: perfml datasets fetch nazir2024
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import fetch
+
+    path = fetch(name)
+    out_.result({"name": name, "path": str(path)}, [str(path)])
+
+
+def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Summarise a table by run: identity, rows, layers, iterations, time of one iteration."""
+    if frame.empty:
+        msg = "the table is empty"
+        raise InputError(msg, cure="Ingest the profile again.")
+    keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
+    rows = []
+    for key, part in frame.groupby(keys, dropna=False, sort=False):
+        total = part["time_us"].sum() / max(part["iteration"].nunique(), 1)
+        rows.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "rows": len(part),
+                "layers": int(part["layer"].nunique()),
+                "iterations": int(part["iteration"].nunique()),
+                "us_per_iteration": round(float(total), 2),
+            }
+        )
+    return rows

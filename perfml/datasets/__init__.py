@@ -1,0 +1,13 @@
+"""Datasets: recorded by this project, or published and fetched by hash; never made up.
+
+`load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name) into a
+Layers table.
+"""
+
+from __future__ import annotations
+
+from perfml.datasets._load import load
+from perfml.datasets._registry import DATASETS, Dataset, fetch, find
+from perfml.datasets.published import from_published, to_published
+
+__all__ = ["DATASETS", "Dataset", "fetch", "find", "from_published", "load", "to_published"]
