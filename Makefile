@@ -1,0 +1,41 @@
+# The two commands of the README, `make demo` and `make test`, set up all they need by themselves.
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= ncu,test
+DEMO ?= demo
+
+BIN := $(VENV)/bin
+PERFML := $(BIN)/perfml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+# The stamp is renewed when the requirements change, so that a pull never runs on old packages.
+$(VENV)/.%: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("perfml needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Run: make PYTHON=python3.x") if sys.version_info < (3, 11) else 0'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Could not make $(VENV): on Debian and Ubuntu install the package python3-venv." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(if $(filter base,$*),,[$*])'
+	@touch $@
+
+demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> rank -> report
+	@mkdir -p $(DEMO)
+	$(PERFML) ingest datasets/h200-sweep --out $(DEMO)/kernels.parquet
+	$(PERFML) merge $(DEMO)/kernels.parquet --out $(DEMO)/layers.parquet
+	$(PERFML) train $(DEMO)/layers.parquet
+	$(PERFML) rank $(DEMO)/layers.parquet
+	$(PERFML) report $(DEMO)/layers.parquet --kernels $(DEMO)/kernels.parquet --out $(DEMO)/report.html
+
+test: $(VENV)/.$(EXTRAS) ## The whole CPU suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+check: $(VENV)/.check ## Lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## Remove the environment and what the demo made
+	rm -rf $(VENV) $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis
