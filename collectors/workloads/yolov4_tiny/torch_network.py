@@ -58,7 +58,7 @@ class TorchSession:
     ) -> None:
         self._torch = torch = import_torch()
         self._problem, self._cudnn = problem, cudnn
-        self._device = _device(torch, problem.options.device)
+        self._device = torch_device(torch, problem.options.device)
         half = problem.options.precision == "fp16"
         self._dtype = torch.float16 if half else torch.float32
         self._images = torch.from_numpy(problem.images).to(self._device, self._dtype)
@@ -143,7 +143,8 @@ class TorchSession:
         )
 
 
-def _device(torch: Any, name: str) -> torch.device:
+def torch_device(torch: Any, name: str) -> torch.device:
+    """Return the device, or raise PerfmlError if it is a GPU and there is none."""
     if name == "cuda" and not torch.cuda.is_available():
         build = torch.version.cuda
         what = "torch finds no NVIDIA GPU"
