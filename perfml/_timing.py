@@ -72,49 +72,87 @@ def join_timing(
         raise InputError(
             msg, where=where, found=found, cure="Give the timing pass of the same run."
         )
+    timed, warnings = _whole_iterations(timed, where)
     iterations = np.sort(profiled["iteration"].unique())
     order = {number: place for place, number in enumerate(np.sort(timed["iteration"].unique()))}
     timed["metrics_iteration"] = [
         iterations[order[number] % len(iterations)] for number in timed["iteration"]
     ]
-    sizes = profiled.groupby(["iteration", "slot"]).size().rename("profiled_kernels")
-    timed["timed_kernels"] = timed.groupby(["iteration", "slot"])["place"].transform("size")
-    timed = timed.merge(
-        sizes,
-        how="left",
-        left_on=["metrics_iteration", "slot"],
-        right_index=True,
-    )
-    known = timed["profiled_kernels"].notna()
-    equal = timed["timed_kernels"] == timed["profiled_kernels"]
-    parts = [_matched(profiled, timed[equal]), _apportioned(profiled, timed[known & ~equal])]
-    bare = timed[~known]
-    if len(bare):
-        parts.append(_unmeasured(profiled, bare))
-    warnings = _warnings(where, parts[0], timed[known & ~equal], bare)
+    match = _how_to_match(profiled, timed)
+    timed["match"] = pd.MultiIndex.from_frame(timed[["iteration", "slot"]]).map(match)
+    by_name, by_place = timed[timed["match"] == "name"], timed[timed["match"] == "place"]
+    shared, bare = timed[timed["match"] == "share"], timed[timed["match"] == "none"]
+    parts = [
+        _matched(profiled, by_name, ["function", "repeat"]),
+        _matched(profiled, by_place, ["place"]),
+        _apportioned(profiled, shared),
+        _unmeasured(profiled, bare),
+    ]
+    warnings += _warnings(where, parts[1], shared, bare)
     frame = pd.concat([part for part in parts if len(part)], ignore_index=True)
     frame = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
     frame["kernel_index"] = frame.groupby("iteration").cumcount()
-    return validate_kernels(frame.drop(columns=["slot", "place", "timed_kernel"])), warnings
+    return validate_kernels(frame.drop(columns=[*_WORK, "timed_kernel"])), warnings
+
+
+_WORK = ["slot", "place", "function", "repeat"]
 
 
 def _placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add each launch's slot (its layer, or outside) and place among the slot's launches."""
+    """Add what launches are matched by: slot (layer, or outside), place, function and repeat."""
     placed = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
     placed["slot"] = placed["layer"].fillna(_OUTSIDE).astype(str)
     placed["place"] = placed.groupby(["iteration", "slot"]).cumcount()
+    names = {name: function_name(str(name)) for name in placed["kernel"].unique()}
+    placed["function"] = placed["kernel"].map(names).astype(str)
+    placed["repeat"] = placed.groupby(["iteration", "slot", "function"]).cumcount()
     return placed
 
 
-def _matched(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
-    """Join launch by launch: same slot, same place."""
+def _whole_iterations(timed: pd.DataFrame, where: str) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out iterations that lack layers others have: a recording cut short."""
+    counts = timed[timed["slot"] != _OUTSIDE].groupby("iteration")["slot"].nunique()
+    short = counts[counts < counts.max()]
+    if short.empty:
+        return timed, []
+    cut = [int(number) for number in short.index.to_numpy()]
+    note = (
+        f"{where}: timed iterations {', '.join(map(str, cut))} have only "
+        f"{', '.join(map(str, short.to_numpy()))} of {counts.max()} layers and are left out"
+    )
+    return timed[~timed["iteration"].isin(cut)].reset_index(drop=True), [note]
+
+
+def _how_to_match(profiled: pd.DataFrame, timed: pd.DataFrame) -> dict[tuple[int, str], str]:
+    """Return, for each timed (iteration, slot), how its launches find their profiled ones.
+
+    ``name`` where both passes ran the same functions, in whatever order; ``place`` where they
+    ran as many; ``share`` where they ran another number; ``none`` where nothing was profiled.
+    """
+    have = {key: sorted(part) for key, part in profiled.groupby(["iteration", "slot"])["function"]}
+    found: dict[tuple[int, str], str] = {}
+    keys = ["iteration", "slot", "metrics_iteration"]
+    for (iteration, slot, source), part in timed.groupby(keys)["function"]:
+        theirs = have.get((source, slot))
+        if theirs is None:
+            how = "none"
+        elif theirs == sorted(part):
+            how = "name"
+        else:
+            how = "place" if len(theirs) == len(part) else "share"
+        found[iteration, slot] = how
+    return found
+
+
+def _matched(profiled: pd.DataFrame, timed: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Join launch by launch on the same slot and the columns `by`."""
     wanted = timed[
-        ["iteration", "metrics_iteration", "slot", "place", "time_us", "kernel_index", "kernel"]
+        ["iteration", "metrics_iteration", "slot", *by, "time_us", "kernel_index", "kernel"]
     ].rename(columns={"kernel": "timed_kernel"})
     counters = profiled.drop(columns=["time_us", "time_source", "kernel_index"], errors="ignore")
     joined = wanted.merge(
         counters.rename(columns={"iteration": "metrics_iteration"}),
-        on=["metrics_iteration", "slot", "place"],
+        on=["metrics_iteration", "slot", *by],
         how="left",
         validate="many_to_one",
     )
@@ -146,8 +184,8 @@ def _apportioned(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
 
 def _unmeasured(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
     """Keep timed launches that were not profiled: their time counts, their metrics are missing."""
-    kept = timed.drop(columns=["timed_kernels", "profiled_kernels"]).copy()
-    for name in (*RUN_COLUMNS,):
+    kept = timed.drop(columns=["match"]).copy()
+    for name in RUN_COLUMNS:
         kept[name] = profiled[name].iloc[0]
     kept["time_source"] = "timing"
     kept["timed_kernel"] = kept["kernel"]

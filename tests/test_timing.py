@@ -108,6 +108,31 @@ def test_tools_that_spell_a_kernel_differently_agree_on_its_function(left, right
     assert function_name(left) == function_name(right)
 
 
+def test_the_same_functions_in_another_order_are_matched_by_name():
+    metrics = profiled(
+        {"kernel": "void copy<float>(T1 *)", "time_us": 1.0, OCC: 0.1},
+        {"kernel": "gemm", "time_us": 3.0, OCC: 0.9},
+    )
+    times = timed(
+        {"kernel": "gemm", "time_us": 8.0}, {"kernel": "void copy<float>(float*)", "time_us": 2.0}
+    )
+    frame, warnings = join_timing(metrics, times, where="run")
+    assert frame[["time_us", OCC]].to_numpy().tolist() == [[8.0, 0.9], [2.0, 0.1]]
+    assert warnings == []
+
+
+def test_an_iteration_whose_recording_was_cut_short_is_left_out_and_named():
+    metrics = profiled({"time_us": 1.0}, {"layer": "conv_02", "time_us": 1.0})
+    times = timed(
+        {"iteration": 0, "time_us": 1.0},
+        {"iteration": 0, "layer": "conv_02", "time_us": 1.0},
+        {"iteration": 1, "time_us": 1.0},
+    )
+    frame, warnings = join_timing(metrics, times, where="run")
+    assert frame["iteration"].tolist() == [0, 0]
+    assert warnings == ["run: timed iterations 1 have only 1 of 2 layers and are left out"]
+
+
 def test_missing_timed_columns_do_not_lose_the_profiled_run(tmp_path):
     frame, _ = join_timing(profiled({"time_us": 1.0}), timed({"time_us": 1.0}), where="run")
     assert isinstance(frame, pd.DataFrame)
