@@ -130,7 +130,7 @@ def _how_to_match(profiled: pd.DataFrame, timed: pd.DataFrame) -> dict[tuple[int
     ran as many; ``share`` where they ran another number; ``none`` where nothing was profiled.
     """
     have = {key: sorted(part) for key, part in profiled.groupby(["iteration", "slot"])["function"]}
-    found: dict[tuple[int, str], str] = {}
+    found: dict[Any, str] = {}
     keys = ["iteration", "slot", "metrics_iteration"]
     for (iteration, slot, source), part in timed.groupby(keys)["function"]:
         theirs = have.get((source, slot))

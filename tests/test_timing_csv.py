@@ -1,0 +1,51 @@
+import pytest
+
+from perfml.errors import InputError
+from perfml.readers import Source, read
+from perfml.readers.timing_csv import recognises
+
+HEADER = "iteration,layer,kernel,time_us\n"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "net_timing.csv"
+    path.write_text(text)
+    return path
+
+
+def test_the_recorded_timing_pass_is_read(sweep):
+    kernels = read(sweep / "yolov4tiny_cudnn_fp32_b1_timing.csv.xz")
+    assert len(kernels.frame) == 721
+    assert kernels.frame["iteration"].nunique() == 10
+    assert kernels.frame["layer"].nunique() == 21
+    assert kernels.frame["time_us"].sum() == pytest.approx(8850, rel=0.005)
+    assert set(kernels.frame["time_source"]) == {"timing"}
+
+
+def test_names_with_commas_quotes_and_angle_brackets_survive(tmp_path):
+    path = write(tmp_path, HEADER + '0,conv_01,"void f<int, (bool)1>(""x"")",1.5\n0,,copy,2\n')
+    frame = read(path).frame
+    assert frame["kernel"].tolist() == ['void f<int, (bool)1>("x")', "copy"]
+    assert frame["layer"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("0,conv_01,k,1.5", "last line is cut"),
+        ("0,conv_01,k,fast\n", "needs a number"),
+        ("0,conv_01,k,-1\n", "not negative"),
+        ("zero,conv_01,k,1\n", "column iteration"),
+        ("", "no launch"),
+        ("0,a,b,1,extra\n0,a,b,1,x,y\n", "not a timing CSV"),
+    ],
+)
+def test_a_damaged_timing_pass_is_an_error_that_names_the_file(tmp_path, body, message):
+    path = write(tmp_path, HEADER + body)
+    with pytest.raises(InputError, match=message) as error:
+        read(path)
+    assert str(path) in error.value.where
+
+
+def test_another_csv_is_not_mistaken_for_it(tmp_path):
+    assert not recognises(Source(write(tmp_path, "layer,kernel\n1,2\n")))
