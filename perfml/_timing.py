@@ -8,6 +8,7 @@ another choice of algorithm. Launches are matched by layer and place, never by n
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
