@@ -186,10 +186,10 @@ class TensorRTSession:
 
     def __init__(self, problem: Problem, trt: Any) -> None:
         self._problem, self._trt, self._torch = problem, trt, import_torch()
-        device = torch_device(self._torch, problem.options.device)
-        if device.type != "cuda":
+        if problem.options.device != "cuda":
             what = "TensorRT runs on GPUs only"
             raise PerfmlError(what, where="--device cpu", cure="Use --device cuda.")
+        device = torch_device(self._torch, problem.options.device)
         self._tf32 = problem.options.precision == "tf32"
         properties = self._torch.cuda.get_device_properties(device)
         target: str | None = f"{properties.major}.{properties.minor}"
