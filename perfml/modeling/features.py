@@ -1,0 +1,331 @@
+"""From a Layers table to what a model learns from: features, target, and who belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.tables import metric_columns
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+CONDITION_COLUMNS = ("workload", "backend", "precision", "batch", "layer")
+"""Rows that agree in these are repeats of one measurement."""
+
+CONFIGURATION_COLUMNS = CONDITION_COLUMNS[:-1]
+"""A condition without its layer: what is known of a layer nobody has measured yet."""
+
+LAUNCH_METRICS = (
+    "threads",
+    "registers_per_thread",
+    "shared_memory_per_block",
+    "theoretical_occupancy",
+    "waves_per_sm",
+)
+"""Fixed by the launch, so known before the kernel runs."""
+
+SHAPE_COLUMNS = (
+    "flops",
+    "weight_bytes",
+    "input_bytes",
+    "output_bytes",
+    "arithmetic_intensity",
+    "kernels",
+)
+"""Facts of a layer that need no profiler; `with_shapes` in ``shapes.py`` adds them."""
+
+FEATURE_SETS = ("published", "collected", "before-run", "published+before-run")
+"""``published``: the 19 of the study. ``collected``: every metric of the table that does not
+contain the time. ``before-run``: shapes and launch facts. The last: both, side by side."""
+
+KNOWN_BACKENDS = ("trt", "tensorrt", "cublas", "cudnn")
+"""Class order of the study (TensorRT 0, cuBLAS 1, cuDNN 2); other backends follow by name."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """The features of a Layers table.
+
+    Attributes
+    ----------
+    values
+        Shape (rows, features); NaN where a metric is undefined.
+    names
+        One a feature.
+    dropped
+        Feature to the reason why it is left out.
+    """
+
+    values: Floats
+    names: tuple[str, ...]
+    dropped: dict[str, str]
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any cell is undefined."""
+        return bool(np.isnan(self.values).any())
+
+
+def build_design(layers: pd.DataFrame, features: str | Sequence[str] = "published") -> Design:
+    """Return the features of a Layers table.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    features
+        One of `FEATURE_SETS`, or column names.
+
+    Raises
+    ------
+    PerfmlError
+        If the set has no such name, or no feature is left.
+    TableError
+        If a feature holds text or an infinite value.
+    """
+    wanted, dropped = _wanted(layers, features)
+    names: list[str] = []
+    columns: list[Floats] = []
+    for name in wanted:
+        if name not in layers.columns:
+            dropped[name] = "not in the table"
+            continue
+        values = _numeric(layers, name)
+        reason = _useless(values)
+        if reason is None:
+            names.append(name)
+            columns.append(values)
+        else:
+            dropped[name] = reason
+    if not names:
+        msg = "no feature is left to learn from"
+        found = "; ".join(f"{name}: {reason}" for name, reason in list(dropped.items())[:4])
+        raise PerfmlError(
+            msg,
+            where=f"feature set {features if isinstance(features, str) else list(features)}",
+            found=found or "an empty set",
+            cure="Collect the metrics of the set, or choose other features.",
+        )
+    return Design(np.column_stack(columns), tuple(names), dropped)
+
+
+def _wanted(
+    layers: pd.DataFrame, features: str | Sequence[str]
+) -> tuple[Sequence[str], dict[str, str]]:
+    if not isinstance(features, str):
+        return list(dict.fromkeys(features)), {}
+    before_run = (*SHAPE_COLUMNS, *LAUNCH_METRICS)
+    present = tuple(name for name in before_run if name in layers.columns)
+    if features == "published":
+        return PUBLISHED, {}
+    if features == "before-run":
+        return present, {}
+    if features == "published+before-run":
+        return (*PUBLISHED, *present), {}
+    if features == "collected":
+        catalogue = load_catalogue()
+        collected = metric_columns(layers)
+        rates = {
+            name: "a rate: it contains the time that is predicted"
+            for name in collected
+            if catalogue[name].kind == "rate"
+        }
+        return [name for name in collected if name not in rates], rates
+    msg = f"no feature set is called {features!r}"
+    raise PerfmlError(msg, cure=f"There are: {', '.join(FEATURE_SETS)}; or give column names.")
+
+
+def _numeric(layers: pd.DataFrame, name: str) -> Floats:
+    column = layers[name]
+    if not pd.api.types.is_numeric_dtype(column):
+        msg = "a feature must hold numbers"
+        raise TableError(
+            msg,
+            where=f"column {name}",
+            found=str(column.dtype),
+            cure="Choose other features, or merge the table again.",
+        )
+    values = column.to_numpy(dtype=float, na_value=np.nan)
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        msg = "a feature is infinite"
+        raise TableError(
+            msg,
+            where=f"column {name}, row {int(infinite[0])}",
+            cure="An undefined metric must be missing; ingest the profile again.",
+        )
+    return np.asarray(values, dtype=np.float64)
+
+
+def _useless(values: Floats) -> str | None:
+    """Return why a column cannot explain anything, or None."""
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return "undefined in every row"
+    # where it is constant but sometimes undefined, being undefined still tells layers apart
+    if len(defined) == len(values) and np.all(defined == defined[0]):
+        return f"constant: always {defined[0]:g}"
+    return None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A Layers table as arrays: everything a fit, a split or a baseline needs.
+
+    Attributes
+    ----------
+    task
+        ``"regression"`` (of time) or ``"classification"`` (of the backend).
+    design
+        The features.
+    time_us
+        Measured time of each row, microseconds.
+    truth
+        What is scored against: milliseconds, or class codes.
+    classes
+        Names of the class codes; empty for regression.
+    condition, configuration, layer, run
+        Group codes of each row; -1 in `layer` where the table names none.
+    layer_names, backend
+        For people, one a row.
+    """
+
+    task: str
+    design: Design
+    time_us: Floats
+    truth: npt.NDArray[Any]
+    classes: tuple[str, ...]
+    condition: Ints
+    configuration: Ints
+    layer: Ints
+    run: Ints
+    layer_names: npt.NDArray[np.object_]
+    backend: npt.NDArray[np.object_]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.time_us)
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers that have a name."""
+        return int(self.layer.max() + 1)
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether every row names its layer."""
+        return bool((self.layer >= 0).all())
+
+
+def build_problem(
+    layers: pd.DataFrame, task: str = "regression", features: str | Sequence[str] = "published"
+) -> Problem:
+    """Turn a Layers table into the arrays that models use.
+
+    Raises
+    ------
+    PerfmlError
+        If the task is unknown, there are fewer than four rows, or (classification) fewer than
+        two backends.
+    TableError
+        If a time is not positive, or a backend is missing where it is predicted.
+    """
+    if task not in ("regression", "classification"):
+        msg = f"no task is called {task!r}"
+        raise PerfmlError(msg, cure="Tasks are: regression, classification.")
+    if len(layers) < 4:
+        msg = "too few rows to learn from"
+        raise PerfmlError(msg, found=f"{len(layers)} rows", cure="Profile more layers.")
+    time_us = _times(layers)
+    backend = _text(layers, "backend")
+    classes: tuple[str, ...] = ()
+    truth: npt.NDArray[Any] = time_us / 1000.0
+    if task == "classification":
+        classes, truth = _classes(backend)
+    layer_names = _text(layers, "layer")
+    named = np.array([name is not None for name in layer_names])
+    layer = np.where(named, group_codes(layers, ("layer",)), -1)
+    if named.any() and not named.all():
+        # the codes of named layers must be 0..n-1 whatever code the missing ones took
+        layer[named] = pd.factorize(layer[named])[0]
+    return Problem(
+        task=task,
+        design=build_design(layers, features),
+        time_us=time_us,
+        truth=truth,
+        classes=classes,
+        condition=group_codes(layers, CONDITION_COLUMNS),
+        configuration=group_codes(layers, CONFIGURATION_COLUMNS),
+        layer=np.asarray(layer, dtype=np.int64),
+        run=group_codes(layers, ("run_id", "iteration")),
+        layer_names=layer_names,
+        backend=backend,
+    )
+
+
+def group_codes(layers: pd.DataFrame, columns: Sequence[str]) -> Ints:
+    """Number the distinct rows of some columns from 0, in order of appearance.
+
+    A missing value is a value of its own; a missing column counts for nothing.
+    """
+    codes = np.zeros(len(layers), dtype=np.int64)
+    for name in columns:
+        if name not in layers.columns:
+            continue
+        part, values = pd.factorize(layers[name], use_na_sentinel=False)
+        codes = np.asarray(pd.factorize(codes * (len(values) + 1) + part)[0], dtype=np.int64)
+    return codes
+
+
+def _times(layers: pd.DataFrame) -> Floats:
+    if "time_us" not in layers.columns:
+        msg = "the table has no times"
+        raise TableError(
+            msg, where="column time_us", cure="Such a table is made with: perfml merge"
+        )
+    values = layers["time_us"].to_numpy(dtype=float, na_value=np.nan)
+    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
+    if len(bad):
+        msg = "a time must be positive"
+        raise TableError(
+            msg,
+            where=f"column time_us, row {int(bad[0])}",
+            found=str(values[bad[0]]),
+            cure="Merge again from kernels that have times.",
+        )
+    return np.asarray(values, dtype=np.float64)
+
+
+def _text(layers: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
+    if name not in layers.columns:
+        return np.full(len(layers), None, dtype=object)
+    column = layers[name].astype("string").astype(object)
+    return np.asarray(column.where(column.notna(), None), dtype=object)
+
+
+def _classes(backend: npt.NDArray[np.object_]) -> tuple[tuple[str, ...], Ints]:
+    absent = [row for row, name in enumerate(backend) if name is None]
+    if absent:
+        msg = "a row names no backend, which classification predicts"
+        raise TableError(
+            msg, where=f"column backend, row {absent[0]}", cure="Ingest with --backend NAME."
+        )
+    found = set(backend)
+    if len(found) < 2:
+        msg = "classification needs at least two backends"
+        raise PerfmlError(
+            msg, found=", ".join(sorted(found)), cure="Merge runs of several backends."
+        )
+    known = [name for name in KNOWN_BACKENDS if name in found]
+    classes = (*known, *sorted(found.difference(known)))
+    place = {name: code for code, name in enumerate(classes)}
+    return classes, np.array([place[name] for name in backend], dtype=np.int64)
