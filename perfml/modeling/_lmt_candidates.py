@@ -200,10 +200,12 @@ def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Histo
         code = codes[feature, index]
         np.take(design.rows, index[np.argsort(code, kind="stable")], axis=0, out=block)
         edges = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=bins))])
-        for bin_ in np.flatnonzero(np.diff(edges)):
-            part = block[edges[bin_] : edges[bin_ + 1]]
-            np.matmul(part.T, part, out=prefix[feature, bin_])
-        np.cumsum(prefix[feature], axis=0, out=prefix[feature])
+        bounds = edges.tolist()
+        for target, start, stop in zip(prefix[feature], bounds[:-1], bounds[1:], strict=True):
+            if stop > start:
+                part = block[start:stop]
+                np.dot(part.T, part, out=target)
+    accumulate(prefix)
     return Histogram(prefix)
 
 
@@ -216,18 +218,17 @@ class BinCandidates:
     def __init__(self, histogram: Histogram, thresholds: list[Array], min_leaf: int) -> None:
         self._prefix = histogram.prefix
         self._thresholds = thresholds
-        self._usable: list[Ints] = []
         # Counts of a subtracted histogram are whole numbers again only after rounding.
-        counts = np.rint(self._prefix[:, :, 0, 0]).astype(np.int64)
-        for feature, cuts in enumerate(thresholds):
-            below = counts[feature, : cuts.size]
-            enough = (below >= min_leaf) & (counts[feature, -1] - below >= min_leaf)
-            fresh = np.diff(below, prepend=-1) > 0  # an empty bin repeats the split before it
-            self._usable.append(np.flatnonzero(enough & fresh))
-        self._last = np.array([usable.size - 1 for usable in self._usable])
-        self._bins = np.zeros((len(thresholds), int(self._last.max(initial=0)) + 1), dtype=np.int64)
-        for feature, usable in enumerate(self._usable):
-            self._bins[feature, : usable.size] = usable
+        below = np.rint(self._prefix[:, :, 0, 0]).astype(np.int64)
+        above = below[:, -1:] - below
+        exists = np.arange(below.shape[1]) < np.array([cuts.size for cuts in thresholds])[:, None]
+        fresh = np.diff(below, prepend=-1) > 0  # an empty bin repeats the split before it
+        feature, bin_ = np.nonzero(exists & fresh & (below >= min_leaf) & (above >= min_leaf))
+        count = np.bincount(feature, minlength=len(thresholds))
+        position = np.arange(feature.size) - np.repeat(np.cumsum(count) - count, count)
+        self._last = count - 1
+        self._bins = np.zeros((len(thresholds), max(int(count.max(initial=0)), 1)), dtype=np.int64)
+        self._bins[feature, position] = bin_
 
     def grid(self) -> tuple[Points, int]:
         """See `Candidates`."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -154,7 +153,7 @@ def centred(design: Design, total: Array) -> tuple[Array, Array, Array, Array, A
 def fit(design: Design, total: Array) -> RidgeFit:
     """Fit the ridge model of the rows whose Gram matrix is `total`."""
     mean_x, mean_y, xx, xy, yy = centred(design, total)
-    values, vectors = scipy.linalg.eigh(xx)
+    values, vectors = np.linalg.eigh(xx)
     values = np.maximum(values, 0.0)
     shrunk = values + design.penalty
     rotated = vectors.T @ xy
@@ -177,7 +176,7 @@ def relative_weights(design: Design, total: Array) -> Array:
     _, _, xx, xy, _ = centred(design, total)
     normal = xx + design.penalty * np.eye(design.n_linear)
     scale = 1.0 / np.sqrt(np.diag(normal))
-    values, vectors = scipy.linalg.eigh(normal * np.outer(scale, scale))
+    values, vectors = np.linalg.eigh(normal * np.outer(scale, scale))
     root = np.sqrt(np.maximum(values, np.finfo(float).tiny))
     half = (vectors * root) @ vectors.T
     orthogonal = (vectors / root) @ (vectors.T @ (xy * scale[:, None]))

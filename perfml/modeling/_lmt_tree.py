@@ -19,6 +19,7 @@ from perfml.modeling._lmt_split import Candidates, best_split
 
 MaxBins = int | Literal["linear-tree"] | None
 
+_FEW_BINS = 64  # so few are summed bin by bin in nodes of any size
 _ROWS_PER_BIN = 100  # below this, summing rows where the search looks is cheaper
 _MAX_HISTOGRAM_DOUBLES = 1 << 27  # 1 GiB: more bins than fit in this are searched by rows
 
@@ -175,7 +176,7 @@ class Grower:
         if self._codes is None:
             return False
         doubles = self._codes.shape[0] * self._bins * self.design.rows.shape[1] ** 2
-        full = size >= _ROWS_PER_BIN * self._bins
+        full = self._bins <= _FEW_BINS or size >= _ROWS_PER_BIN * self._bins
         return full and doubles <= _MAX_HISTOGRAM_DOUBLES
 
     def _candidates(

@@ -104,7 +104,7 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
         min_samples_leaf: int | float = 0.05,
         min_samples_split: int = 6,
         max_bins: MaxBins = None,
-        alpha: float = 0.01,
+        alpha: float = 0.1,
         min_gain: float = 0.0,
         prune: Prune = "bic",
         cv: int = 5,
