@@ -46,7 +46,9 @@ def _runtime() -> Callable[[str], str | None] | None:
         release.restype = None
 
         def call(
-            name: str, function: Callable[..., int | None] = function, release: Callable[..., None] = release
+            name: str,
+            function: Callable[..., int | None] = function,
+            release: Callable[..., None] = release,
         ) -> str | None:
             status = ctypes.c_int(-1)
             address = function(name.encode(), None, None, ctypes.byref(status))

@@ -158,7 +158,7 @@ class Tables:
             error = InputError(
                 error.what,
                 where=error.where,
-                found="; ".join([*memory[:6], *events, str(error.found)]),
+                found=" ".join("; ".join([*memory[:6], *events, str(error.found)]).split()),
                 cure=error.cure,
             )
         return error

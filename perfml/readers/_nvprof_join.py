@@ -10,7 +10,17 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels, metric_columns, validate_kernels
 
-_SPACE = re.compile(r"\s+")
+_SPELLINGS = (
+    (re.compile(r"\s+"), ""),
+    (re.compile(r"\(void\)"), "()"),
+    # A template argument is <unsigned int=4> to nvprof, and <4u> or <(bool)1> to the C++ runtime.
+    (re.compile(r"\b(?:un)?(?:signed)?(?:int|long|longlong|char|short|bool)=(?=-?\d)"), ""),
+    (re.compile(r"\((?:int|long|char|short|bool)\)(?=-?\d)"), ""),
+    (re.compile(r"(?<=[<,])true(?=[,>])"), "1"),
+    (re.compile(r"(?<=[<,])false(?=[,>])"), "0"),
+    (re.compile(r"(?<=\d)(?:u|l|ul|ll|ull)(?=[,>])"), ""),
+)
+"""Nvprof's text and a C++ demangler spell a name differently; both are brought to one form."""
 _ELLIPSIS = re.compile(r"(?:\.\.\.|…)$")
 _SHORTEST = 12
 _SIZES = ("registers_per_thread", "shared_memory_per_block", "threads")
@@ -26,8 +36,8 @@ def join(metrics: Kernels, times: Kernels) -> Kernels:
       `times`, each with its kernel's metrics averaged over launches;
     - otherwise: the rows of `metrics`, each with its kernel's time averaged over launches.
 
-    Names are compared without their blanks. A name cut short by a text table matches the one
-    longer name that it begins, if there is only one.
+    Names are compared in one spelling, without their blanks. A name cut short by a text table
+    matches the one longer name that it begins, if there is only one.
 
     Parameters
     ----------
@@ -102,8 +112,13 @@ def _strangers(metrics: Kernels, times: Kernels) -> InputError:
 
 
 def _keys(frame: pd.DataFrame) -> pd.Series:
-    names = [_SPACE.sub("", str(name)) for name in frame["kernel"]]
-    return pd.Series(names, index=frame.index, dtype="object")
+    spelled: dict[str, str] = {}
+    for name in set(frame["kernel"].astype(str)):
+        key = name
+        for pattern, form in _SPELLINGS:
+            key = pattern.sub(form, key)
+        spelled[name] = key
+    return frame["kernel"].astype(str).map(spelled).astype("object")
 
 
 def _matched(keys: pd.Series, known: pd.Series) -> pd.Series:
@@ -190,8 +205,9 @@ def _averaged(right: pd.DataFrame) -> pd.DataFrame:
     weight = groups["_weight"].sum()
     averaged = pd.DataFrame({"time_us": total / weight.where(weight > 0)})
     for name in _carried(right):
-        same = groups[name].nunique(dropna=False) == 1
-        averaged[name] = groups[name].first().where(same)
+        distinct = right[["_key", name]].drop_duplicates()
+        alone = distinct.drop_duplicates("_key", keep=False).set_index("_key")
+        averaged[name] = alone[name].reindex(averaged.index)
     return averaged.reset_index()
 
 
@@ -211,9 +227,8 @@ def _with_times(left: pd.DataFrame, right: pd.DataFrame, on: list[str]) -> pd.Da
             merged[name] = merged[name].where(merged[name].notna(), merged[other])
             merged = merged.drop(columns=other)
     merged["time_us"] = merged.pop("time_us_other").astype(float)
-    merged["time_source"] = pd.Series(
-        np.where(merged["time_us"].notna(), "nvprof", None), index=merged.index, dtype="string"
-    )
+    source = pd.Series("nvprof", index=merged.index, dtype="string")
+    merged["time_source"] = source.where(merged["time_us"].notna())
     return merged
 
 

@@ -78,7 +78,8 @@ class Log:
             if before.strip(" \t="):
                 yield Line(number, before, self.process)
             process = int(match[1]) if match[1] else None
-            message = (match[2] if match[1] else match[3]).strip()
+            # Blanks of any kind become one, so that a message stays on its line wherever shown.
+            message = " ".join((match[2] if match[1] else match[3]).split())
             self._note(number, process, message)
             yield Line(number, "", process, message)
 

@@ -32,6 +32,15 @@ _TRACE_COLUMNS = {
     *("Src Ctx", "Dst Dev", "Dst Ctx", "Unified Memory", "Virtual Address", "Name", "Kernel"),
     *("Correlation_ID", ""),
 }
+_TABLES = (
+    (_METRICS, "metrics", "metrics"),
+    (_EVENTS, "events", "event counts"),
+    (_SUMMARY, "summary", "summary"),
+    (("Type", *_SUMMARY), "summary", "summary"),
+    (_TRACE, "trace", "GPU trace"),
+    (_LAUNCHES, "trace", "GPU trace"),
+    (_UNIFIED, "unified", "unified memory"),
+)
 _COUNT = re.compile(r"\d{1,15}")
 _HEADER_LINE = re.compile(
     r'^\s*"(?:Device","Kernel","Invocations"|(?:Type",")?Time\(%\)","Time","Calls"'
@@ -109,20 +118,10 @@ class _Reader:
         self._row(line, dict(zip(self.columns, cells, strict=True)))
 
     def _header(self, cells: list[str]) -> bool:
-        modes = (
-            (_METRICS, "metrics", "metrics"),
-            (_EVENTS, "events", "event counts"),
-            (_SUMMARY, "summary", "summary"),
-            (("Type", *_SUMMARY), "summary", "summary"),
-            (_TRACE, "trace", "GPU trace"),
-            (_LAUNCHES, "trace", "GPU trace"),
-            (_UNIFIED, "unified", "unified memory"),
-        )
-        for start, mode, title in modes:
-            if tuple(cells[: len(start)]) == start:
-                break
-        else:
+        kind = next((each for each in _TABLES if tuple(cells[: len(each[0])]) == each[0]), None)
+        if kind is None:
             return False
+        _, mode, title = kind
         if mode == "summary" and self.ranges:
             mode, title = "ranges", "NVTX ranges"
             self.tables.notes.append(

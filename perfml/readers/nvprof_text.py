@@ -8,6 +8,7 @@ line is counted as the program's. nvprof's warnings and errors are passed on.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perfml.metrics import load_catalogue
@@ -108,16 +109,15 @@ class _Reader:
             return
         if not line.text.strip() or self._header(line.text):
             return
-        if self.mode == "":
+        if self.mode in {"", "ranges"}:
             return
-        row = {
+        rows: dict[str, Callable[[Line], bool]] = {
             "metrics": self._metric_row,
             "events": self._event_row,
             "summary": self._summary_row,
             "trace": self._trace_row,
-            "ranges": lambda _line: True,
-        }[self.mode]
-        if not row(line):
+        }
+        if not rows[self.mode](line):
             self.tables.log.foreign.append(line.number)
 
     def _message(self, message: str) -> None:
