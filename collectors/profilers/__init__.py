@@ -1,0 +1,1 @@
+"""Profilers: build their command lines, run them, keep their raw exports unread."""

@@ -1,0 +1,170 @@
+"""Run a foreign program to its end or its limit, and leave none of its children behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfml.errors import PerfmlError
+
+_POLL_S = 0.05
+_GRACE_S = 3.0
+_TAIL_BYTES = 256 * 1024
+LOG_LIMIT = 256 * 1024 * 1024
+"""A program that prints more than this many bytes is ended: it would fill the disk."""
+
+
+class ProfilerError(PerfmlError):
+    """A profiler or the program under it did not do what was asked."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended.
+
+    Attributes
+    ----------
+    command
+        The argument list.
+    returncode
+        The exit status; negative for a signal. Meaningless if a limit was hit.
+    output
+        The end of what it printed, standard output and error together (256 KiB at most).
+    seconds
+        Wall-clock time.
+    timed_out, flooded
+        Whether it was ended for running, or printing, beyond its limit.
+    """
+
+    command: tuple[str, ...]
+    returncode: int
+    output: str
+    seconds: float
+    timed_out: bool = False
+    flooded: bool = False
+
+
+def run(
+    command: Sequence[str],
+    *,
+    log: Path,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    watch: Callable[[str], None] | None = None,
+) -> Finished:
+    """Run a command, with its output appended to `log`.
+
+    Parameters
+    ----------
+    command
+        The argument list; no shell sees it.
+    log
+        What was printed goes here, after a line with the command.
+    timeout_s
+        After this many seconds the command and all its descendants are killed.
+    env
+        Variables on top of this process's environment.
+    cwd
+        Working directory.
+    watch
+        Called with each new piece of output, so that progress can be followed.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        If the program cannot be started.
+    KeyboardInterrupt
+        Passed on after the command was killed.
+    """
+    started = time.monotonic()
+    with log.open("ab") as sink, log.open("rb") as source:
+        sink.write(f"$ {subprocess.list2cmdline(list(command))}\n".encode("utf-8", "replace"))
+        sink.flush()
+        begin = sink.tell()
+        source.seek(begin)
+        # a session of its own: one signal reaches the whole group, and a Ctrl-C meant for
+        # perfml does not reach the program before perfml has decided what to do
+        process = subprocess.Popen(  # noqa: S603
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            start_new_session=True,
+        )
+        timed_out = flooded = False
+        try:
+            while process.poll() is None:
+                _follow(source, watch)
+                timed_out = time.monotonic() - started > timeout_s
+                flooded = sink.tell() - begin > LOG_LIMIT
+                if timed_out or flooded:
+                    break
+                time.sleep(_POLL_S)
+        finally:
+            # also after a normal end: a child left in the background would go on using the GPU
+            kill_tree(process)
+        _follow(source, watch)
+        size = os.fstat(source.fileno()).st_size
+        source.seek(max(begin, size - _TAIL_BYTES))
+        output = source.read().decode("utf-8", "replace")
+    seconds = time.monotonic() - started
+    return Finished(tuple(command), process.returncode, output, seconds, timed_out, flooded)
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a process, its group, and descendants that left the group."""
+    family = descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    if process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    family |= descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the processes that descend from `pid`, as far as ``/proc`` tells."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # the name in parentheses may hold blanks and parentheses
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def last_lines(text: str, count: int = 5, *, without: str = "==") -> str:
+    """Return the last lines a program printed, leaving out those that start with `without`."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    own = [line for line in lines if line and not line.startswith(without)]
+    return " | ".join(line[:200] for line in own[-count:])
+
+
+def _follow(source: object, watch: Callable[[str], None] | None) -> None:
+    new = source.read()  # type: ignore[attr-defined]
+    if new and watch is not None:
+        watch(new.decode("utf-8", "replace"))

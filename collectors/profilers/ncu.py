@@ -1,0 +1,333 @@
+"""Nsight Compute: counters of every kernel launch, as a report and as CSV.
+
+The report is made first and converted afterwards, so that what the program prints never mixes
+with the table. The CSV keeps Nsight Compute's own units, named in its second line: with
+``--print-units base`` it rounds to two decimals, without it to six (2025.3.1, on an H200).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collectors.profilers._ncu_failures import explain
+from collectors.profilers._process import Finished, ProfilerError, run
+from perfml.errors import InputError
+
+REPLAYS = ("kernel", "application", "range")
+"""How a launch is measured several times.
+
+``kernel`` repeats each launch on the spot; ``application`` runs the whole program once a pass;
+``range`` repeats whole NVTX ranges and measures each as one.
+"""
+CONTROLS = ("all", "none")
+_PASSES = re.compile(r"- (\d+) pass(?:es)?\b|Application replay pass (\d+)")
+_VERSION = re.compile(r"Version ([\d.]+)")
+_IN_NO_RANGE = "smsp__sass_"
+"""Metrics that Nsight Compute cannot measure over a range."""
+
+
+@dataclass(frozen=True)
+class NcuOptions:
+    """What Nsight Compute is asked for.
+
+    Attributes
+    ----------
+    metrics
+        Nsight Compute's metric names.
+    region_only
+        Only launches between cudaProfilerStart and cudaProfilerStop.
+    include
+        NVTX filters, any of which lets a launch through (``iter_0/conv_03/``).
+    replay
+        One of `REPLAYS`.
+    cache_control
+        ``all`` flushes the caches before every pass, ``none`` leaves them as they are.
+    executable
+        Name or path of ``ncu``.
+    """
+
+    metrics: tuple[str, ...]
+    region_only: bool = False
+    include: tuple[str, ...] = ()
+    replay: str = "kernel"
+    cache_control: str = "all"
+    executable: str = "ncu"
+
+    def __post_init__(self) -> None:
+        _one_of("--replay", self.replay, REPLAYS)
+        _one_of("--cache-control", self.cache_control, CONTROLS)
+        if self.replay == "range" and not self.include:
+            msg = "range replay needs to know which range"
+            raise InputError(msg, where="--replay range", cure="Name one: iter_0/conv_03/")
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics this replay mode can measure."""
+        if self.replay != "range":
+            return self.metrics
+        return tuple(name for name in self.metrics if not name.startswith(_IN_NO_RANGE))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a profiling run gave, and what it cost.
+
+    Attributes
+    ----------
+    report, table
+        The ``.ncu-rep`` file and the CSV made from it.
+    launches
+        Rows of the table.
+    passes
+        The most passes a launch was measured in.
+    seconds
+        Wall-clock time of the profiled program.
+    seconds_per_launch
+        From the first finished launch to the last, over the launches between; without the
+        program's own start. NaN for a single launch.
+    missing
+        Requested metrics that this GPU did not deliver.
+    commands
+        The argument lists that were run.
+    """
+
+    report: Path
+    table: Path
+    launches: int
+    passes: int
+    seconds: float
+    seconds_per_launch: float
+    missing: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+
+
+@dataclass
+class _Progress:
+    """Follows Nsight Compute's messages: one a finished launch."""
+
+    times: list[float] = field(default_factory=list)
+    passes: int = 0
+    pending: str = ""
+
+    def __call__(self, text: str) -> None:
+        whole, newline, self.pending = (self.pending + text).rpartition("\n")
+        for match in _PASSES.finditer(whole + newline):
+            self.times.append(time.monotonic())
+            self.passes = max(self.passes, int(match.group(1) or match.group(2)))
+
+    def per_launch(self, launches: int) -> float:
+        if launches < 2 or len(self.times) < 2:
+            return float("nan")
+        return (self.times[-1] - self.times[0]) / (launches - 1)
+
+
+def profile_command(options: NcuOptions, program: Sequence[str], report: Path) -> list[str]:
+    """Return the argument list that profiles `program` into `report`."""
+    command = [options.executable, "--metrics", ",".join(options.measured)]
+    # clocks are left alone: on a shared machine locking them would change everybody's
+    command += ["--nvtx", "--clock-control", "none", "--cache-control", options.cache_control]
+    command += ["--replay-mode", options.replay]
+    # a report with the machine code of torch's libraries is 17 MB larger
+    command += ["--import-sass", "no", "--target-processes", "all"]
+    if options.region_only and options.replay != "range":
+        command += ["--profile-from-start", "off"]
+    for expression in options.include:
+        command += ["--nvtx-include", expression]
+    return [*command, "--force-overwrite", "--export", str(report), *program]
+
+
+def table_command(options: NcuOptions, report: Path) -> list[str]:
+    """Return the argument list that turns `report` into CSV on standard output."""
+    return [options.executable, "--import", str(report), "--csv", "--page", "raw"]
+
+
+def version(executable: str = "ncu") -> str:
+    """Return Nsight Compute's version.
+
+    Raises
+    ------
+    ProfilerError
+        If it is not installed or does not say.
+    """
+    found = shutil.which(executable)
+    if found is None:
+        raise _absent(executable)
+    try:
+        answer = subprocess.run(  # noqa: S603
+            [found, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = "Nsight Compute does not start"
+        raise ProfilerError(msg, where=found, found=str(error)[:200]) from error
+    match = _VERSION.search(answer.stdout)
+    if match is None:
+        msg = "this is not Nsight Compute: it does not tell its version"
+        said = (answer.stdout + answer.stderr).strip()[:200]
+        raise ProfilerError(msg, where=found, found=said or "no output", cure=_INSTALL)
+    return match.group(1)
+
+
+def profile(
+    options: NcuOptions,
+    program: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    timeout_s: float,
+    launcher: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+    name: str = "metrics",
+) -> Profile:
+    """Profile a program into ``NAME.ncu-rep`` and ``NAME.csv`` in `folder`.
+
+    Parameters
+    ----------
+    options
+        What to measure.
+    program
+        Argument list of the program.
+    folder, name
+        Where the two files go.
+    log
+        What the program and the profiler print is appended to it.
+    timeout_s
+        Limit for the profiled program; it and its children are killed then.
+    launcher
+        Goes in front of the command (``srun --gres=gpu:1``).
+    env
+        Variables for the program.
+
+    Raises
+    ------
+    ProfilerError
+        If the profiler is missing or refused, the program failed, or there is no usable result;
+        the message names the cure.
+    """
+    report, table = folder / f"{name}.ncu-rep", folder / f"{name}.csv"
+    if not launcher and shutil.which(options.executable) is None:
+        raise _absent(options.executable)
+    command = [*launcher, *profile_command(options, program, report)]
+    progress = _Progress()
+    locale = {"LC_ALL": "C"}
+    try:
+        ended = run(
+            command, log=log, timeout_s=timeout_s, env={**(env or {}), **locale}, watch=progress
+        )
+    except OSError as error:
+        raise _absent(command[0]) from error
+    problem = explain(ended, timeout_s=timeout_s, launches=len(progress.times), report=report)
+    if problem is not None:
+        raise problem
+    conversion = [*launcher, *table_command(options, report)]
+    _convert(conversion, table, log)
+    launches, missing, passes = read_outline(table, options.measured)
+    return Profile(
+        report,
+        table,
+        launches,
+        passes or progress.passes,
+        ended.seconds,
+        progress.per_launch(launches),
+        missing,
+        (tuple(command), tuple(conversion)),
+    )
+
+
+def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
+    """Return a raw-page CSV's number of launches, the metrics it lacks, and the passes.
+
+    Raises
+    ------
+    ProfilerError
+        If it is not such a table, or none of the metrics is in it.
+    """
+    with table.open(newline="", encoding="utf-8", errors="replace") as lines:
+        rows = csv.reader(line for line in lines if not line.startswith("=="))
+        header = next(rows, [])
+        if "Kernel Name" not in header:
+            msg = "Nsight Compute's output is not the table that was asked for"
+            found = ",".join(header)[:120] or "nothing"
+            raise ProfilerError(msg, where=str(table), found=found, cure=_INSTALL)
+        next(rows, None)
+        body = [row for row in rows if len(row) == len(header)]
+    place = {name: number for number, name in enumerate(header)}
+    missing = tuple(name for name in metrics if not _delivered(name, place, body))
+    if not body or len(missing) == len(metrics):
+        msg = "Nsight Compute measured nothing of what was asked for"
+        raise ProfilerError(
+            msg,
+            where=str(table),
+            found=f"{len(body)} launches, {len(missing)} of {len(metrics)} metrics missing",
+            cure="See which metrics the GPU has with: ncu --query-metrics-mode all",
+        )
+    passes = place.get("profiler__replayer_passes")
+    counts = [row[passes] for row in body] if passes is not None else []
+    return len(body), missing, max((int(each) for each in counts if each.isdigit()), default=0)
+
+
+def _delivered(name: str, place: dict[str, int], body: list[list[str]]) -> bool:
+    column = place.get(name)
+    return column is not None and any(row[column] not in ("", "n/a", "(!) n/a") for row in body)
+
+
+def _convert(command: Sequence[str], table: Path, log: Path) -> None:
+    """Run the conversion with standard output in `table` alone."""
+    with table.open("wb") as sink, log.open("ab") as errors:
+        errors.write(f"$ {subprocess.list2cmdline(list(command))} > {table.name}\n".encode())
+        errors.flush()
+        try:
+            ended = subprocess.run(  # noqa: S603
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=errors,
+                timeout=600,
+                check=False,
+                env=_c_locale(),
+            )
+        except subprocess.TimeoutExpired as error:
+            msg = "Nsight Compute did not convert its report within 600 s"
+            raise ProfilerError(msg, where=str(table), cure="Profile fewer launches.") from error
+    if ended.returncode != 0:
+        said = table.read_text(encoding="utf-8", errors="replace").strip()
+        msg = "Nsight Compute cannot read its own report"
+        cure = "The disk may be full; otherwise collect again."
+        raise ProfilerError(msg, where=str(table), found=said[:200] or "no output", cure=cure)
+
+
+def _c_locale() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "LC_ALL": "C"}
+
+
+_INSTALL = (
+    "Install Nsight Compute (part of the CUDA Toolkit) and put ncu on the PATH, "
+    "for example /usr/local/cuda/bin."
+)
+
+
+def _absent(executable: str) -> ProfilerError:
+    msg = f"{executable} is not installed, or not on the PATH"
+    return ProfilerError(msg, cure=_INSTALL)
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        msg = f"must be one of {', '.join(known)}"
+        raise InputError(msg, where=option, found=value)
+
+
+__all__ = ["Finished", "NcuOptions", "Profile", "profile", "profile_command", "table_command"]

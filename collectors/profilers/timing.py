@@ -1,0 +1,269 @@
+"""The timing pass: how long each kernel takes when no counters are read.
+
+A counter profiler serialises kernels and flushes caches, so its durations are not the program's.
+Built-in workloads time themselves; any other program is timed through CUPTI activity records,
+with a library that the CUDA driver loads into it (``activity_trace.cpp``).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collectors.profilers._inject import ACTIVITY, library
+from collectors.profilers._process import Finished, ProfilerError, last_lines, run
+from perfml.tables import replacing
+
+COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
+_SEPARATOR = "\x1f"
+_FIELDS = 11
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch as the traced program made it.
+
+    Attributes
+    ----------
+    sequence
+        Place in the order of launches of its process; launches of one CUDA graph share it.
+    profiled
+        Whether it lay between cudaProfilerStart and cudaProfilerStop.
+    start_ns, end_ns
+        On the GPU's clock.
+    grid, block
+        Like ``(4096, 1, 1)``.
+    instance
+        Number of the innermost range's instance, 0 outside every range.
+    ranges
+        Names of the NVTX push/pop ranges around it, outermost first.
+    kernel
+        Demangled name.
+    """
+
+    sequence: int
+    profiled: bool
+    start_ns: int
+    end_ns: int
+    grid: str
+    block: str
+    instance: int
+    ranges: tuple[str, ...]
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a timing pass gave.
+
+    Attributes
+    ----------
+    launches
+        In launch order, only those of the profiled region if the program marks one.
+    region
+        Whether the program calls cudaProfilerStart.
+    seconds
+        Wall-clock time of the program.
+    command
+        The argument list that was run.
+    warnings
+        Sentences for the user.
+    """
+
+    launches: tuple[Launch, ...]
+    region: bool
+    seconds: float
+    command: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def trace(
+    program: Sequence[str],
+    *,
+    log: Path,
+    timeout_s: float,
+    launcher: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+) -> Timing:
+    """Run a program and record its kernel launches without counters.
+
+    Parameters
+    ----------
+    program
+        Argument list.
+    log
+        What it prints is appended.
+    timeout_s
+        It and its children are killed after this many seconds.
+    launcher
+        Goes in front of the command.
+    env
+        Variables for the program.
+
+    Raises
+    ------
+    ProfilerError
+        If the library cannot be built, the program fails, or launches no kernel.
+    """
+    injected = str(library(ACTIVITY))
+    command = [*launcher, *program]
+    with TemporaryDirectory(prefix="perfml-activity-") as folder:
+        variables = {
+            **(env or {}),
+            "CUDA_INJECTION64_PATH": injected,
+            "NVTX_INJECTION64_PATH": injected,
+            "PERFML_ACTIVITY_DIR": folder,
+        }
+        try:
+            ended = run(command, log=log, timeout_s=timeout_s, env=variables)
+        except OSError as error:
+            msg = "the program cannot be started"
+            cure = "Check its path and that it is executable."
+            raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+        check_ended(ended, timeout_s)
+        files = sorted(Path(folder).glob("*.tsv"))
+        parts = [read_activity(each) for each in files]
+    parts = [part for part in parts if part]
+    if not parts:
+        msg = "the program launched no GPU kernel"
+        raise ProfilerError(
+            msg,
+            where=program[0],
+            found=last_lines(ended.output, 2)[:200] or "no output",
+            cure="perfml measures CUDA kernels; check that the program uses the GPU.",
+        )
+    warnings = []
+    if len(parts) > 1:
+        warnings.append(f"{len(parts)} processes launched kernels; they are listed one by one")
+    launches = [launch for part in parts for launch in part]
+    region = any(launch.profiled for launch in launches)
+    chosen = tuple(each for each in launches if each.profiled or not region)
+    return Timing(chosen, region, ended.seconds, tuple(command), tuple(warnings))
+
+
+def check_ended(ended: Finished, timeout_s: float) -> None:
+    """Raise `ProfilerError` if a program did not end well."""
+    if ended.timed_out:
+        msg = f"the program did not end within {timeout_s:.0f} s and was killed"
+        raise ProfilerError(msg, cure="Let it do fewer iterations, or raise --timeout.")
+    if ended.flooded:
+        msg = "the program printed more than perfml keeps"
+        raise ProfilerError(msg, found=last_lines(ended.output, 1), cure="Let it print less.")
+    if ended.returncode != 0:
+        msg = f"the program failed with exit status {ended.returncode}"
+        found = last_lines(ended.output, without="$ ") or "no output"
+        cure = "Run it without perfml first; its whole output is in log.txt."
+        raise ProfilerError(msg, found=found, cure=cure)
+
+
+def read_activity(path: Path) -> list[Launch]:
+    """Read what the injected library wrote for one process, in launch order.
+
+    Raises
+    ------
+    ProfilerError
+        If CUPTI refused, records were lost, or the process ended before it wrote its last line.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = text.splitlines()
+    notes = [line for line in lines if line.startswith("# ")]
+    refused = [line for line in notes if line.startswith("# error ")]
+    if refused:
+        msg = "CUPTI cannot trace this program"
+        raise ProfilerError(
+            msg,
+            found=refused[0].removeprefix("# error "),
+            cure="Another tool may be attached to it; --timing ncu does without.",
+        )
+    if "# end" not in notes:
+        msg = "the traced process ended without finishing its record"
+        cure = "It was killed, or left by _exit; let it end normally."
+        raise ProfilerError(msg, found=f"{len(lines) - len(notes)} launches recorded", cure=cure)
+    dropped = next((line.split()[-1] for line in notes if line.startswith("# dropped")), "0")
+    if dropped != "0":
+        msg = "CUPTI lost records"
+        raise ProfilerError(msg, found=f"{dropped} launches", cure="Trace fewer iterations.")
+    launches = [_launch(line, path) for line in lines if not line.startswith("# ")]
+    return sorted(launches, key=lambda each: (each.sequence, each.start_ns))
+
+
+def timing_csv(launches: Sequence[Launch]) -> str:
+    """Return the timing pass as CSV: ranges become iterations and layers.
+
+    The rules are those of every reader (`perfml.readers`), so that the rows match a profile's.
+    """
+    import pandas as pd
+
+    from perfml.readers._frame import kernels_frame
+
+    first = min(launch.start_ns for launch in launches)
+    table = pd.DataFrame(
+        {
+            "kernel": [each.kernel for each in launches],
+            "time_us": [(each.end_ns - each.start_ns) / 1e3 for each in launches],
+            "grid": [each.grid for each in launches],
+            "block": [each.block for each in launches],
+            "start_us": [(each.start_ns - first) / 1e3 for each in launches],
+        }
+    )
+    frame = kernels_frame(
+        table,
+        [list(each.ranges) for each in launches],
+        instances=[each.instance for each in launches],
+    )
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in frame[list(COLUMNS)].itertuples(index=False):
+        layer = "" if pd.isna(row.layer) else row.layer
+        times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
+        writer.writerow([row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]])
+    return lines.getvalue()
+
+
+def write_timing(launches: Sequence[Launch], path: Path) -> None:
+    """Write the timing CSV, whole or not at all."""
+    text = timing_csv(launches)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def unattributed_share(table: Path) -> tuple[float, int]:
+    """Return the share of a timing CSV's time that lies outside every layer, and its launches."""
+    total = outside = 0.0
+    count = 0
+    with table.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            duration = float(row["time_us"])
+            total += duration
+            count += 1
+            if not row["layer"]:
+                outside += duration
+    return (outside / total if total else 0.0), count
+
+
+def _launch(line: str, path: Path) -> Launch:
+    cells = line.split("\t")
+    try:
+        if len(cells) != _FIELDS:
+            msg = f"{len(cells)} fields"
+            raise ValueError(msg)
+        return Launch(
+            sequence=int(cells[0]),
+            profiled=cells[1] == "1",
+            start_ns=int(cells[2]),
+            end_ns=int(cells[3]),
+            grid=cells[6],
+            block=cells[7],
+            instance=int(cells[8]),
+            ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
+            kernel=cells[10],
+        )
+    except ValueError as error:
+        msg = "a line of the activity record is damaged"
+        cure = "The disk may be full; collect again."
+        raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
