@@ -15,9 +15,13 @@ from collectors.workloads import Options, run, workload
 from collectors.workloads._base import CheckRow
 from collectors.workloads.ranges import ListedRanges, Ranges
 from collectors.workloads.trace import TimedKernel, attribute, read_trace
+from collectors.workloads.yolov4_tiny.torch_network import TorchSession
+from collectors.workloads.yolov4_tiny.workload import build_problem
 from perfml.errors import InputError
 
-SMALL = Path(__file__).parent / "data" / "darknet" / "every-layer.cfg"
+DATA = Path(__file__).parent / "data"
+SMALL = DATA / "darknet" / "every-layer.cfg"
+RECORDED = DATA / "torch_trace" / "yolov4tiny_cublas_fp32_b1_h200.json.gz"
 
 
 def session(backend, **options):
@@ -40,10 +44,38 @@ def test_a_users_own_cfg_runs_and_matches_the_reference(precision):
     assert rows[0].passed, rows
 
 
-def test_the_compiled_blocks_compute_the_reference_network():
-    pytest.importorskip("torch")
-    rows = session("inductor", cfg=SMALL).check()
+@pytest.mark.parametrize(
+    ("precision", "layout"), [("fp32", "contiguous_format"), ("tf32", "channels_last")]
+)
+def test_the_compiled_blocks_compute_the_reference_network(precision, layout):
+    made = session("inductor", cfg=SMALL, batch=2, precision=precision)
+    rows = made.check()
     assert rows[0].passed, rows
+    assert made.describe()["settings"]["memory_format"] == layout
+
+
+def test_activations_stay_channels_last_through_every_layer_of_the_built_in_network():
+    torch = pytest.importorskip("torch")
+    made = TorchSession(build_problem(Options("cudnn", device="cpu", batch=2)), cudnn=True)
+    turned = TorchSession(
+        build_problem(Options("cudnn", device="cpu", batch=2)), cudnn=True, channels_last=True
+    )
+    orders = []
+
+    def watch(layer, step):
+        def run_step(*inputs):
+            orders.append((layer.name, inputs[0].is_contiguous(memory_format=torch.channels_last)))
+            return step(*inputs)
+
+        return layer, run_step
+
+    turned._steps = [watch(layer, step) for layer, step in turned._steps]
+    with turned.active():
+        outputs, plain = turned.run(Ranges()), made.run(Ranges())
+    assert len(orders) == 38
+    assert [name for name, last in orders if not last] == []
+    for name, tensor in plain.items():
+        torch.testing.assert_close(outputs[name], tensor, rtol=1e-4, atol=1e-5)
 
 
 def test_every_layer_runs_in_its_own_range_inside_the_iteration():
@@ -266,6 +298,23 @@ def test_a_trace_without_kernels_or_with_lost_launches_is_refused():
     with pytest.raises(InputError, match="lacks the launch") as caught:
         attribute(events, ["conv_01"], "t.json")
     assert caught.value.found == "1 of 6 kernels, first sgemm"
+
+
+def test_a_recorded_trace_of_an_h200_gives_every_kernel_its_layer():
+    names = build_problem(Options("cublas")).layer_names()
+    timing = read_trace(RECORDED, names)
+    assert len(timing.kernels) == 114
+    assert timing.outside == 3
+    summary = run.summarise(timing.kernels, 1)
+    assert summary["unattributed_us"] == 0.0
+    assert summary["time_us"] == pytest.approx(567.87)
+    # ncu counted the same kernels in these layers of the same network in another process.
+    counted = {"conv_01": 4, "conv_03": 5, "conv_06": 3, "conv_18": 3, "conv_20": 5, "pool_01": 1}
+    assert {layer: len(summary["kernels"][layer]) for layer in counted} == counted
+    conv_03 = [k for k in timing.kernels if k.layer == "conv_03"]
+    assert sum(k.time_us for k in conv_03) == pytest.approx(53.76)
+    assert conv_03[1].kernel.startswith("void at::native::im2col_kernel<float>")
+    assert (conv_03[1].grid, conv_03[1].block) == ("(676, 1, 1)", "(1024, 1, 1)")
 
 
 def test_a_trace_is_read_plain_and_compressed(tmp_path):

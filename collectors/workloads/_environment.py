@@ -10,6 +10,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+import perfml
+
 
 def environment(device: str) -> dict[str, Any]:
     """Return versions and GPU as JSON values; what is not there is None.
@@ -23,7 +25,7 @@ def environment(device: str) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "perfml": _version("perfml"),
+        "perfml": perfml.__version__,
         "numpy": _version("numpy"),
         "torch": _version("torch"),
         "triton": _version("triton"),

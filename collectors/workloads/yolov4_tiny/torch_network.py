@@ -14,7 +14,9 @@ from .network import IMAGE, LEAKY_SLOPE, Layer
 from .workload import Problem
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     Step = Callable[..., torch.Tensor]
 
@@ -46,6 +48,8 @@ class TorchSession:
         Whether torch may use cuDNN; without it, convolutions are im2col and cuBLAS GEMM.
     wrap
         Applied to every convolution block (convolution, bias and activation), e.g. a compiler.
+    channels_last
+        Keep activations and kernels in NHWC order instead of NCHW.
 
     Raises
     ------
@@ -54,25 +58,36 @@ class TorchSession:
     """
 
     def __init__(
-        self, problem: Problem, *, cudnn: bool, wrap: Callable[[Step], Step] | None = None
+        self,
+        problem: Problem,
+        *,
+        cudnn: bool,
+        wrap: Callable[[Step], Step] | None = None,
+        channels_last: bool = False,
     ) -> None:
         self._torch = torch = import_torch()
         self._problem, self._cudnn = problem, cudnn
         self._device = torch_device(torch, problem.options.device)
         half = problem.options.precision == "fp16"
         self._dtype = torch.float16 if half else torch.float32
-        self._images = torch.from_numpy(problem.images).to(self._device, self._dtype)
+        self._format = torch.channels_last if channels_last else torch.contiguous_format
+        self._images = self._tensor(problem.images)
         self._steps = [(layer, self._step(layer, wrap)) for layer in problem.network.layers]
         self._last = problem.network.last_reader()
 
     def _step(self, layer: Layer, wrap: Callable[[Step], Step] | None) -> Step:
+        if layer.type == "route":
+            return _route(self._torch, layer, self._format)
         if layer.type != "conv":
             return _STEPS[layer.type](self._torch, layer)
         kernel, bias = self._problem.folded[layer.name]
-        move = {"device": self._device, "dtype": self._dtype}
-        tensor = self._torch.from_numpy
-        step = _conv(self._torch, layer, tensor(kernel).to(**move), tensor(bias).to(**move))
+        moved_bias = self._torch.from_numpy(bias).to(self._device, self._dtype)
+        step = _conv(self._torch, layer, self._tensor(kernel), moved_bias)
         return wrap(step) if wrap else step
+
+    def _tensor(self, values: NDArray[np.floating]) -> torch.Tensor:
+        moved = self._torch.from_numpy(values).to(self._device, self._dtype)
+        return moved.contiguous(memory_format=self._format)
 
     def layer_names(self) -> tuple[str, ...]:
         """Names of all ranges that :meth:`run` opens, in order."""
@@ -86,6 +101,7 @@ class TorchSession:
             "cudnn_enabled": self._cudnn,
             "cudnn_benchmark": self._cudnn and options.cudnn_benchmark,
             "allow_tf32": tf32,
+            "memory_format": str(self._format).removeprefix("torch."),
         }
         return self._problem.describe() | {"settings": settings}
 
@@ -190,10 +206,11 @@ def _pool(torch: Any, layer: Layer) -> Step:
     return pool
 
 
-def _route(torch: Any, layer: Layer) -> Step:
+def _route(torch: Any, layer: Layer, memory_format: Any) -> Step:
     def part(x: torch.Tensor) -> torch.Tensor:
         # The copy that a batch needs belongs to the route, not to the convolution that reads it.
-        return x.chunk(layer.groups, dim=1)[layer.group_id].contiguous()
+        share = x.chunk(layer.groups, dim=1)[layer.group_id]
+        return share.contiguous(memory_format=memory_format)
 
     def route(*inputs: torch.Tensor) -> torch.Tensor:
         parts = [part(x) for x in inputs] if layer.groups > 1 else inputs
@@ -226,19 +243,19 @@ def _yolo(torch: Any, layer: Layer) -> Step:
 
     def yolo(x: torch.Tensor) -> torch.Tensor:
         batch, channels, height, width = x.shape
-        boxes = x.view(batch, layer.anchors, layer.classes + 5, height, width)
+        # A view in NCHW, a copy in NHWC: anchors and box entries then lie inside one stride.
+        boxes = x.reshape(batch, layer.anchors, layer.classes + 5, height, width)
         centre, size, scores = boxes[:, :, :2], boxes[:, :, 2:4], boxes[:, :, 4:]
         if not layer.new_coords:
             centre, scores = torch.sigmoid(centre), torch.sigmoid(scores)
         centre = centre * scale + shift
-        return torch.cat((centre, size, scores), dim=2).view(batch, channels, height, width)
+        return torch.cat((centre, size, scores), dim=2).reshape(batch, channels, height, width)
 
     return yolo
 
 
 _STEPS: dict[str, Callable[[Any, Layer], Step]] = {
     "pool": _pool,
-    "route": _route,
     "shortcut": _shortcut,
     "upsample": _upsample,
     "dropout": _dropout,

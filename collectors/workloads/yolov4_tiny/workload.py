@@ -23,8 +23,9 @@ _BACKENDS = {
     "inductor": ("fp32", "tf32", "fp16"),
     "tensorrt": ("fp32", "tf32", "fp16", "int8"),
 }
-# Largest ‖output - reference‖ / ‖reference‖ over 21 convolutions. What was measured lies far
-# under each (docs/workloads.md has the table), what a wrong layer gives far above.
+# Largest ‖output - reference‖ / ‖reference‖ that passes. Measured on an H200 with torch 2.11, the
+# worst of cublas, cudnn and inductor: fp32 2.0e-6, tf32 8.9e-4, fp16 1.2e-3; int8 with onnxruntime
+# on a CPU: 4.6e-2. One kernel flipped upside down gives 0.16.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2, "int8": 0.1}
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "int8": 1}
 
