@@ -214,9 +214,9 @@ def _identity(backend: pd.Series[str], known: bool) -> pd.DataFrame:
     for name in frame.columns:
         frame[name] = frame[name].astype("Int64" if name == "batch" else "string")
     frame["run_id"] = pd.array([f"run_{number:03d}" for number in run], dtype="string")
-    frame["backend"] = pd.array(backend, dtype="string")
+    frame["backend"] = backend.astype("string")
     frame["iteration"] = run
     rows = np.arange(len(backend))
     names = np.where(rows < _NAZIR2024_FIRST_LAYER_ROWS, "conv_03", "conv_20")
-    frame["layer"] = pd.array(names if known else [pd.NA] * len(backend), dtype="string")
+    frame["layer"] = pd.Series(names if known else [pd.NA] * len(backend), dtype="string")
     return frame

@@ -1,0 +1,45 @@
+"""Modeling: which metrics explain the time, how well, and whether that can be trusted.
+
+`evaluate` scores models under several protocols, `rank` orders the metrics with intervals. Both
+take a Layers table and return tidy frames.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "evaluate": "evaluate",
+    "rank": "rank",
+    "Evaluation": "results",
+    "Ranking": "results",
+    "Leakage": "leakage",
+    "detect_leakage": "leakage",
+    "build_problem": "features",
+    "build_design": "features",
+    "make_estimator": "estimators",
+    "make_protocol": "protocols",
+    "RepeatedRandomSplit": "protocols",
+    "LeaveOneLayerOut": "protocols",
+    "LeaveOneConditionOut": "protocols",
+    "ByRun": "protocols",
+    "NoTwin": "protocols",
+    "LinearModelTreeRegressor": "linear_model_tree",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: scikit-learn takes a second to import."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

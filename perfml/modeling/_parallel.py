@@ -1,0 +1,89 @@
+"""Run many independent pieces of work on the machine's cores, with progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import joblib
+from sklearn import config_context
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+Progress = Callable[[int, int, str], None]
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+WORTH_PROCESSES = 6.0
+"""Seconds of estimated work above which starting worker processes pays off."""
+
+
+def run_all(
+    function: Callable[[Unit], Result],
+    units: Sequence[Unit],
+    *,
+    n_jobs: int | None,
+    seconds: float,
+    progress: Progress | None = None,
+    what: str = "",
+    done: int = 0,
+    total: int | None = None,
+) -> list[Result]:
+    """Return ``[function(unit) for unit in units]``, on several cores where that is faster.
+
+    Parameters
+    ----------
+    function, units
+        The work; both must be picklable for more than one job.
+    n_jobs
+        Processes; None decides from `seconds`, -1 is one a core.
+    seconds
+        Estimate of the whole work on one core.
+    progress
+        Called as ``progress(done, total, what)`` after each unit.
+    done, total
+        Where this work starts within a longer count, and how long that is.
+    """
+    end = len(units) if total is None else total
+    results: list[Result] = []
+    for result in _results(function, units, _jobs(n_jobs, seconds, len(units))):
+        results.append(result)
+        if progress is not None:
+            progress(done + len(results), end, what)
+    return results
+
+
+def _results(
+    function: Callable[[Unit], Result], units: Sequence[Unit], jobs: int
+) -> Iterator[Result]:
+    if jobs <= 1:
+        for unit in units:
+            yield quietly(function, unit)
+        return
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="3*n_jobs")
+    yield from parallel(joblib.delayed(quietly)(function, unit) for unit in units)
+
+
+def quietly(function: Callable[[Unit], Result], unit: Unit) -> Result:
+    """Call a function with one BLAS thread and without scikit-learn's checks of its input.
+
+    Matrices here are small: threads cost more than they bring, and checking arrays that were
+    checked once takes as long as a tree.
+    """
+    with (
+        threadpool_limits(limits=1),
+        config_context(assume_finite=True, skip_parameter_validation=True),
+    ):
+        return function(unit)
+
+
+def _jobs(n_jobs: int | None, seconds: float, units: int) -> int:
+    if units < 2:
+        return 1
+    cores: int = joblib.cpu_count()
+    if n_jobs is None:
+        wanted = cores if seconds > WORTH_PROCESSES else 1
+    elif n_jobs < 0:
+        wanted = max(1, cores + 1 + n_jobs)
+    else:
+        wanted = max(1, n_jobs)
+    return min(wanted, units)

@@ -1,0 +1,165 @@
+"""What modeling returns: tidy frames, JSON, and a short HTML form for notebooks."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.modeling.leakage import Leakage
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well the models predict, under each protocol, next to their baselines.
+
+    Attributes
+    ----------
+    task
+        ``regression`` (score MAPE, a fraction) or ``classification`` (score accuracy).
+    features
+        What the models learned from.
+    dropped
+        Feature to the reason why it was left out.
+    scores
+        One row a (model, protocol): ``model, protocol, score, mean, median, q025, q975, splits,
+        baseline``. ``splits`` counts scores: splits times model seeds.
+    predictions
+        One row a (row, model, protocol): ``row, layer, backend, model, protocol, truth,
+        predicted, count``. Milliseconds or backends; the mean (or the usual class) of the `count`
+        predictions made while the row was held out.
+    leakage
+        Whether a random split of this dataset means anything.
+    warnings
+        Sentences for the top of every output.
+    folds
+        One row a fit: ``model, protocol, split, seed, score``; seed is missing for fits without.
+    importances
+        Where asked for, the built-in importance of every fit: ``model, protocol, split, seed,
+        metric, importance``; else empty.
+    classes
+        The backends in the order of their codes; empty for regression.
+    target
+        What the regression fitted: ``time``, ``log-time``, ...
+    """
+
+    task: str
+    features: tuple[str, ...]
+    dropped: dict[str, str]
+    scores: pd.DataFrame
+    predictions: pd.DataFrame
+    leakage: Leakage
+    warnings: tuple[str, ...] = ()
+    folds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    importances: pd.DataFrame = field(default_factory=pd.DataFrame)
+    classes: tuple[str, ...] = ()
+    target: str = "time"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; undefined numbers are None."""
+        return {
+            "task": self.task,
+            "target": self.target,
+            "features": list(self.features),
+            "dropped": dict(self.dropped),
+            "classes": list(self.classes),
+            "scores": records(self.scores),
+            "leakage": json_value(self.leakage.to_dict()),
+            "warnings": list(self.warnings),
+        }
+
+    def _repr_html_(self) -> str:
+        return _page(f"{self.task}: scores", self.warnings, self.scores)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which metrics matter, and how sure that is.
+
+    Attributes
+    ----------
+    task
+        ``regression`` or ``classification``.
+    table
+        One row a (model, method, metric): ``model, method, metric, group, importance, low, high,
+        mean_rank, rank_low, rank_high, p_top1, p_top3``. Intervals hold 95 % of the resamples.
+        For the method ``group-permutation`` the metric is the whole group.
+    summary
+        One row a group of interchangeable metrics, over all models and methods, best first:
+        ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3``. In each resample a
+        group stands where its best member stands among the best members of all groups.
+        Drop-column is left out: without one of several interchangeable metrics a model loses
+        nothing, so the places it gives them are noise.
+    groups
+        Members of each group.
+    agreement
+        ``left, right, share``: mean share of the first three groups that two (model, method)
+        pairs have in common in the same resample; NaN where one of them never names any.
+    warnings
+        Sentences for the top of every output.
+    dropped
+        Feature to the reason why it was left out.
+    resampling
+        What was resampled: ``layers`` or ``rows``.
+    resamples
+        How often.
+    """
+
+    task: str
+    table: pd.DataFrame
+    summary: pd.DataFrame
+    groups: tuple[tuple[str, ...], ...]
+    agreement: pd.DataFrame
+    warnings: tuple[str, ...] = ()
+    dropped: dict[str, str] = field(default_factory=dict)
+    resampling: str = "rows"
+    resamples: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; undefined numbers are None."""
+        return {
+            "task": self.task,
+            "resampling": self.resampling,
+            "resamples": self.resamples,
+            "summary": records(self.summary),
+            "groups": [list(group) for group in self.groups],
+            "table": records(self.table),
+            "agreement": records(self.agreement),
+            "dropped": dict(self.dropped),
+            "warnings": list(self.warnings),
+        }
+
+    def _repr_html_(self) -> str:
+        return _page(f"{self.task}: ranking", self.warnings, self.summary)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a frame's rows as JSON objects."""
+    names = [str(name) for name in frame.columns]
+    columns = [[json_value(value) for value in frame[name].tolist()] for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON can hold it: NaN and missing become None, numpy becomes Python."""
+    if isinstance(value, dict):
+        return {str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [json_value(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _page(title: str, warnings: tuple[str, ...], frame: pd.DataFrame) -> str:
+    notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
+    table = frame.to_html(index=False, border=0, float_format=lambda value: f"{value:.4g}")
+    return f"<div><h4>{html.escape(title)}</h4>{notes}{table}</div>"

@@ -1,0 +1,90 @@
+"""What a regression fits: the time, or a transform of it; scores are always of the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.modeling.features import Floats
+
+TARGETS = ("time", "log-time", "time-per-flop", "time-per-byte")
+"""``time`` (milliseconds) is the study's. ``log-time`` makes errors relative, as MAPE is. The
+last two are logarithms of the time per floating-point operation or per byte of input, weights and
+output: how far a layer is from the machine's peak, so that its size does not have to be learned.
+"""
+
+_SCALES = {
+    "time-per-flop": ("flops",),
+    "time-per-byte": ("input_bytes", "weight_bytes", "output_bytes"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A transform of milliseconds into what a model fits, and back.
+
+    Attributes
+    ----------
+    name
+        One of `TARGETS`.
+    scale
+        Work of each row (operations or bytes); None for targets without one.
+    """
+
+    name: str
+    scale: Floats | None = None
+
+    def forward(self, time_ms: Floats, rows: np.ndarray) -> Floats:
+        """Transform the times of some rows."""
+        if self.name == "time":
+            return time_ms
+        log = np.log(time_ms)
+        return log if self.scale is None else log - np.log(self.scale[rows])
+
+    def inverse(self, fitted: Floats, rows: np.ndarray) -> Floats:
+        """Return milliseconds; the rows are those of the table."""
+        if self.name == "time":
+            return fitted
+        # a model that extrapolates a logarithm must not overflow
+        log = fitted if self.scale is None else fitted + np.log(self.scale[rows])
+        return np.asarray(np.exp(np.clip(log, -50.0, 50.0)), dtype=np.float64)
+
+
+def make_target(name: str, layers: pd.DataFrame) -> Target:
+    """Return a target for a Layers table.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no such target.
+    TableError
+        If the table lacks the shapes that the target divides by.
+    """
+    if name not in TARGETS:
+        msg = f"no target is called {name!r}"
+        raise PerfmlError(msg, cure=f"Targets are: {', '.join(TARGETS)}.")
+    columns = _SCALES.get(name)
+    if columns is None:
+        return Target(name)
+    missing = [column for column in columns if column not in layers.columns]
+    if missing:
+        msg = f"target {name} needs the shapes of the layers"
+        raise TableError(
+            msg,
+            where=f"columns {', '.join(missing)}",
+            cure="Add them with perfml.modeling.with_shapes, or choose the target log-time.",
+        )
+    scale = layers[list(columns)].astype(float).sum(axis=1, skipna=False).to_numpy()
+    bad = np.flatnonzero(~(scale > 0))
+    if len(bad):
+        msg = f"target {name} needs a positive amount of work in every row"
+        raise TableError(
+            msg,
+            where=f"row {int(bad[0])}",
+            found=str(scale[bad[0]]),
+            cure="Choose the target log-time.",
+        )
+    return Target(name, scale)
