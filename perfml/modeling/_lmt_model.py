@@ -92,14 +92,19 @@ class FittedTree:
 
     def predict(self, x: Array) -> Array:
         """Return the predictions in the units of the targets, shape (n, k)."""
+        return self.predict_both(x)[1]
+
+    def predict_both(self, x: Array) -> tuple[Array, Array]:
+        """Return the predictions without and with clipping, each of shape (n, k)."""
         leaf = self.apply(x)
         z = self.x_scale.apply(x[:, self.linear_columns])
-        found = np.empty((x.shape[0], self.intercept.shape[1]))
+        free = np.empty((x.shape[0], self.intercept.shape[1]))
         for number in np.unique(leaf):
             mine = leaf == number
-            found[mine] = self.intercept[number] + z[mine] @ self.coef[number]
-        found = np.clip(found, self.low[leaf], self.high[leaf])
-        return np.asarray(found * self.y_scale.spread + self.y_scale.mean)
+            free[mine] = self.intercept[number] + z[mine] @ self.coef[number]
+        safe = np.clip(free, self.low[leaf], self.high[leaf])
+        scale = self.y_scale
+        return free * scale.spread + scale.mean, safe * scale.spread + scale.mean
 
     def equations(self) -> tuple[Array, Array]:
         """Return intercepts (nodes, k) and coefficients (nodes, p, k) in the units of the data."""

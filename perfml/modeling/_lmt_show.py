@@ -52,10 +52,8 @@ def terms(tree: FittedTree, x: Array, names: list[str]) -> tuple[list[str], Arra
         values[mine, -2] = at_mean - tree.mean_y[number, 0]
     values *= tree.y_scale.spread[0]
     values[:, 0] += tree.y_scale.mean[0]
-    values[:, -1] = tree.predict(x)[:, 0] - values[:, :-1].sum(axis=1)
-    # What is left is the clipping, or rounding where nothing was clipped.
-    scale = np.abs(values[:, :-1]).sum(axis=1)
-    values[np.abs(values[:, -1]) <= 1e-12 * scale, -1] = 0.0
+    free, safe = tree.predict_both(x)
+    values[:, -1] = safe[:, 0] - free[:, 0]
     return labels, values
 
 
