@@ -1,0 +1,302 @@
+"""Collect: one command measures a matrix of runs, keeps what is finished, and goes on after a kill.
+
+Each run becomes a folder ``OUT/RUN_ID`` with ``run.json``, ``metrics.csv``, ``metrics.ncu-rep``,
+``timing.csv`` and ``log.txt``; ``OUT/manifest.jsonl`` has one line a run. A folder is there whole
+or not at all. Run ids are made from everything that defines a run, so the same command finds its
+own results again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from collectors import _run_folder as folders
+from collectors._measure import Place, measure, planned_commands
+from collectors._runs import Run, Settings, metric_names
+from collectors.profilers._gpu import Gpu, NoGpuError, gpus
+from perfml.errors import InputError, PerfmlError
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What became of one run.
+
+    Attributes
+    ----------
+    run_id
+        Name of the run and of its folder.
+    status
+        ``done``, ``kept`` (was finished before), ``failed``, ``busy`` (another process is at it)
+        or ``planned``.
+    folder
+        Where the results lie, or would lie.
+    message
+        Why it failed, with the cure; else empty.
+    commands
+        The argument lists that were run, or would be.
+    warnings
+        Sentences for the user.
+    record
+        The run's manifest, if it is finished.
+    """
+
+    run_id: str
+    status: str
+    folder: Path
+    message: str = ""
+    commands: tuple[tuple[str, ...], ...] = ()
+    warnings: tuple[str, ...] = ()
+    record: dict[str, Any] | None = None
+
+
+def collect(
+    workload: str | None = None,
+    *,
+    command: Sequence[str] = (),
+    backends: Sequence[str] = ("cublas",),
+    precisions: Sequence[str] = ("fp32",),
+    batches: Sequence[int] = (1,),
+    iterations: int = 10,
+    metric_iterations: int = 3,
+    warmup: int = 5,
+    seed: int = 0,
+    profiler: str = "auto",
+    metrics: Sequence[str] = ("published",),
+    layers: str | None = None,
+    replay: str = "kernel",
+    cache_control: str = "all",
+    timing: str = "auto",
+    layer_map: str | Path | None = None,
+    out: str | Path = "runs",
+    launcher: str = "",
+    timeout_s: float = 1800.0,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> list[RunResult]:
+    """Measure every combination of backend, precision and batch, or one program.
+
+    Parameters
+    ----------
+    workload
+        A built-in workload; None with `command`.
+    command
+        Argument list of any program; its NVTX ranges are the layers.
+    backends, precisions, batches
+        The matrix of a built-in workload.
+    iterations, metric_iterations, warmup, seed
+        Timed and profiled iterations, iterations before them, seed of weights and inputs. For a
+        program, `metric_iterations` limits profiling to its first ranges called ``iter_N``.
+    profiler
+        ``ncu``, ``nvprof``, or ``auto`` for what supports the GPU.
+    metrics
+        Metrics or sets (``published``, ``stalls``, ``roofline``), Nsight Compute's own names, or
+        files with one name a line.
+    layers
+        Regular expression; only layers whose name it matches are profiled (``conv_.*``).
+    replay, cache_control
+        How Nsight Compute repeats launches (``kernel``, ``application``) and whether it flushes
+        caches before each pass (``all``, ``none``).
+    timing
+        For a program: ``cupti``, ``ncu`` (durations of the profile), or ``auto``.
+    layer_map
+        A file of ordered kernel patterns, for a program without ranges.
+    out
+        Folder of the runs.
+    launcher
+        Goes in front of every command, split like a shell would (``srun --gres=gpu:1``); no shell
+        sees it.
+    timeout_s
+        Limit of each command; it is killed with its children.
+    dry_run
+        Only tell what would be run.
+    progress
+        Called as ``progress(done, total, what)``.
+
+    Returns
+    -------
+    list of RunResult
+        One a run, in order. A run that fails does not stop the others.
+
+    Raises
+    ------
+    PerfmlError
+        If the request itself is wrong, or there is no GPU here and no launcher.
+    KeyboardInterrupt
+        On Ctrl-C or SIGTERM, after the running command was killed and its half run removed.
+    """
+    known, raw = metric_names(metrics)
+    settings = Settings(
+        iterations=iterations,
+        metric_iterations=metric_iterations,
+        warmup=warmup,
+        seed=seed,
+        profiler=profiler,
+        metrics=known,
+        raw_metrics=raw,
+        layers=layers,
+        replay=replay,
+        cache_control=cache_control,
+        timing=timing,
+    )
+    runs = _matrix(workload, command, backends, precisions, batches, layer_map, settings)
+    words = _split(launcher)
+    gpu = _gpu(bool(words), dry_run)
+    place = Place(gpu, words, timeout_s)
+    root = Path(out)
+    if dry_run:
+        return [_planned(each, place, root) for each in runs]
+    results: list[RunResult] = []
+    with _interruptible():
+        for number, each in enumerate(runs):
+            if progress is not None:
+                progress(number, len(runs), each.run_id)
+            results.append(collect_one(each, place, root))
+    if progress is not None:
+        progress(len(runs), len(runs), "done")
+    return results
+
+
+def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
+    """Measure one run into ``OUT/RUN_ID``, unless it is finished or another process is at it."""
+    run_id, final = subject.run_id, out / subject.run_id
+    out.mkdir(parents=True, exist_ok=True)
+    with folders.claimed(out, run_id) as mine:
+        if not mine:
+            return RunResult(run_id, "busy", final, "another perfml process is measuring this run")
+        record = folders.finished(out, run_id)
+        if record is not None:
+            return RunResult(run_id, "kept", final, record=record)
+        try:
+            with folders.building(out, run_id) as folder:
+                record = measure(subject, folder, place)
+                folders.write_json(folder / folders.RUN_FILE, record)
+        except PerfmlError as error:
+            return _failed(out, run_id, error)
+        except OSError as error:
+            msg = "the results cannot be written"
+            found = error.strerror or str(error)
+            wrapped = InputError(msg, where=str(out), found=found, cure="Free some space.")
+            return _failed(out, run_id, wrapped)
+        commands = tuple(tuple(each) for each in record.get("commands", []))
+        warnings = tuple(record.get("warnings", []))
+        entry = {"run_id": run_id, "status": "done", "launches": record.get("launches_profiled")}
+        folders.note(out, entry)
+        return RunResult(run_id, "done", final, "", commands, warnings, record)
+
+
+def _failed(out: Path, run_id: str, error: PerfmlError) -> RunResult:
+    log = folders.failed_log(out, run_id)
+    message = str(error).replace("log.txt", str(log)) if log.is_file() else str(error)
+    with contextlib.suppress(OSError):  # the disk may be what failed
+        folders.note(out, {"run_id": run_id, "status": "failed", **error.as_dict()})
+    return RunResult(run_id, "failed", out / run_id, message)
+
+
+def _planned(subject: Run, place: Place, out: Path) -> RunResult:
+    status = "kept" if folders.finished(out, subject.run_id) is not None else "planned"
+    folder = out / subject.run_id
+    commands = planned_commands(subject, place, folder)
+    return RunResult(
+        subject.run_id, status, folder, commands=tuple(tuple(each) for each in commands)
+    )
+
+
+def _matrix(
+    workload: str | None,
+    command: Sequence[str],
+    backends: Sequence[str],
+    precisions: Sequence[str],
+    batches: Sequence[int],
+    layer_map: str | Path | None,
+    settings: Settings,
+) -> list[Run]:
+    if (workload is None) == (not command):
+        msg = "name a workload, or a program after --"
+        found = "both" if command else "neither"
+        cure = "Either: perfml collect yolov4-tiny, or: perfml collect -- ./program"
+        raise InputError(msg, found=found, cure=cure)
+    if command:
+        mapped = None
+        if layer_map is not None:
+            from collectors.layer_map import read_layer_map
+
+            mapped = read_layer_map(layer_map).as_dict()
+        name = _program_name(command)
+        return [Run(name, program=tuple(command), layer_map=mapped, settings=settings)]
+    if layer_map is not None:
+        msg = "a layer map is for programs without ranges"
+        cure = "The built-in workloads name their layers themselves; leave it out."
+        raise InputError(msg, where="--layer-map", cure=cure)
+    from collectors.workloads import workload as find
+
+    assert workload is not None
+    find(workload)
+    for batch in batches:
+        if batch < 1:
+            msg = "a batch has at least one image"
+            raise InputError(msg, where="--batch", found=str(batch))
+    base = Run(workload, settings=settings)
+    return [
+        replace(base, backend=backend, precision=precision, batch=batch)
+        for backend in dict.fromkeys(backends)
+        for precision in dict.fromkeys(precisions)
+        for batch in dict.fromkeys(batches)
+    ]
+
+
+def _program_name(command: Sequence[str]) -> str:
+    """Name a program by its script where an interpreter runs one."""
+    words = [Path(word).name for word in command]
+    if words[0].startswith("python") and len(words) > 1:
+        scripts = [Path(word).stem for word in command[1:] if word.endswith(".py")]
+        return scripts[0] if scripts else words[0]
+    return words[0]
+
+
+def _split(launcher: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(launcher))
+    except ValueError as error:
+        msg = "quotes do not match"
+        raise InputError(msg, where="--launcher", found=launcher) from error
+
+
+def _gpu(launched: bool, dry_run: bool) -> Gpu | None:
+    """Return this machine's first GPU; a launcher may go where this machine has none."""
+    if launched:
+        return None
+    try:
+        return gpus()[0]
+    except NoGpuError:
+        if dry_run:
+            return None
+        raise
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that no child and no half run is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
