@@ -20,7 +20,11 @@ from perfml.errors import PerfmlError
 from perfml.modeling import _lmt_gram, _lmt_tree
 from perfml.modeling._lmt_candidates import make_thresholds
 from perfml.modeling._sklearn_compat import linear_tree_regressor
-from perfml.modeling.linear_model_tree import LinearModelTreeRegressor, ParameterError
+from perfml.modeling.linear_model_tree import (
+    LinearModelTreeClassifier,
+    LinearModelTreeRegressor,
+    ParameterError,
+)
 
 mpl.use("Agg")
 
@@ -29,18 +33,19 @@ RAW = {"prune": None, "clip": False}  # the tree as grown, without safety
 
 def checks():
     """Yield scikit-learn's checks but the one that needs an experimental array API switched on."""
-    for parameters in (
-        {},
-        {"max_bins": 16, "prune": "cv", "random_state": 0},
-        {"min_samples_leaf": 3, "prune": None, "smoothing": 15.0, "alpha": 0.0},
+    for estimator in (
+        LinearModelTreeRegressor(),
+        LinearModelTreeRegressor(max_bins=16, prune="cv", random_state=0),
+        LinearModelTreeRegressor(min_samples_leaf=3, prune=None, smoothing=15.0, alpha=0.0),
+        LinearModelTreeClassifier(),
     ):
-        for estimator, check in estimator_checks_generator(LinearModelTreeRegressor(**parameters)):
+        for each, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             if name != "check_array_api_input":
-                yield pytest.param(estimator, check, id=f"{name}-{len(parameters)}")
+                yield pytest.param(each, check, id=f"{name}-{estimator}")
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks())
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_it_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -383,6 +388,42 @@ def test_the_plot_is_drawn_on_the_axes_given():
     own = model.plot()
     assert own is not ax
     plt.close("all")
+
+
+# Classes ------------------------------------------------------------------------------------
+
+
+def three_classes(n=600, seed=0):
+    """One class left of a threshold; right of it two, told apart by an oblique line."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 3))
+    right = np.where(x[:, 1] + x[:, 2] <= 1, "cudnn", "cublas")
+    return x, np.where(x[:, 0] <= 0.3, "trt", right)
+
+
+def test_a_classifier_splits_at_the_threshold_and_draws_the_oblique_line():
+    x, y = three_classes()
+    z, true = three_classes(seed=1)
+    model = LinearModelTreeClassifier(max_depth=1, C=1000.0).fit(x, y)
+    assert model.tree_.nodes[0].feature == 0
+    assert model.tree_.nodes[0].threshold == pytest.approx(0.3, abs=0.01)
+    assert model.score(z, true) > 0.98
+    assert list(model.classes_) == ["cublas", "cudnn", "trt"]
+    assert np.all(model.predict_proba(z[z[:, 0] < 0.29]) == [0.0, 0.0, 1.0])
+    np.testing.assert_allclose(model.predict_proba(z).sum(axis=1), 1.0)
+    assert np.all(model.feature_importances_ > 0.1)
+
+
+def test_a_classifier_shows_the_classes_of_its_leaves():
+    x, y = three_classes()
+    model = LinearModelTreeClassifier(max_depth=1).fit(x, y)
+    text = model.export_text(["gld", "occ", "dram"])
+    assert f"{np.sum(y == 'trt')} rows: {np.sum(y == 'trt')} trt" in text
+    assert f"{np.sum(y == 'cublas')} cublas + {np.sum(y == 'cudnn')} cudnn, by logistic" in text
+    assert len(model.plot().texts) >= 3
+    plt.close("all")
+    with pytest.raises(ParameterError, match="C"):
+        LinearModelTreeClassifier(C=0.0).fit(x, y)
 
 
 # In scikit-learn's company -------------------------------------------------------------------

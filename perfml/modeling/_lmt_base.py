@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from perfml.errors import PerfmlError
 from perfml.modeling._lmt_gram import Array, Design, Ints, make_design
@@ -35,10 +37,11 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
     min_gain: float
     prune: Prune
     cv: int
-    smoothing: float
     split_features: ArrayLike | None
     linear_features: ArrayLike | None
     random_state: int | None
+    tree_: FittedTree
+    n_features_in_: int
 
     def _check_parameters(self) -> None:
         leaf = self.min_samples_leaf
@@ -61,7 +64,6 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
             "min_gain": (0 <= self.min_gain < 1, "a number in [0, 1)"),
             "prune": (self.prune in (None, "bic", "aic", "cv"), 'None, "bic", "aic" or "cv"'),
             "cv": (self.cv >= 2, "an integer from 2"),
-            "smoothing": (0 <= self.smoothing < math.inf, "a finite number from 0"),
         }
         for name, (right, wanted) in rules.items():
             if not right:
@@ -127,7 +129,7 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
         total = np.stack([node.total for node in nodes])
         means = total[:, 0, 1:] / total[:, :1, 0]
         low, high = self._bounds(nodes)
-        intercept, coef = smooth(nodes, self.smoothing)
+        intercept, coef = smooth(nodes, self._smoothing_weight())
         return FittedTree(
             nodes=bare(nodes),
             split_columns=split_columns,
@@ -142,7 +144,48 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
             high=high,
         )
 
+    def _smoothing_weight(self) -> float:
+        """Return the rows that a parent weighs in the model of a child: none."""
+        return 0.0
+
     def _bounds(self, nodes: list[Node]) -> tuple[Array, Array]:
         """Return the standardised bounds of the predictions of each node: none."""
         low = np.stack([node.low for node in nodes])
         return np.full_like(low, -np.inf), np.full_like(low, np.inf)
+
+    def _rows(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        rows: Array = validate_data(self, X, dtype=np.float64, reset=False)
+        return rows
+
+    def apply(self, X: ArrayLike) -> Ints:
+        """Return the number of the leaf of each row, shape (n,)."""
+        x = self._rows(X)
+        return self.tree_.apply(x)
+
+    def get_depth(self) -> int:
+        """Return the number of splits above the deepest leaf."""
+        check_is_fitted(self)
+        return max(node.depth for node in self.tree_.nodes)
+
+    def get_n_leaves(self) -> int:
+        """Return the number of leaves."""
+        check_is_fitted(self)
+        return int(self.tree_.leaves.size)
+
+    def _names(self, feature_names: list[str] | None) -> list[str]:
+        check_is_fitted(self)
+        if feature_names is None:
+            seen: Any = getattr(self, "feature_names_in_", None)
+            if seen is not None:
+                return [str(name) for name in seen]
+            return [f"x{column}" for column in range(self.n_features_in_)]
+        if len(feature_names) != self.n_features_in_:
+            what = "there must be one name a feature"
+            raise ParameterError(
+                what,
+                where="feature_names",
+                found=f"{len(feature_names)} names",
+                cure=f"Give {self.n_features_in_} names.",
+            )
+        return [str(name) for name in feature_names]

@@ -1,17 +1,19 @@
-"""Linear model tree: a decision tree with a ridge regression in each leaf."""
+"""Linear model trees: decision trees with a ridge or logistic regression in each leaf."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import math
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from perfml.modeling import _lmt_show
 from perfml.modeling._lmt_base import LinearModelTree, ParameterError
-from perfml.modeling._lmt_gram import Array, Ints
+from perfml.modeling._lmt_classifier import LinearModelTreeClassifier
+from perfml.modeling._lmt_gram import Array
 from perfml.modeling._lmt_model import importances
 from perfml.modeling._lmt_prune import Prune
 from perfml.modeling._lmt_tree import MaxBins, Node
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LinearModelTreeRegressor", "ParameterError"]
+__all__ = ["LinearModelTreeClassifier", "LinearModelTreeRegressor", "ParameterError"]
 
 
 class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore[misc]
@@ -165,11 +167,14 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not self.clip_margin >= 0:
-            what = "the parameter is out of range"
-            raise ParameterError(
-                what, where="clip_margin", found=repr(self.clip_margin), cure="Give 0 or more."
-            )
+        for name in ("smoothing", "clip_margin"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                what, cure = "the parameter is out of range", "Give a finite number from 0."
+                raise ParameterError(what, where=name, found=repr(value), cure=cure)
+
+    def _smoothing_weight(self) -> float:
+        return self.smoothing
 
     def _bounds(self, nodes: list[Node]) -> tuple[Array, Array]:
         """Return the standardised bounds of the predictions of each node."""
@@ -180,30 +185,10 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
         margin = self.clip_margin * (high - low)
         return low - margin, high + margin
 
-    def _rows(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        rows: Array = validate_data(self, X, dtype=np.float64, reset=False)
-        return rows
-
     def predict(self, X: ArrayLike) -> Array:
         """Predict the target of each row, shape (n,)."""
         x = self._rows(X)
         return np.asarray(self.tree_.predict(x)[:, 0])
-
-    def apply(self, X: ArrayLike) -> Ints:
-        """Return the number of the leaf of each row, shape (n,)."""
-        x = self._rows(X)
-        return self.tree_.apply(x)
-
-    def get_depth(self) -> int:
-        """Return the number of splits above the deepest leaf."""
-        check_is_fitted(self)
-        return max(node.depth for node in self.tree_.nodes)
-
-    def get_n_leaves(self) -> int:
-        """Return the number of leaves."""
-        check_is_fitted(self)
-        return int(self.tree_.leaves.size)
 
     def decompose(self, X: ArrayLike) -> pd.DataFrame:
         """Decompose each prediction into terms that add up to it.
@@ -274,20 +259,3 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
         names = self._names(feature_names)
         labels = _lmt_show.leaf_equations(self.tree_, names, target, max_terms, digits)
         return _lmt_show.draw(self.tree_, names, labels, digits, ax)
-
-    def _names(self, feature_names: list[str] | None) -> list[str]:
-        check_is_fitted(self)
-        if feature_names is None:
-            seen: Any = getattr(self, "feature_names_in_", None)
-            if seen is not None:
-                return [str(name) for name in seen]
-            return [f"x{column}" for column in range(self.n_features_in_)]
-        if len(feature_names) != self.n_features_in_:
-            what = "there must be one name a feature"
-            raise ParameterError(
-                what,
-                where="feature_names",
-                found=f"{len(feature_names)} names",
-                cure=f"Give {self.n_features_in_} names.",
-            )
-        return [str(name) for name in feature_names]
