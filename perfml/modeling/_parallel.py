@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 from sklearn import config_context
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 Progress = Callable[[int, int, str], None]
 Unit = TypeVar("Unit")
@@ -70,10 +71,16 @@ def quietly(function: Callable[[Unit], Result], unit: Unit) -> Result:
     checked once takes as long as a tree.
     """
     with (
-        threadpool_limits(limits=1),
+        _pools().limit(limits=1),
         config_context(assume_finite=True, skip_parameter_validation=True),
     ):
         return function(unit)
+
+
+@functools.cache
+def _pools() -> Any:
+    # finding the thread pools of a process takes longer than a tree, so it is done once
+    return ThreadpoolController()
 
 
 def _jobs(n_jobs: int | None, seconds: float, units: int) -> int:

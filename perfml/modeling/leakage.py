@@ -169,6 +169,6 @@ def _warning(problem: Problem, metric: str, lookup: float, model: str, best: flo
         scores = f"median accuracy {lookup:.3f} against {best:.3f} of {model}"
     return (
         f"On random splits a lookup table on {metric} alone does about as well as the models "
-        f"({scores}): the {problem.rows} rows are repeats of {conditions} conditions, so such scores show "
-        "recognition of a condition, not understanding of its time."
+        f"({scores}): the {problem.rows} rows are repeats of {conditions} conditions, so such "
+        "scores show recognition of a condition, not understanding of its time."
     )
