@@ -1,0 +1,192 @@
+"""From launches under Nsight Compute's names to a Kernels table: shared by both ncu readers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.metrics.catalogue import DURATION
+from perfml.readers._frame import kernels_frame
+from perfml.readers._options import ReadOptions
+from perfml.readers._source import Source
+from perfml.tables import Kernels
+
+DURATIONS = (
+    DURATION,
+    "gpu__time_duration.avg",
+    "gpu__time_duration.max",
+    "gpu__time_duration.min",
+    "gpu__time_active.sum",
+    "gpu__time_active.avg",
+)
+"""Names under which a report may hold a launch's duration, best first."""
+
+GRID = ("launch__grid_dim_x", "launch__grid_dim_y", "launch__grid_dim_z")
+BLOCK = ("launch__block_dim_x", "launch__block_dim_y", "launch__block_dim_z")
+DEVICE_NAME = "device__attribute_display_name"
+CAPABILITY = (
+    "device__attribute_compute_capability_major",
+    "device__attribute_compute_capability_minor",
+)
+
+_NAMED = 4
+"""Names that a warning lists before it only counts."""
+
+
+@functools.cache
+def needed() -> frozenset[str]:
+    """Return every ncu metric that the catalogue can make use of."""
+    catalogue = load_catalogue()
+    names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY}
+    for metric in (catalogue[name] for name in catalogue.names):
+        for formula in (metric.ncu, metric.guard, metric.fallback, *metric.substitutes):
+            if formula is not None:
+                names.update(formula.names)
+    for name in tuple(names):
+        base = name.removesuffix(".pct")
+        if base != name:
+            names |= {f"{base}.ratio", f"{base}.max_rate"}
+    return frozenset(names)
+
+
+@dataclass
+class Launches:
+    """What an ncu reader found, one entry a launch.
+
+    Attributes
+    ----------
+    identity
+        Columns ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``.
+    counters
+        ncu's metrics in base units; index as `identity`.
+    ranges
+        Names of the NVTX ranges around each launch, outermost first.
+    facts
+        For the provenance.
+    warnings
+        What the reader has to say.
+    """
+
+    identity: pd.DataFrame
+    counters: pd.DataFrame
+    ranges: Sequence[Sequence[str]]
+    facts: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str) -> Kernels:
+    """Evaluate the catalogue over launches and make a Kernels table.
+
+    Raises
+    ------
+    InputError
+        If a launch has a negative duration.
+    """
+    counters, warnings = found.counters, found.warnings
+    _without_infinity(counters, warnings)
+    frame = found.identity.copy()
+    nanoseconds = _duration(counters, warnings)
+    negative = np.flatnonzero(nanoseconds < 0)
+    if len(negative):
+        row = int(negative[0])
+        msg = f"launch {row} has a negative duration"
+        raise InputError(
+            msg,
+            where=str(source.path),
+            found=f"{nanoseconds[row]:g} ns ({str(frame['kernel'].iloc[row])[:60]})",
+            cure="Profile it again.",
+        )
+    frame["time_us"] = nanoseconds / 1000.0
+    frame["ncu_time_us"] = frame["time_us"]
+    frame["time_source"] = "ncu"
+    frame["launches"] = 1
+    if DURATION not in counters.columns:
+        counters = counters.assign(**{DURATION: nanoseconds})
+    result = load_catalogue().evaluate(counters)
+    parts = [frame.reset_index(drop=True), result.frame.reset_index(drop=True)]
+    if options.raw:
+        raw = found.counters.drop(columns=[c for c in found.counters if c in frame])
+        parts.append(raw.reset_index(drop=True))
+    table = kernels_frame(pd.concat(parts, axis=1), found.ranges)
+    absent = [metric for metric in PUBLISHED if metric in result.missing]
+    if absent:
+        rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        warnings.append(
+            f"{len(absent)} of the {len(PUBLISHED)} published metrics were not collected: "
+            f"{', '.join(absent[:_NAMED])}{rest}."
+        )
+    for metric in PUBLISHED:
+        if metric in result.substituted:
+            formula = result.substituted[metric]
+            warnings.append(f"{metric} was not collected; {formula} stands in for it.")
+        if metric in result.clipped:
+            warnings.append(
+                f"{metric} lay outside its limits in {result.clipped[metric]} launches "
+                "and was clipped: passes that disagree give such values."
+            )
+    provenance: dict[str, Any] = {
+        "path": source.path.name,
+        "sha256": source.sha256,
+        "format": name,
+        "tool": "ncu",
+        "tool_version": None,
+        "device": _only(table["device"]),
+        "compute_capability": _only(table["compute_capability"]),
+        **found.facts,
+    }
+    for key, value in (("substituted", result.substituted), ("undefined", result.undefined)):
+        if value:
+            provenance[key] = value
+    return Kernels(table, provenance, tuple(warnings))
+
+
+def shape_of(counters: pd.DataFrame, parts: tuple[str, str, str]) -> pd.Series[str]:
+    """Return ``(x, y, z)`` from three metrics; missing where one of them is."""
+    if not set(parts) <= set(counters.columns):
+        return pd.Series(pd.NA, index=counters.index, dtype="string")
+    sizes = counters[list(parts)].to_numpy(dtype=float)
+    whole = [
+        "({:.0f}, {:.0f}, {:.0f})".format(*row) if not np.isnan(row).any() else None
+        for row in sizes
+    ]
+    return pd.Series(whole, dtype="string", index=counters.index)
+
+
+def _duration(counters: pd.DataFrame, warnings: list[str]) -> np.ndarray[Any, Any]:
+    """Return nanoseconds a launch, NaN where the file has none."""
+    for name in DURATIONS:
+        if name in counters.columns:
+            values = counters[name].to_numpy(dtype=float)
+            lacking = int(np.isnan(values).sum())
+            if lacking:
+                warnings.append(f"{lacking} launches have no duration ({name} is empty).")
+            return values
+    warnings.append(
+        f"No durations: the export lacks {DURATION}, so a timing pass is needed to merge it."
+    )
+    return np.full(len(counters), np.nan)
+
+
+def _without_infinity(counters: pd.DataFrame, warnings: list[str]) -> None:
+    """Make infinities missing, which ncu prints for a division by zero."""
+    for name in counters.columns:
+        if counters[name].dtype != float:
+            continue
+        values = counters[name].to_numpy()
+        endless = np.isinf(values)
+        if endless.any():
+            counters[name] = np.where(endless, np.nan, values)
+            warnings.append(f"{name} is infinite in {int(endless.sum())} launches: taken as none.")
+
+
+def _only(column: pd.Series[Any]) -> str | None:
+    """Return the one value of a column; several are joined."""
+    values = [str(value) for value in column.dropna().unique()]
+    return ", ".join(values) if values else None
