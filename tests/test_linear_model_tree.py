@@ -120,6 +120,20 @@ def test_a_split_is_as_good_as_the_best_found_by_brute_force(problem, max_bins):
     assert min(same) == pytest.approx(best, abs=1e-8 * len(y))
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("max_bins", [None, 150])
+def test_the_bounds_lose_no_split_where_all_losses_are_close(seed, max_bins):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(300, 2)), rng.normal(size=300)
+    model = LinearModelTreeRegressor(
+        max_depth=1, min_samples_leaf=5, alpha=0.1, max_bins=max_bins, **RAW
+    ).fit(x, y)
+    thresholds = None if max_bins is None else make_thresholds(x, max_bins)
+    best, feature, _ = min(every_split(x, y, 0.1, 5, thresholds))
+    assert model.tree_.nodes[0].feature == feature
+    assert sum(node.model.loss for node in model.tree_.nodes[1:]) == pytest.approx(best, abs=1e-7)
+
+
 def test_sums_over_bins_and_sums_over_rows_grow_the_same_tree(monkeypatch):
     x, y = regimes(n=900, noise=2.0)
     trees = []
