@@ -91,7 +91,10 @@ def ingest(
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         sources += [{"run_id": run_id, **each.provenance} for each in run.found]
-        warnings += [note for each in run.found for note in each.warnings] + notes
+        warnings += [
+            f"{each.provenance.get('path')}: {note}" for each in run.found for note in each.warnings
+        ]
+        warnings += notes
         if run.manifest:
             manifests.append({"run_id": run_id, **run.manifest})
     if progress is not None:

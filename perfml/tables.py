@@ -165,7 +165,7 @@ def write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    document = {"kind": kind, "perfml": __version__, **provenance}
+    document = {**provenance, "kind": kind, "perfml": __version__}
     # attrs travel into pandas' own metadata, where they would be a second, unchecked provenance.
     plain = frame.copy(deep=False)
     plain.attrs = {}
