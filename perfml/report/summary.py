@@ -1,0 +1,251 @@
+"""The sentences at the top of a report: the answer, and how sure it is.
+
+Every sentence is made from the tables that the report shows further down, and carries a word
+for its certainty that follows from a stated rule, never from taste.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from perfml.report._labels import (
+    TASKS,
+    clean,
+    count,
+    listed,
+    members,
+    micros,
+    model,
+    percent,
+    protocol,
+)
+from perfml.report._times import EVERY_RUN, Condition, conditions
+
+Sure = Literal["firm", "likely", "open", "caution"]
+
+SURE_RULES = {
+    "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples; "
+    "or a model at least twice as good as every baseline",
+    "likely": "a smaller lead than that; or top 3 in at least 60 %",
+    "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; "
+    "or no model beats the baselines",
+}
+"""What the words of certainty mean; printed on the report."""
+
+_MOST_CONDITIONS = 4
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One statement of the summary.
+
+    Attributes
+    ----------
+    about
+        ``time``, ``metric``, ``error`` or ``caution``.
+    sure
+        How sure it is (`SURE_RULES`).
+    text
+        The statement.
+    """
+
+    about: Literal["time", "metric", "error", "caution"]
+    sure: Sure
+    text: str
+
+
+def summary_lines(
+    layers: pd.DataFrame, *, evaluations: Sequence[Any] = (), rankings: Sequence[Any] = ()
+) -> list[str]:
+    """Return the answer in sentences: the fastest backend, the metrics, the error, the cautions.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    evaluations, rankings
+        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`.
+
+    Raises
+    ------
+    TableError
+        If there are no layers.
+    """
+    shown = conditions(layers)
+    return [each.text for each in sentences(shown, evaluations=evaluations, rankings=rankings)]
+
+
+def sentences(
+    shown: Sequence[Condition], *, evaluations: Sequence[Any] = (), rankings: Sequence[Any] = ()
+) -> list[Sentence]:
+    """Return the statements of a report, in the order in which a reader wants them."""
+    found = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
+    if len(shown) > _MOST_CONDITIONS:
+        more = count(len(shown) - _MOST_CONDITIONS, "further condition")
+        found.append(Sentence("time", "open", f"{more}: see the times below."))
+    for ranking in rankings:
+        found += _metrics(ranking)
+    for evaluation in evaluations:
+        found += _errors(evaluation)
+    cautions = dict.fromkeys(
+        clean(warning, 600) for evaluation in evaluations for warning in _leaks(evaluation)
+    )
+    return found + [Sentence("caution", "caution", text) for text in cautions]
+
+
+def _fastest(condition: Condition) -> Sentence:
+    where = "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+    totals = condition.totals[condition.totals["total"].notna()]
+    if totals.empty:
+        return Sentence("time", "open", f"{where}, no layer has a time.")
+    first = totals.iloc[0]
+    repeats = int(condition.times["repeats"].max())
+    if condition.common == 0:
+        text = f"{where}, the backends have no layer in common, so their totals do not compare."
+        return Sentence("time", "open", text)
+    if len(totals) == 1:
+        only = condition.times[condition.times["median"].notna()]
+        slowest = only.nlargest(1, "median").iloc[0]
+        text = (
+            f"{where}, {first['backend']} takes {micros(first['total'])} for "
+            f"{count(condition.common, 'layer')}"
+        )
+        if condition.common > 1:
+            share = slowest["median"] / only["median"].sum()
+            text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
+        sure: Sure = "firm" if repeats > 1 else "open"
+        return Sentence("time", sure, f"{text}. Only one backend was measured.")
+    second = totals.iloc[1]
+    ratio = second["total"] / first["total"]
+    winners = condition.winners
+    won = winners[winners["fastest"] == first["backend"]]
+    doubtful = int((won["clear"] == 0).sum())
+    text = (
+        f"{where}, {first['backend']} is fastest: {micros(first['total'])} for "
+        f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
+        f"{second['backend']} ({ratio:.2f}×), and fastest on {len(won)} of "
+        f"{count(len(winners), 'layer')}"
+    )
+    if doubtful:
+        text += f", {doubtful} of them within the spread of the repeats"
+    return Sentence("time", _sure_of_totals(first, totals), text + ".")
+
+
+def _sure_of_totals(first: pd.Series, totals: pd.DataFrame) -> Sure:
+    lows = totals["low"].iloc[1:]
+    if math.isnan(first["high"]) or bool(lows.isna().any()):
+        return "open"
+    if first["high"] < lows.min():
+        return "firm"
+    return "likely" if first["total"] < lows.min() else "open"
+
+
+def _metrics(ranking: Any) -> list[Sentence]:
+    summary: pd.DataFrame = ranking.summary
+    what = TASKS.get(str(ranking.task), clean(ranking.task, 40))
+    if not len(summary):
+        return []
+    best = summary.iloc[0]
+    top3 = float(best["p_top3"])
+    names = members(best["members"])
+    text = f"The {what} is explained best by {names[0]}"
+    if len(names) > 1:
+        text += f", interchangeable with {listed(names[1:], 3)}"
+    text += f": among the first three in {percent(top3)} of the resamples"
+    also = [
+        f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
+        for _, row in summary.iloc[1:3].iterrows()
+        if row["p_top3"] >= 0.3
+    ]
+    text += f"; then {listed(also)}." if also else "."
+    if top3 < 0.6:
+        text += " No metric is among the first three reliably."
+    sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
+    return [Sentence("metric", sure, text)]
+
+
+def best_scores(evaluation: Any) -> dict[str, tuple[pd.Series, pd.Series | None]]:
+    """Return each protocol's row of the best model, and of the best baseline (or None).
+
+    The best model is chosen once, on the hardest protocol there is (any that is not the random
+    split), and the same model is shown under every protocol.
+    """
+    scores: pd.DataFrame = evaluation.scores
+    if scores.empty:
+        return {}
+    scores = scores[scores["mean"].notna()]
+    baseline = scores["baseline"].astype(bool)
+    models, baselines = scores[~baseline], scores[baseline]
+    names = list(dict.fromkeys(scores["protocol"]))
+    hard = [name for name in names if name != "random"]
+    judged = models[models["protocol"] == (hard[0] if hard else names[0] if names else "")]
+    if judged.empty:
+        return {}
+    chosen = _best(judged)["model"]
+    found: dict[str, tuple[pd.Series, pd.Series | None]] = {}
+    for name in names:
+        mine = models[(models["protocol"] == name) & (models["model"] == chosen)]
+        simple = baselines[baselines["protocol"] == name]
+        if len(mine):
+            found[str(name)] = (mine.iloc[0], _best(simple) if len(simple) else None)
+    return found
+
+
+def higher_is_better(score: object) -> bool:
+    """Return whether a larger score is the better one (accuracy), or a smaller one (an error)."""
+    return str(score) == "accuracy"
+
+
+def _best(rows: pd.DataFrame) -> pd.Series:
+    up = higher_is_better(rows["score"].iloc[0])
+    return rows.sort_values("mean", ascending=not up, kind="stable").iloc[0]
+
+
+def _errors(evaluation: Any) -> list[Sentence]:
+    scores = best_scores(evaluation)
+    if not scores:
+        return []
+    hard = [name for name in scores if name != "random"]
+    mine, simple = scores[hard[0] if hard else next(iter(scores))]
+    what = TASKS.get(str(evaluation.task), clean(evaluation.task, 40))
+    up = higher_is_better(mine["score"])
+    verb = "is right in" if up else "is off by"
+    text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"
+    text += f" {verb} {percent(mine['mean'])} on average"
+    if "random" in scores and hard:
+        text += (
+            f"; on a random split by {percent(scores['random'][0]['mean'])}"
+            if not up
+            else (f"; on a random split in {percent(scores['random'][0]['mean'])}")
+        )
+    sure: Sure = "open"
+    if simple is None:
+        text += ". No baseline was scored."
+    else:
+        sure = _sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
+        text += (
+            f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
+            + (", so the metrics add nothing here." if sure == "open" else ".")
+        )
+    if not hard:
+        text += " Unseen layers were not tested."
+        sure = "open"
+    return [Sentence("error", sure, text)]
+
+
+def _sure_of_model(mine: float, simple: float, up: bool) -> Sure:
+    wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
+    if not wrong < baseline:
+        return "open"
+    return "firm" if wrong <= baseline / 2 else "likely"
+
+
+def _leaks(evaluation: Any) -> list[str]:
+    leakage = getattr(evaluation, "leakage", None)
+    warning = getattr(leakage, "warning", None)
+    return [str(warning)] if warning else []
