@@ -268,7 +268,9 @@ def _leakage(problem: Problem, scores: pd.DataFrame, models: Sequence[Model], se
         problem,
         seed=seed,
         model_scores={m.name: float(medians[m.name]) for m in models if m.name in medians},
-        lookup_score=float(medians["lookup"]) if "lookup" in medians else None,
+        baseline_scores={
+            n: float(medians[n]) for n in baseline_names(problem.task) if n in medians
+        },
     )
 
 
