@@ -42,7 +42,7 @@ def six_conditions(repeats: int = 20, seed: int = 0) -> pd.DataFrame:
 def linear_layers(layers: int = 12, repeats: int = 2, seed: int = 1) -> pd.DataFrame:
     """Return layers whose time depends on two metrics in the same way everywhere.
 
-    The time is ``100 + 900 * dram_utilization + 300 * stall_sync`` microseconds, so a model can
+    The time is ``100 + 900 * dram_utilization + 700 * stall_sync`` microseconds, so a model can
     predict a layer it never saw; the other metrics are noise.
     """
     rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def linear_layers(layers: int = 12, repeats: int = 2, seed: int = 1) -> pd.DataF
         for backend in ("cublas", "cudnn", "trt"):
             metrics = dict(zip(PUBLISHED, rng.uniform(0.1, 0.9, len(PUBLISHED)), strict=True))
             metrics["tex_fu_utilization"] += {"cublas": 0.0, "cudnn": 1.0, "trt": 2.0}[backend]
-            time = 100 + 900 * metrics["dram_utilization"] + 300 * metrics["stall_sync"]
+            time = 100 + 900 * metrics["dram_utilization"] + 700 * metrics["stall_sync"]
             rows += [
                 _identity(f"conv_{number:02d}", backend, repeat) | {"time_us": time} | metrics
                 for repeat in range(repeats)

@@ -1,0 +1,273 @@
+"""A ranking carries its uncertainty, and interchangeable metrics stand together."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from modeling_data import linear_layers, published_file, six_conditions
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.inspection import permutation_importance as scikit_permutation
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from perfml.datasets.published import from_published
+from perfml.errors import PerfmlError
+from perfml.modeling import build_problem, rank
+from perfml.modeling._resamples import ranks, resampled, top_share
+from perfml.modeling.importance import has_shap, permutation_importance, shapley_importance
+from perfml.modeling.rank import METHODS, spearman_groups
+
+needs_published = pytest.mark.skipif(
+    published_file() is None, reason="the published file may not be shipped"
+)
+FAST = ("builtin", "permutation", "group-permutation")
+
+
+def names_of(problem, groups):
+    return {tuple(problem.design.names[j] for j in group) for group in groups}
+
+
+def test_the_metrics_that_make_the_time_are_first():
+    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6)
+    assert found.resampling == "layers"
+    assert found.summary["group"].iloc[0] == "dram_utilization"
+    assert found.summary["group"].iloc[1] == "stall_sync"
+    assert found.summary["p_top1"].iloc[0] > 0.9
+    assert found.summary["p_top3"].iloc[1] > 0.8
+    assert not found.warnings
+
+
+def test_every_method_of_every_model_is_in_the_table():
+    found = rank(linear_layers(), "classification", resamples=5)
+    methods = found.table.groupby("model")["method"].agg(set)
+    common = {"permutation", "group-permutation", "drop-column"}
+    shapley = {"shapley"} if has_shap() else set()
+    assert methods["dt"] == {"gini", *common, *shapley}
+    assert methods["rf"] == {"gini", *common, *shapley}
+    assert methods["lr"] == {"coefficient", *common, *shapley}
+    assert found.summary["group"].iloc[0] == "tex_fu_utilization"
+
+
+def test_ranks_of_a_model_and_method_are_a_permutation_on_average():
+    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST)
+    for (_, method), part in found.table.groupby(["model", "method"]):
+        count = len(part)
+        assert part["mean_rank"].sum() == pytest.approx(count * (count + 1) / 2), method
+        assert (part["rank_low"] <= part["rank_high"]).all()
+        assert (part["low"] <= part["high"]).all()
+        assert part["p_top1"].sum() <= 1 + 1e-9
+        assert part["p_top3"].sum() <= 3 + 1e-9
+        assert (part["p_top3"] >= part["p_top1"] - 1e-12).all()
+
+
+def test_interchangeable_metrics_are_one_group():
+    problem = build_problem(six_conditions())
+    groups = names_of(problem, spearman_groups(problem))
+    assert ("stall_sync", "achieved_occupancy") in groups
+    assert ("gld_efficiency",) in groups
+    assert sum(len(group) for group in groups) == len(problem.design.names)
+
+
+def test_two_copies_of_a_metric_share_the_importance_and_the_group():
+    layers = linear_layers(layers=15)
+    layers["l2_utilization"] = layers["dram_utilization"]
+    found = rank(layers, models=["dt"], resamples=12, methods=FAST)
+    gini = found.table[found.table["method"] == "gini"].set_index("metric")
+    # neither copy is always first, because ties between them are broken anew in each resample
+    for name in ("dram_utilization", "l2_utilization"):
+        assert 0.1 < gini.loc[name, "p_top1"] < 0.9
+    assert found.summary["members"].iloc[0] == "l2_utilization, dram_utilization"
+    whole = found.table[found.table["method"] == "group-permutation"].iloc[0]
+    single = found.table[found.table["method"] == "permutation"].set_index("metric")
+    assert whole["metric"] == "l2_utilization + dram_utilization"
+    assert whole["importance"] > single.loc["dram_utilization", "importance"]
+
+
+def test_rows_are_resampled_where_layers_are_few_and_it_is_said():
+    found = rank(six_conditions(), models=["dt"], resamples=3, methods=FAST)
+    assert found.resampling == "rows"
+    assert "lookup table on gld_efficiency" in found.warnings[0]
+    assert any("6 conditions cannot tell" in each for each in found.warnings)
+    assert any("too few layers" in each for each in found.warnings)
+
+
+def test_a_resample_of_layers_holds_whole_layers_out():
+    problem = build_problem(linear_layers(layers=8))
+    for drawn in resampled(problem, "layers", 5, 0):
+        assert not set(problem.layer[drawn.rows]) & set(problem.layer[drawn.held_out])
+        assert len(drawn.rows) == problem.rows
+
+
+def test_a_resample_keeps_every_backend():
+    layers = six_conditions(repeats=4)
+    rare = layers[(layers["backend"] != "trt") | (layers["iteration"] == 0)].reset_index(drop=True)
+    problem = build_problem(rare, "classification")
+    for drawn in resampled(problem, "rows", 30, 0):
+        assert len(np.unique(problem.truth[drawn.rows])) == 3
+
+
+def test_rankings_repeat_and_do_not_depend_on_processes():
+    layers = linear_layers()
+    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1)
+    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2)
+    pd.testing.assert_frame_equal(one.table, two.table)
+    pd.testing.assert_frame_equal(one.summary, two.summary)
+    pd.testing.assert_frame_equal(one.agreement, two.agreement)
+
+
+def test_stacked_permutation_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 4))
+    y = 1.0 + 3 * X[:, 1] + X[:, 2]
+    model = GradientBoostingRegressor(random_state=0).fit(X, y)
+    ours = permutation_importance(
+        model.predict,
+        lambda guess: np.mean(np.abs(guess - y) / y, axis=1),
+        X,
+        [np.array([j]) for j in range(4)],
+        repeats=40,
+        rng=rng,
+    )
+    theirs = scikit_permutation(
+        model, X, y, scoring="neg_mean_absolute_percentage_error", n_repeats=40, random_state=0
+    ).importances_mean
+    assert ours == pytest.approx(theirs, abs=0.01)
+    assert list(np.argsort(ours)[-2:]) == [2, 1]
+
+
+def test_permuting_in_pieces_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(50, 3))
+    model = DecisionTreeRegressor(random_state=0).fit(X, X[:, 0])
+
+    def measured():
+        return permutation_importance(
+            model.predict,
+            lambda guess: np.mean(np.abs(guess - X[:, 0]), axis=1),
+            X,
+            [np.array([0, 1]), np.array([2])],
+            repeats=3,
+            rng=np.random.default_rng(5),
+        )
+
+    whole = measured()
+    monkeypatch.setattr("perfml.modeling.importance.MAX_STACKED_CELLS", 200)
+    assert np.array_equal(whole, measured())
+
+
+def test_columns_of_a_group_move_together():
+    X = np.column_stack([np.arange(100.0), -np.arange(100.0)])
+    found = permutation_importance(
+        lambda values: values.sum(axis=1),
+        lambda guess: np.abs(guess).max(axis=1),
+        X,
+        [np.array([0, 1]), np.array([0])],
+        repeats=2,
+        rng=np.random.default_rng(0),
+    )
+    assert found[0] == 0.0
+    assert found[1] > 0.0
+
+
+@pytest.mark.skipif(not has_shap(), reason="shap is an extra")
+def test_shapley_values_are_the_exact_ones_of_a_small_tree():
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = np.array([0.0, 0.0, 0.0, 8.0])  # 8 * x0 * x1
+    model = DecisionTreeRegressor(random_state=0).fit(X, y)
+    found = shapley_importance(model, X, X, np.arange(2), 2)
+    # by hand: f(11)=8 splits 3+3 around the mean 2; f(10)=0 has +1 and -3, f(00)=0 has -1 and -1
+    assert found == pytest.approx([2.0, 2.0])
+
+
+@pytest.mark.skipif(not has_shap(), reason="shap is an extra")
+def test_shapley_values_of_indicator_columns_are_added_to_their_metric():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 3))
+    y = (X[:, 0] > 0.5).astype(int) + (X[:, 2] > 0.5)
+    model = RandomForestClassifier(5, random_state=0).fit(X, y)
+    assert shapley_importance(model, X, X, np.array([0, 1, 0]), 2).shape == (2,)
+
+
+def test_shapley_values_of_a_linear_model_are_distances_from_the_mean():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 2))
+    model = LogisticRegression().fit(X, X[:, 0] > 0.5)
+    expected = np.abs(model.coef_[0] * (X - X.mean(axis=0))).mean(axis=0)
+    assert shapley_importance(model, X, X, np.arange(2), 2) == pytest.approx(expected)
+
+
+@given(arrays(float, (3, 6), elements=st.sampled_from([-1.0, 0.0, 0.5, 1.0])))
+def test_top_shares_are_filled_by_positive_values_only(values):
+    for k in (1, 3):
+        share = top_share(values, k)
+        assert ((share >= 0) & (share <= 1)).all()
+        assert (share[values <= 0] == 0).all()
+        positive = (values > 0).sum(axis=1)
+        assert np.allclose(share.sum(axis=1), np.minimum(positive, k))
+
+
+def test_ties_share_places():
+    assert list(ranks(np.array([5.0, 1.0, 5.0]))) == [1.5, 3.0, 1.5]
+    assert list(top_share(np.array([5.0, 1.0, 5.0]), 1)) == [0.5, 0.0, 0.5]
+
+
+def test_agreement_is_one_where_two_models_see_the_same():
+    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST)
+    share = found.agreement.set_index(["left", "right"])["share"]
+    assert share["dt/permutation", "dt/group-permutation"] > 0.6
+    assert found.agreement["share"].between(0, 1).all()
+
+
+def test_the_result_is_json_and_html():
+    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST)
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["resampling"] == "layers"
+    assert document["summary"][0]["group"] == "dram_utilization"
+    assert "dram_utilization" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"methods": ["magic"]}, "no importance"),
+        ({"methods": []}, "no importance"),
+        ({"resamples": 1}, "at least two resamples"),
+        ({"resampling": "folds"}, "no resampling"),
+        ({"resampling": "layers"}, "at least 3 layers"),
+    ],
+)
+def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
+    with pytest.raises(PerfmlError, match=what) as error:
+        rank(six_conditions(), **{"models": ["dt"], "resamples": 2} | wrong)
+    assert error.value.cure
+
+
+def test_all_methods_have_a_name():
+    assert set(METHODS) == {"builtin", "permutation", "group-permutation", "drop-column", "shapley"}
+
+
+@needs_published
+def test_the_published_groups_and_places_are_as_recorded():
+    layers = from_published(published_file())
+    problem = build_problem(layers)
+    pairs = {group for group in names_of(problem, spearman_groups(problem)) if len(group) > 1}
+    assert pairs == {
+        ("stall_exec_dependency", "ldst_fu_utilization"),
+        ("stall_pipe_busy", "dram_utilization"),
+        ("stall_sync", "achieved_occupancy"),
+        ("gld_efficiency", "shared_utilization"),
+        ("l2_utilization", "tex_fu_utilization"),
+    }
+    found = rank(layers, models=("dt", "gbr"), resamples=20, methods=("builtin", "permutation"))
+    for (model, method), part in found.table.groupby(["model", "method"]):
+        first = part.iloc[0]
+        assert first["metric"] == "gld_efficiency", (model, method)
+        assert first["p_top1"] == 1.0
+    boosted = found.table.query("model == 'gbr' and method == 'permutation'").set_index("metric")
+    assert boosted.loc["shared_efficiency", "p_top3"] > 0.8
