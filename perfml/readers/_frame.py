@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
@@ -71,26 +72,26 @@ def kernels_frame(
         A valid Kernels table; run columns that are not in `launches` are missing values.
     """
     frame = launches.reset_index(drop=True).copy()
-    found = [split_range(path) for path in ranges]
-    paths = [layer for _, layer in found]
-    numbered = any(iteration is not None for iteration, _ in found)
-    iterations = [iteration if iteration is not None else 0 for iteration, _ in found]
-    occurrence = _occurrences(iterations, paths, instances)
-    layers = ["/".join(path) or None for path in paths]
+    # Launches share few range paths: each distinct one is split once.
+    codes, paths = _coded(ranges)
+    split = [split_range(path) for path in paths]
+    layers = [layer for _, layer in split]
+    numbered = any(iteration is not None for iteration, _ in split)
+    iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
+    occurrence = _occurrences(iterations, codes, layers, instances)
+    names = np.array(["/".join(layer) or None for layer in layers], dtype=object)[codes]
     if numbered:
-        layers = [
-            f"{layer}#{n + 1}" if layer is not None and n else layer
-            for layer, n in zip(layers, occurrence, strict=True)
-        ]
-    else:
-        iterations = occurrence
-    frame["iteration"] = np.asarray(iterations, dtype="int64")
-    frame["layer"] = pd.Series(layers, dtype="object", index=frame.index)
+        for row in np.flatnonzero(occurrence):
+            if names[row] is not None:
+                names[row] = f"{names[row]}#{occurrence[row] + 1}"
+    frame["iteration"] = iterations if numbered else occurrence
+    frame["layer"] = pd.Series(names, index=frame.index, dtype="string")
     frame["kernel_index"] = frame.groupby("iteration").cumcount()
+    strings = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
     for name in KERNEL_COLUMNS:
         if name not in frame.columns:
-            frame[name] = np.nan if name == "time_us" else None
-    strings = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
+            kind = {"time_us": "float64", "batch": "Int64"}.get(name, "string")
+            frame[name] = pd.Series(index=frame.index, dtype=kind)
     for name in strings & set(frame.columns):
         frame[name] = frame[name].astype("string")
     frame["batch"] = pd.to_numeric(frame["batch"]).astype("Int64")
@@ -100,26 +101,45 @@ def kernels_frame(
     return validate_kernels(frame)
 
 
+def _coded(
+    ranges: Sequence[Sequence[str]],
+) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
+    """Return a number for each launch's range path, and the distinct paths."""
+    numbers: dict[tuple[str, ...], int] = {}
+    codes = [numbers.setdefault(tuple(path), len(numbers)) for path in ranges]
+    return np.array(codes, dtype="int64"), list(numbers)
+
+
 def _occurrences(
-    iterations: list[int], layers: list[tuple[str, ...]], instances: Sequence[int] | None
-) -> list[int]:
+    iterations: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    layers: list[tuple[str, ...]],
+    instances: Sequence[int] | None,
+) -> npt.NDArray[np.int64]:
     """Return each launch's occurrence of its layer within its iteration, from 0.
 
     A range stays open while launches run in it or in a range inside it, so coming back from
     ``block/conv`` to ``block`` is the same ``block``.
     """
+    if not len(codes):
+        return np.empty(0, dtype="int64")
+    number = np.asarray(instances) if instances is not None else np.zeros(len(codes), dtype="int64")
+    # Only where the range changes can an occurrence begin.
+    changed = np.ones(len(codes), dtype=bool)
+    changed[1:] = (codes[1:] != codes[:-1]) | (number[1:] != number[:-1])
+    starts = np.flatnonzero(changed)
     count: dict[tuple[int, tuple[str, ...]], int] = {}
     opened: dict[tuple[str, ...], int] = {}
-    last: tuple[int, tuple[str, ...], int | None] = (0, (), None)
+    last_iteration, last_path, last_instance = 0, (), None
     found: list[int] = []
-    for row, (iteration, path) in enumerate(zip(iterations, layers, strict=True)):
-        instance = instances[row] if instances is not None else None
-        again = path == last[1] and instance != last[2]
-        if iteration != last[0]:
+    for start in starts.tolist():
+        iteration, path, instance = int(iterations[start]), layers[codes[start]], number[start]
+        if iteration != last_iteration:
             opened = {}
+        again = path == last_path and last_instance not in (None, instance)
         opened = {
-            known: number
-            for known, number in opened.items()
+            known: place
+            for known, place in opened.items()
             if path[: len(known)] == known and not (again and known == path)
         }
         for depth in range(1, len(path) + 1):
@@ -128,5 +148,5 @@ def _occurrences(
                 key = (iteration, prefix)
                 count[key] = opened[prefix] = count.get(key, -1) + 1
         found.append(opened[path] if path else 0)
-        last = (iteration, path, instance)
-    return found
+        last_iteration, last_path, last_instance = iteration, path, instance
+    return np.repeat(found, np.diff(np.append(starts, len(codes))))

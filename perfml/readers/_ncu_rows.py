@@ -79,6 +79,7 @@ class Rows:
             raise InputError(msg, where=where, found="a header without rows", cure=cure)
         page.rows = b"\n".join(self._rows) + b"\n"
         page.count = len(self._rows)
+        page.longest = max(map(len, self._rows)) + 2
         page.multiline = self._multiline
         return page
 

@@ -12,6 +12,7 @@ KEPT = 100
 """Results that travel in a table's provenance; `rules` of the readers gives all of them."""
 
 _LONGEST = 600
+_ASKING = frozenset({"optimization", "warning", "error"})
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,19 @@ def rules_frame(rules: Iterable[Rule]) -> pd.DataFrame:
 
 
 def most_promising(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """Return the results that ask for a change, largest estimated speedup first, `KEPT` at most."""
-    asking = [rule for rule in rules if rule.speedup is not None or rule.kind in _ASKING]
-    asking.sort(key=lambda rule: (-(rule.speedup or 0.0), rule.launch))
+    """Return what the rules ask for, largest estimated speedup first, `KEPT` results at most.
+
+    Of the same advice for several launches of a kernel, the one that promises most is kept.
+    """
+    best: dict[tuple[str, str, str], Rule] = {}
+    for rule in rules:
+        if rule.speedup is None and rule.kind not in _ASKING:
+            continue
+        key = (rule.kernel, rule.section, rule.rule)
+        if key not in best or (rule.speedup or 0.0) > (best[key].speedup or 0.0):
+            best[key] = rule
+    ordered = sorted(best.values(), key=lambda rule: (-(rule.speedup or 0.0), rule.launch))
     return [
         {**asdict(rule), "kernel": rule.kernel[:_LONGEST], "message": rule.message[:_LONGEST]}
-        for rule in asking[:KEPT]
+        for rule in ordered[:KEPT]
     ]
-
-
-_ASKING = frozenset({"optimization", "warning", "error"})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -27,9 +28,19 @@ from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 
 _DIMENSIONS = re.compile(r"\s*\(?\s*(\d+)[,;x\s]+(\d+)[,;x\s]+(\d+)\s*\)?\s*")
+_BLOCK = 1 << 20
 _PUSH_POP = "Push/Pop_Range"
 _START_END = "Start/Stop_Range"
-_REPEATED = ("Kernel Name", "Process ID", "Process Name", "Block Size", "Grid Size", "CC")
+_REPEATED = (
+    "Kernel Name",
+    "Process Name",
+    "Block Size",
+    "Grid Size",
+    "CC",
+    "Section Name",
+    "Metric Name",
+    "Metric Unit",
+)
 """Columns whose texts recur, kept once each."""
 
 
@@ -49,6 +60,7 @@ class Table:
         self.source = source
         self.page = find_page(source)
         self._columns: dict[str, pa.ChunkedArray] = {}
+        self._rows: Array | None = None
 
     def load(self, names: Iterable[str]) -> None:
         """Parse columns; names that the page lacks are passed over.
@@ -88,10 +100,11 @@ class Table:
             f"c{number}": shared if name in recurring else pa.string()
             for name, number in place.items()
         }
-        longest = max(1 << 20, _longest_row(self.page.rows))
         table = pa.csv.read_csv(
             pa.BufferReader(self.page.rows),
-            read_options=pa.csv.ReadOptions(column_names=keys, block_size=longest),
+            read_options=pa.csv.ReadOptions(
+                column_names=keys, block_size=max(_BLOCK, 2 * self.page.longest)
+            ),
             parse_options=pa.csv.ParseOptions(newlines_in_values=self.page.multiline),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=list(types), column_types=types, strings_can_be_null=False
@@ -112,6 +125,11 @@ class Table:
     def take(self, rows: Array) -> None:
         """Keep these rows alone."""
         self._columns = {name: cells.take(rows) for name, cells in self._columns.items()}
+        self._rows = rows
+
+    def line(self, row: int) -> int:
+        """Return the line of the file that a row begins in."""
+        return self.page.line(int(self._rows[row]) if self._rows is not None else row)
 
     def convention(self, metrics: Sequence[tuple[str, str]], options: ReadOptions) -> Convention:
         """Decide how the file writes numbers.
@@ -128,13 +146,30 @@ class Table:
         InputError
             If every number can be read in two ways.
         """
+        cells = [(name, self.column(name), unit) for name, unit in metrics]
+        return self._convention(cells, options)
+
+    def convention_of_rows(
+        self, name: str, percentages: Array, others: Array, options: ReadOptions
+    ) -> Convention:
+        """Decide how a column of mixed units is written, given which rows are percentages."""
+        column = self.column(name)
+        cells = [
+            (name, column.filter(pa.array(percentages)), "%"),
+            (name, column.filter(pa.array(others)), ""),
+        ]
+        return self._convention(cells, options)
+
+    def _convention(
+        self, cells: Sequence[tuple[str, pa.ChunkedArray, str]], options: ReadOptions
+    ) -> Convention:
         if options.locale is not None:
             return convention_of(options.locale)
-        found, ambiguous = decide((self.column(name), unit) for name, unit in metrics)
-        if found is None and ambiguous:
+        found, example = decide(cells)
+        if found is None and example is not None:
             found, _ = decide(self._other_numbers())
-        if found is None and ambiguous:
-            name, cell = self._example(metrics)
+        if found is None and example is not None:
+            name, cell = example
             msg = f"column {name} can be read in two ways, and so can every other one"
             raise InputError(
                 msg,
@@ -144,68 +179,118 @@ class Table:
             )
         return found or ENGLISH
 
-    def _other_numbers(self) -> Iterable[tuple[pa.ChunkedArray, str]]:
+    def _other_numbers(self) -> list[tuple[str, pa.ChunkedArray, str]]:
         """Parse the columns that were not asked for: one of their cells may decide."""
         header, units = self.page.header, self.page.units or []
         names = [name for name in header if name not in self._columns and "__" in name]
         names = [name for name in names if header.count(name) == 1]
-        cells = self._parse(names)
+        cells = self._parse(names) if names else {}
         found = dict(zip(header, units, strict=False))
-        return [(cells[name], found.get(name, "")) for name in names]
+        return [(name, cells[name], found.get(name, "")) for name in names]
 
-    def _example(self, metrics: Sequence[tuple[str, str]]) -> tuple[str, str]:
-        for name, _ in metrics:
-            for cell in pc.unique(self.column(name)).to_pylist():
-                if "," in cell or "." in cell:
-                    return name, cell
-        return "", ""
-
-    def numbers(self, name: str, convention: Convention) -> Array:
+    def numbers(self, name: str, convention: Convention, rows: Array | None = None) -> Array:
         """Return a column as numbers, NaN where there is none.
+
+        Parameters
+        ----------
+        name
+            The column.
+        convention
+            How the file writes numbers.
+        rows
+            The rows to read; all of them by default.
 
         Raises
         ------
         InputError
             If a cell is no number; the message names its line.
         """
+        cells = self.column(name)
         try:
-            return to_numbers(self.column(name), convention)
+            return to_numbers(cells if rows is None else cells.take(rows), convention)
         except BadNumberError as error:
             other = "de" if convention is ENGLISH else "en"
+            row = error.row if rows is None else int(rows[error.row])
             msg = f"column {name} needs a number written like {_sample(convention)}"
             raise InputError(
                 msg,
-                where=f"{self.source.path}:{self.page.line(error.row)}",
+                where=f"{self.source.path}:{self.line(row)}",
                 found=repr(error.text[:80]),
                 cure=f"If the file was exported under another locale, say so: --locale {other}.",
             ) from error
+
+    def whole_numbers(self, name: str) -> Array:
+        """Return a column of whole numbers, which have neither marks nor gaps.
+
+        Raises
+        ------
+        InputError
+            If a cell is something else.
+        """
+        cells = self.column(name)
+        try:
+            return np.asarray(pc.cast(cells, pa.int64()).to_numpy())
+        except pa.ArrowInvalid:
+            texts = cells.to_pylist()
+            row = next((row for row, text in enumerate(texts) if not text.isdigit()), 0)
+            msg = f"column {name} needs a whole number"
+            raise InputError(
+                msg,
+                where=f"{self.source.path}:{self.line(row)}",
+                found=repr(texts[row][:60]),
+                cure="Export the profile again.",
+            ) from None
 
     def ranges_in(self) -> list[str]:
         """Return the names of the columns with NVTX ranges."""
         return [name for name in self.page.header if _PUSH_POP in name or _START_END in name]
 
-    def ranges(self) -> list[tuple[str, ...]]:
-        """Return the range names around each row, start/end ranges outermost."""
-        found: list[tuple[str, ...]] = [()] * len(self)
+    def ranges(self) -> tuple[Array, list[tuple[str, ...]]]:
+        """Return the range names around each row, start/end ranges outermost.
+
+        Returns
+        -------
+        codes
+            A number for each row's ranges, shape (n,).
+        paths
+            The ranges that a number stands for.
+        """
+        codes = np.zeros(len(self), dtype=np.int64)
+        paths: list[tuple[str, ...]] = [()]
         for name in sorted(self.ranges_in(), key=lambda name: _PUSH_POP in name):
             parse = _nvtx.push_pop if _PUSH_POP in name else _nvtx.start_end
-            inner = self.mapped(name, parse)
-            found = [a + b if b else a for a, b in zip(found, inner, strict=True)]
-        return found
+            inner, texts = self.coded(name)
+            names = [parse(text) for text in texts]
+            pairs, codes = np.unique(codes * len(names) + inner, return_inverse=True)
+            paths = [paths[pair // len(names)] + names[pair % len(names)] for pair in pairs]
+        return codes, paths
 
-    def mapped(self, name: str, function: Callable[[str], T]) -> list[T]:
-        """Apply a function to a column of recurring texts, once a distinct text."""
+    def coded(self, name: str) -> tuple[Array, list[str]]:
+        """Return a column of recurring texts as numbers, and the text each number stands for."""
         cells = self.column(name)
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
         cells = cells.unify_dictionaries()
-        results: list[T] = []
-        values: list[T] | None = None
-        for chunk in cells.chunks:
-            if values is None:
-                values = [function(text) for text in chunk.dictionary.to_pylist()]
-            results += [values[code] for code in chunk.indices.to_numpy(zero_copy_only=False)]
-        return results
+        if not cells.num_chunks:
+            return np.empty(0, dtype=np.int64), []
+        codes = np.concatenate([np.asarray(chunk.indices) for chunk in cells.chunks])
+        return codes.astype(np.int64), cells.chunk(0).dictionary.to_pylist()
+
+    def mapped(self, name: str, function: Callable[[str], T]) -> Array:
+        """Apply a function to a column of recurring texts, once a distinct text."""
+        codes, texts = self.coded(name)
+        return np.array([function(text) for text in texts])[codes]
+
+    def texts(self, name: str, function: Callable[[str], str | None]) -> pd.Series[str]:
+        """Apply a function that gives text, or None for none, to a column of recurring texts."""
+        codes, texts = self.coded(name)
+        return text_column(codes, [function(text) for text in texts])
+
+
+def text_column(codes: Array, texts: Sequence[str | None]) -> pd.Series[str]:
+    """Return a column of text from numbers and what they stand for."""
+    cells = pa.array(texts, pa.large_string()).take(pa.array(codes))
+    return pd.Series(pd.StringDtype().__from_arrow__(cells))
 
 
 def dimensions(cell: str) -> str | None:
@@ -216,10 +301,3 @@ def dimensions(cell: str) -> str | None:
 
 def _sample(convention: Convention) -> str:
     return "1,234.5" if convention is ENGLISH else "1.234,5"
-
-
-def _longest_row(rows: memoryview | bytes) -> int:
-    """Return a block size that is sure to hold the longest row twice."""
-    text = np.frombuffer(rows, dtype=np.uint8)
-    ends = np.flatnonzero(text == ord("\n"))
-    return 2 * int(np.diff(ends, prepend=-1).max(initial=1)) + 2

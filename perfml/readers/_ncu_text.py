@@ -70,6 +70,8 @@ class Page:
         The rows as CSV bytes, each ended by a newline.
     count
         How many rows.
+    longest
+        Bytes of the longest row.
     multiline
         Whether a cell holds a newline.
     notices
@@ -84,6 +86,7 @@ class Page:
     units: list[str] | None
     rows: memoryview | bytes
     count: int
+    longest: int
     multiline: bool
     notices: Notices
     skipped: int
@@ -146,38 +149,56 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
         raise InputError(msg, where=f"{source.path}:{line}", cure=CUT)
     units: list[str] | None = None
     body, line = end + 1, line + 1
-    if "Metric Name" not in header:
+    if "Metric Value" in header:
+        data = _padded(data, body, header)
+    else:
         units, body, line = _units(source, data, body, line, header)
     if body >= len(data.rstrip()):
         msg = "no kernels in this profile"
         cure = "Check that the program launches kernels, and ncu's filters."
         raise InputError(msg, where=str(source.path), found="a header without rows", cure=cure)
     quoted = data[start : start + 1] == b'"'
-    page = Page(header, units, b"", 0, False, notices, 0, [(0, line)])
-    count = 0 if thorough or not quoted else _clean_rows(data, body)
-    if count:
-        page.rows, page.count = memoryview(data)[body:], count
+    page = Page(header, units, b"", 0, 0, False, notices, 0, [(0, line)])
+    if quoted and not thorough and _clean_rows(data, body, page):
         return page
     from perfml.readers._ncu_rows import Rows
 
     return Rows(source, page, quoted).fill(data, body, line)
 
 
-def _clean_rows(data: bytes, body: int) -> int:
-    """Count the rows if every line from `body` on begins and ends as a row does; else 0."""
+def _padded(data: bytes, body: int, header: list[str]) -> bytes:
+    """Give rows of metrics the empty cells of the rule columns, which ncu leaves out.
+
+    On the details page a row of a metric ends ``"406240",``: one empty cell for all five.
+    """
+    lacking = len(header) - header.index("Metric Value") - 2
+    if lacking <= 0:
+        return data
+    rest = data[body:]
+    for end in (b'",\n', b'",\r\n'):
+        rest = rest.replace(end, b'",' + b"," * lacking + b'""\n')
+    return data[:body] + rest
+
+
+def _clean_rows(data: bytes, body: int, page: Page) -> bool:
+    """Fill the page if every line from `body` on begins and ends as a row does."""
     text = np.frombuffer(data, dtype=np.uint8)[body:]
     if text[-1] != _NEWLINE:
-        return 0
+        return False
     ends = np.flatnonzero(text == _NEWLINE)
     starts = np.concatenate(([0], ends[:-1] + 1))
-    if (ends - starts < _SHORTEST).any():
-        return 0
+    sizes = ends - starts
+    if (sizes < _SHORTEST).any():
+        return False
     last = text[ends - 1]
     last = np.where(last == _RETURN, text[ends - 2], last)
     second = text[starts + 1]
     rows = (text[starts] == _QUOTE) & (last == _QUOTE)
     rows &= (second >= ord("0")) & (second <= ord("9"))
-    return len(ends) if rows.all() else 0
+    if not rows.all():
+        return False
+    page.rows, page.count, page.longest = memoryview(data)[body:], len(ends), int(sizes.max()) + 2
+    return True
 
 
 def cells_of(line: bytes) -> list[str] | None:

@@ -8,7 +8,7 @@ reading, and then every other cell has to follow it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,36 +105,39 @@ def reading(cell: str, *, percent: bool = False) -> Convention | None:
     return None if grouped and not percent else as_decimal
 
 
-def decide(columns: Iterable[tuple[pa.ChunkedArray, str]]) -> tuple[Convention | None, bool]:
+def decide(
+    columns: Sequence[tuple[str, pa.ChunkedArray, str]],
+) -> tuple[Convention | None, tuple[str, str] | None]:
     """Find a file's convention from its columns of numbers.
 
     Parameters
     ----------
     columns
-        Cells of a column (strings) and its unit.
+        Name of a column, its cells (strings) and its unit.
 
     Returns
     -------
     convention
         That of the first cell with only one reading; None if there is none.
-    ambiguous
-        Whether a cell can be read both ways, so that a convention is needed.
+    example
+        Without a convention: name and text of a cell that can be read both ways, if there is one.
     """
-    held = list(columns)
+    example: tuple[str, str] | None = None
     for rows in (_SAMPLE, None):
-        ambiguous = False
-        for cells, unit in held:
+        example = None
+        for name, cells, unit in columns:
             part = cells.slice(0, rows) if rows else cells
             for cell in pc.unique(part).to_pylist():
-                if cell is None or ("," not in cell and "." not in cell):
+                if not cell or ("," not in cell and "." not in cell):
                     continue
                 found = reading(cell, percent=unit == "%")
                 if found is not None:
-                    return found, False
-                ambiguous = ambiguous or _SEPARATED.match(cell) is not None
-        if rows and all(len(cells) <= rows for cells, _ in held):
+                    return found, None
+                if example is None and _SEPARATED.match(cell) is not None:
+                    example = name, cell
+        if rows and all(len(cells) <= rows for _, cells, _ in columns):
             break
-    return None, ambiguous
+    return None, example
 
 
 def to_numbers(cells: pa.ChunkedArray, convention: Convention) -> Array:

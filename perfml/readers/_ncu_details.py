@@ -1,0 +1,163 @@
+"""Read ncu's details page: a row a metric of a launch, between rows of rule results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from perfml.errors import InputError
+from perfml.metrics.expressions import Array
+from perfml.readers._ncu_identity import IDENTITY, assemble
+from perfml.readers._ncu_launches import Launches, needed
+from perfml.readers._ncu_rules import Rule, most_promising
+from perfml.readers._ncu_table import Table
+from perfml.readers._options import ReadOptions
+from perfml.readers._units import to_base
+
+_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
+    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
+    "Executed Ipc Active": "sm__inst_executed.avg.per_cycle_active",
+    "Issued Ipc Active": "sm__inst_issued.avg.per_cycle_active",
+    "Executed Instructions": "smsp__inst_executed.sum",
+    "Issued Instructions": "smsp__inst_issued.sum",
+    "Branch Efficiency": "smsp__sass_average_branch_targets_threads_uniform.pct",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Static Shared Memory Per Block": "launch__shared_mem_per_block_static",
+    "Dynamic Shared Memory Per Block": "launch__shared_mem_per_block_dynamic",
+    "Threads": "launch__thread_count",
+    "Waves Per SM": "launch__waves_per_multiprocessor",
+}
+"""What the page calls a metric of a section, unless exported with ``--print-metric-name name``."""
+
+_THREADS = "smsp__thread_inst_executed_per_inst_executed"
+_THREADS_LABEL = "Avg. Active Threads Per Warp"
+_WARP = 32.0
+
+_NAME, _UNIT, _VALUE = "Metric Name", "Metric Unit", "Metric Value"
+_SECTION = "Section Name"
+_RULE = ("Rule Name", "Rule Type", "Rule Description")
+_SPEEDUP = ("Estimated Speedup Type", "Estimated Speedup")
+_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
+
+
+def details_page(table: Table, options: ReadOptions) -> Launches:
+    """Read a page with one row a metric.
+
+    Raises
+    ------
+    InputError
+        If a value cannot be read, or no row holds a metric.
+    """
+    header = table.page.header
+    if missing := [name for name in ("Kernel Name", _NAME, _UNIT, _VALUE) if name not in header]:
+        msg = f"the details page has no column {missing[0]}"
+        cure = "Export again with: ncu --import FILE.ncu-rep --csv --page details"
+        raise InputError(msg, where=str(table.source.path), cure=cure)
+    table.load([*IDENTITY, _SECTION, _NAME, _UNIT, _VALUE, *_RULE, *_SPEEDUP, *table.ranges_in()])
+    starts, launch = _launches(table)
+    rules = _rules(table, launch)
+    labelled, counters = _counters(table, launch, len(starts), options)
+    table.take(starts)
+    found = assemble(table, counters)
+    if labelled:
+        found.warnings.append(
+            "The details page shows what its sections show; export with --page raw to have every "
+            "metric that was collected."
+        )
+    advice = most_promising(rules)
+    if advice:
+        found.facts["rules"] = advice
+    return found
+
+
+def _launches(table: Table) -> tuple[Array, Array]:
+    """Return the first row of each launch, and the launch of each row."""
+    ids = table.whole_numbers("ID")
+    first = np.ones(len(ids), dtype=bool)
+    first[1:] = np.diff(ids) != 0
+    first[1:] |= np.diff(table.whole_numbers("Process ID")) != 0
+    return np.flatnonzero(first), np.cumsum(first) - 1
+
+
+def _counters(
+    table: Table, launch: Array, count: int, options: ReadOptions
+) -> tuple[bool, pd.DataFrame]:
+    """Return one column a metric in base units, and whether metrics went by their labels."""
+    wanted = needed()
+    labelled = False
+    places: dict[str, int] = {}
+
+    def place(label: str) -> int:
+        nonlocal labelled
+        name = _LABELS.get(label, label)
+        labelled = labelled or label in _LABELS
+        if label == _THREADS_LABEL:
+            name = f"{_THREADS}.ratio"
+        if name not in wanted and not (options.raw and label):
+            return -1
+        return places.setdefault(name, len(places))
+
+    codes = table.mapped(_NAME, place)
+    factors = table.mapped(_UNIT, lambda unit: to_base(unit)[0])
+    percent = table.mapped(_UNIT, lambda unit: unit == "%")
+    if not table.mapped(_NAME, bool).any():
+        msg = "no metrics on the details page"
+        cure = "Export again with --page raw."
+        raise InputError(msg, where=str(table.source.path), found="only rules", cure=cure)
+    needful = np.isin(codes, [code for name, code in places.items() if name in wanted])
+    convention = table.convention_of_rows(_VALUE, percent & needful, ~percent & needful, options)
+    columns: dict[str, Any] = {}
+    rows = np.flatnonzero(needful)
+    values = table.numbers(_VALUE, convention, rows) * factors[rows]
+    matrix = np.full((count, len(places)), np.nan)
+    # A metric shown in two sections has one value: written backwards, the first one stays.
+    matrix[launch[rows][::-1], codes[rows][::-1]] = values[::-1]
+    for name, code in places.items():
+        if name in wanted:
+            columns[name] = matrix[:, code]
+            continue
+        rows = np.flatnonzero(codes == code)
+        cells = np.full(count, None, dtype=object)
+        cells[launch[rows][::-1]] = table.column(_VALUE).take(rows).to_pylist()[::-1]
+        columns[name] = pd.Series(cells, dtype="string")
+    if f"{_THREADS}.ratio" in columns:
+        columns[f"{_THREADS}.max_rate"] = np.full(count, _WARP)
+    return labelled, pd.DataFrame(columns, index=range(count))
+
+
+def _rules(table: Table, launch: Array) -> list[Rule]:
+    if not set(_RULE) <= set(table.page.header):
+        return []
+    rows = np.flatnonzero(pc.not_equal(table.column(_RULE[0]), "").to_numpy())
+
+    def texts(name: str) -> list[str]:
+        if name not in table:
+            return [""] * len(rows)
+        return [text or "" for text in table.column(name).take(rows).to_pylist()]
+
+    columns = [texts(name) for name in ("Kernel Name", _SECTION, *_RULE, *_SPEEDUP)]
+    found = []
+    for row, cells in zip(rows, zip(*columns, strict=True), strict=True):
+        kernel, section, rule, kind, message, scope, speedup = cells
+        estimate = pd.to_numeric(speedup.replace(",", "."), errors="coerce")
+        found.append(
+            Rule(
+                int(launch[row]),
+                kernel,
+                rule,
+                section,
+                _KINDS.get(kind, "none"),
+                message,
+                float(estimate) if pd.notna(estimate) else None,
+                scope or None,
+            )
+        )
+    return found
