@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from perfml.cli._output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
+
+
+class Profiler(StrEnum):
+    """Which profiler measures."""
+
+    auto = "auto"
+    ncu = "ncu"
+    nvprof = "nvprof"
+
+
+class Replay(StrEnum):
+    """How Nsight Compute repeats launches to collect all counters."""
+
+    kernel = "kernel"
+    application = "application"
 
 
 def register(app: typer.Typer) -> None:
     """Add this room's verbs to the command line."""
     app.command()(doctor)
+    app.command(no_args_is_help=True)(collect)
 
 
-def doctor(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+def doctor(
+    measure_peaks: Annotated[
+        bool,
+        typer.Option("--measure-peaks", help="Also measure copy and GEMM rates, with torch."),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
     """Say what works on this machine, and the cure for what does not.
 
     Example: perfml doctor
@@ -20,9 +51,107 @@ def doctor(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) ->
     out_ = Output(as_json, quiet, verbose)
     from collectors.doctor import diagnose
 
-    checks = diagnose()
+    checks = diagnose(measure_peaks=measure_peaks)
     out_.result({"checks": [vars(each) for each in checks]})
     out_.table(
         ["", "what", "found", "cure"],
         [[each.status, each.name, each.found, each.cure] for each in checks],
     )
+    if any(each.status == "fail" for each in checks):
+        raise typer.Exit(1)
+
+
+def collect(
+    what: Annotated[
+        list[str],
+        typer.Argument(help="A built-in workload (yolov4-tiny), or -- and any command."),
+    ],
+    backend: Annotated[
+        list[str] | None, typer.Option(help="cublas, cudnn, inductor, tensorrt; repeatable.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="fp32, tf32, fp16, int8; repeatable.")
+    ] = None,
+    batch: Annotated[list[int] | None, typer.Option(help="Batch size; repeatable.")] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Timed iterations.")] = 10,
+    metric_iterations: Annotated[int, typer.Option(min=1, help="Profiled iterations.")] = 3,
+    warmup: Annotated[int, typer.Option(min=0, help="Iterations before the measured ones.")] = 5,
+    profiler: Annotated[Profiler, typer.Option(help="auto takes what supports the GPU.")] = (
+        Profiler.auto
+    ),
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(help="published, stalls, roofline, metric names, or a file; repeatable."),
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Profile only layers whose name matches, e.g. 'conv_.*'.")
+    ] = None,
+    replay: Annotated[Replay, typer.Option(help="How launches are repeated.")] = Replay.kernel,
+    layer_map: Annotated[
+        Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    launcher: Annotated[
+        str, typer.Option(help="Goes in front of every command: 'srun --gres=gpu:1'.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds each command may take.")] = 1800,
+    seed: Annotated[int, typer.Option(help="Seed of weights and inputs.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Profile a built-in workload, or any program, layer by layer.
+
+    Finished runs are kept: the same command after an interruption does only what is missing.
+
+    Example: perfml collect yolov4-tiny --backend cublas --backend cudnn --out run/
+
+    Example: perfml collect --out run/ -- python train.py --steps 3
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from collectors.collect import collect as measure
+    from collectors.workloads import workloads
+
+    built_in = len(what) == 1 and what[0] in workloads()
+    if len(what) == 1 and not built_in and not launcher and shutil.which(what[0]) is None:
+        msg = f"no workload and no program is called {what[0]!r}"
+        cure = f"Workloads are: {', '.join(workloads())}. Any command goes behind --."
+        raise PerfmlError(msg, cure=cure)
+    with out_.progress("collecting") as progress:
+        results = measure(
+            what[0] if built_in else None,
+            command=() if built_in else what,
+            backends=backend or ("cublas",),
+            precisions=precision or ("fp32",),
+            batches=batch or (1,),
+            iterations=iterations,
+            metric_iterations=metric_iterations,
+            warmup=warmup,
+            seed=seed,
+            profiler=profiler.value,
+            metrics=metrics or ("published",),
+            layers=layers,
+            replay=replay.value,
+            layer_map=layer_map,
+            out=out,
+            launcher=launcher,
+            timeout_s=timeout,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    for each in results:
+        for warning in each.warnings:
+            out_.warn(f"{each.run_id}: {warning}")
+    out_.result({"out": str(out), "runs": [vars(each) for each in results]})
+    out_.table(
+        ["run", "status", "folder", ""],
+        [[each.run_id, each.status, str(each.folder), each.message] for each in results],
+    )
+    if dry_run and not as_json:
+        for each in results:
+            out_.result({}, [shlex.join(command) for command in each.commands])
+    failed = [each for each in results if each.status == "failed"]
+    if failed:
+        msg = f"{len(failed)} of {len(results)} runs failed"
+        raise PerfmlError(msg, cure="The same command does only those again.")

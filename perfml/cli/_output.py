@@ -153,7 +153,7 @@ class Commands(TyperGroup):
 
 def cell(value: Any) -> str:
     """Return a value as a table shows it: four significant digits, ``-`` for missing."""
-    if value is None or value != value or value is getattr(sys.modules.get("pandas"), "NA", None):
+    if _is_missing(value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -180,8 +180,14 @@ def jsonable(value: Any) -> Any:
         return jsonable(
             value.to_dict(orient="records") if hasattr(value, "columns") else value.to_dict()
         )
-    missing = value is getattr(sys.modules.get("pandas"), "NA", None)
-    return None if missing else str(value)
+    return None if _is_missing(value) else str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas is looked up, not imported: a command that needs no table should not pay for it
+    if value is None or value is getattr(sys.modules.get("pandas"), "NA", None):
+        return True
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _is_number(text: str) -> bool:
