@@ -17,6 +17,7 @@ from perfml.modeling._lmt_split import FAN, Bools, Points
 
 _GRID = 8  # intervals a feature that the search starts from, at most
 LINEAR_TREE_BINS = 25
+_SCAN_CUTS = 64  # comparing with each of so few is faster than bisection
 
 
 def make_thresholds(x: Array, max_bins: int | Literal["linear-tree"]) -> list[Array]:
@@ -43,6 +44,18 @@ def make_thresholds(x: Array, max_bins: int | Literal["linear-tree"]) -> list[Ar
             found.append(midpoints(distinct[:-1], distinct[1:]))
         else:
             found.append(np.unique(np.quantile(column, inner)))
+    return found
+
+
+def bin_numbers(column: Array, cuts: Array, bins: int) -> Ints:
+    """Return how many of the ascending `cuts` are below each value, in the smallest type."""
+    kind = np.min_scalar_type(bins)
+    if cuts.size > _SCAN_CUTS:
+        return np.searchsorted(cuts, column).astype(kind)
+    values = np.ascontiguousarray(column)
+    found = np.zeros(values.size, dtype=kind)
+    for cut in cuts:
+        found += values > cut
     return found
 
 
@@ -114,10 +127,10 @@ class RowCandidates:
         pad = self._design.size
         index = np.full(steps * width, pad, dtype=np.int64)
         for slot, feature in enumerate(features):
-            head = self._design.rows[self._order[feature, : self._low]]
+            head = self._rows(self._order[feature, : self._low])
             np.matmul(head.T, head, out=grams[slot, 0])
             index[:span] = self._order[feature, self._low : self._high]
-            blocks = self._design.rows[index].reshape(steps, width, m)
+            blocks = self._rows(index).reshape(steps, width, m)
             np.matmul(blocks.transpose(0, 2, 1), blocks, out=grams[slot, 1:])
         accumulate(grams)
         return (
@@ -128,6 +141,10 @@ class RowCandidates:
             ),
             width,
         )
+
+    def _rows(self, index: Ints) -> Array:
+        # Numpy copies rows twice as fast when it need not check the index.
+        return np.take(self._design.rows, index, axis=0, mode="clip")
 
     def inside(
         self, feature: Ints, start: Ints, stop: Ints, left: Array, width: int
@@ -141,7 +158,7 @@ class RowCandidates:
             self._order[feature[:, None], np.minimum(place, self._order.shape[1] - 1)],
             self._design.size,
         )
-        blocks = self._design.rows[index].reshape(-1, step, m)
+        blocks = self._rows(index).reshape(-1, step, m)
         grams = np.matmul(blocks.transpose(0, 2, 1), blocks).reshape(-1, FAN - 1, m, m)
         grams[:, 0] += left
         accumulate(grams)
@@ -198,7 +215,8 @@ def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Histo
     block = np.empty((index.size, m))
     for feature in range(codes.shape[0]):
         code = codes[feature, index]
-        np.take(design.rows, index[np.argsort(code, kind="stable")], axis=0, out=block)
+        order = index[np.argsort(code, kind="stable")]
+        np.take(design.rows, order, axis=0, out=block, mode="clip")
         edges = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=bins))])
         bounds = edges.tolist()
         for target, start, stop in zip(prefix[feature], bounds[:-1], bounds[1:], strict=True):

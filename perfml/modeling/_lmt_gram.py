@@ -76,7 +76,7 @@ def make_design(x: Array, y: Array, alpha: float) -> Design:
 
 def gram(design: Design, index: Ints) -> Array:
     """Return the Gram matrix of the rows `index`."""
-    block = design.rows[index]
+    block = np.take(design.rows, index, axis=0, mode="clip")
     return np.asarray(block.T @ block)
 
 

@@ -11,6 +11,7 @@ from perfml.modeling._lmt_candidates import (
     BinCandidates,
     Histogram,
     RowCandidates,
+    bin_numbers,
     make_histogram,
     make_thresholds,
 )
@@ -105,10 +106,9 @@ class Grower:
         if self.max_bins is not None:
             self._thresholds = make_thresholds(self.x, self.max_bins)
             self._bins = 1 + max((cuts.size for cuts in self._thresholds), default=0)
-            kind = np.min_scalar_type(self._bins)
             self._codes = np.stack(
                 [
-                    np.searchsorted(cuts, column).astype(kind)
+                    bin_numbers(column, cuts, self._bins)
                     for cuts, column in zip(self._thresholds, self.x.T, strict=True)
                 ]
             )

@@ -87,6 +87,12 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    Notes
+    -----
+    The default of `alpha` was chosen on random splits of the published file (16 metrics that
+    vary, 261 rows): from 0.001 to 10 the median test MAPE is 0.0074 to 0.0079 over 30 splits, so
+    the choice hardly matters there; plain least squares is what gives single splits a large error.
+
     Examples
     --------
     >>> import numpy as np
