@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from modeling_data import linear_layers, published_file, six_conditions
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -15,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, evaluate
+from perfml.modeling._forest import QuickForestClassifier
 from perfml.modeling.estimators import get_model, get_models
 
 FAST = ("dt", "lmt")
@@ -198,6 +201,18 @@ def test_models_take_variants_by_name():
     assert [model.name for model in get_models(None, "regression")] == ["dt", "gbr", "lmt"]
     with pytest.raises(PerfmlError, match="lr:zero"):
         get_model("lr:zero", "classification")
+
+
+def test_the_quick_forest_is_scikit_learns_forest():
+    layers = six_conditions().drop(columns="gld_efficiency")
+    problem = build_problem(layers, "classification")
+    X, y = problem.design.values, problem.truth + 4
+    theirs = RandomForestClassifier(20, random_state=9).fit(X, y)
+    ours = QuickForestClassifier(20, random_state=9).fit(X, y)
+    assert np.array_equal(ours.predict_proba(X), theirs.predict_proba(X))
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+    assert np.array_equal(ours.feature_importances_, theirs.feature_importances_)
+    assert clone(ours).get_params() == {"n_estimators": 20, "random_state": 9}
 
 
 def test_the_newton_solver_finds_the_optimum_of_the_default_solver():

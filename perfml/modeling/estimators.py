@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
+from perfml.modeling._forest import QuickForestClassifier
 
 REGRESSION = ("dt", "gbr", "lmt")
 """Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
@@ -156,7 +157,7 @@ _CLASSIFICATION: dict[str, Model] = {
             "rf",
             "random forest",
             "classification",
-            lambda seed: RandomForestClassifier(random_state=seed),
+            lambda seed: QuickForestClassifier(random_state=seed),
             "gini",
             True,
             0.1,
