@@ -1,0 +1,307 @@
+"""The study's claims one by one: a verdict each, and the evidence in a sentence.
+
+The words mean the same everywhere. ``reproduced``: the same count or range, or a statement that
+holds in at least 95 % of the splits. ``within the spread``: a single split may give it (a published
+score lies between the 2.5 % and 97.5 % quantiles; a list or statement comes up in at least 5 % of
+the splits), so it is one draw of many. ``not reproduced``: neither. ``not testable on this data``:
+the data lacks what the claim is about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from perfml.reproduce import published
+from perfml.reproduce.published import KEY_METRIC
+
+REPRODUCED = "reproduced"
+SPREAD = "within the spread"
+NOT_REPRODUCED = "not reproduced"
+NOT_TESTABLE = "not testable on this data"
+VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE)
+
+USUAL, POSSIBLE = 0.95, 0.05
+CHANCE_OF_ORDER = 1 / 6
+
+LEGEND = (
+    "reproduced: same count or range, or holds in at least 95 % of the splits. within the spread: "
+    "a published score between the 2.5 % and 97.5 % quantiles, or a statement that comes up in 5 % "
+    "to 95 % of the splits: one draw of many. not reproduced: neither. not testable on this data: "
+    "the data lacks what the claim is about."
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim: who made it where, what became of it, and why."""
+
+    claim: str
+    verdict: str
+    evidence: str
+    where: str
+    data: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+def by_share(share: float) -> str:
+    """Return the verdict on a statement that holds in a share of the splits."""
+    return REPRODUCED if share >= USUAL else SPREAD if share >= POSSIBLE else NOT_REPRODUCED
+
+
+def percent(share: float) -> str:
+    """Return a share as text that never rounds to a certainty."""
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    if 0.999 < share < 1:
+        return "more than 99.9 %"
+    return f"{100 * share:.3g} %"
+
+
+class Book:
+    """Collects claims about one dataset."""
+
+    def __init__(self, results: dict[str, Any], published_data: bool, name: str) -> None:
+        self.results = results
+        self.published_data = published_data
+        self.name = name
+        self.claims: list[Claim] = []
+
+    def add(self, where: str, claim: str, verdict: str, evidence: str) -> None:
+        """Add a claim about the data's own numbers."""
+        if not self.published_data and verdict != NOT_TESTABLE:
+            verdict = NOT_TESTABLE
+            evidence = f"The published file is not at hand. On {self.name}: {evidence}"
+        self.claims.append(Claim(claim, verdict, evidence, where, self.name))
+
+
+def data_claims(book: Book) -> None:
+    """Judge the claims about the file: rows, columns, ranges, constants."""
+    data, ranges = book.results["data"], book.results["ranges"]
+    rows = data["rows"]
+    book.add(
+        "2.4.1",
+        f"{published.ROWS} samples",
+        REPRODUCED if rows == published.ROWS else NOT_REPRODUCED,
+        f"The data has {rows} rows"
+        + ("; the file has 262 lines, its header included." if data["original"] else "."),
+    )
+    if not ranges:
+        for where, claim in (
+            ("Table 2.2", "21 value ranges"),
+            ("2.4.2", "three metrics never change"),
+            ("2.4.2", "times divided by 1000 lie in [0; 1]"),
+        ):
+            book.add(where, claim, NOT_TESTABLE, "The published file is not at hand.")
+        return
+    same = sum(row["match"] for row in ranges)
+    wrong = [row["metric"] for row in ranges if not row["match"]]
+    book.add(
+        "Table 2.2",
+        f"{len(ranges)} value ranges",
+        REPRODUCED if not wrong else NOT_REPRODUCED,
+        f"{same} of {len(ranges)} are identical to two decimals"
+        + (f"; different: {', '.join(wrong[:5])}." if wrong else "."),
+    )
+    constant = {row["metric"] for row in ranges if row["file"] and row["file"][0] == row["file"][1]}
+    book.add(
+        "2.4.2",
+        "three metrics never change",
+        REPRODUCED if constant == set(published.CONSTANT) else NOT_REPRODUCED,
+        f"Constant columns: {', '.join(sorted(constant)) or 'none'}.",
+    )
+    low, high = next(row["file"] for row in ranges if row["metric"] == "time")
+    book.add(
+        "2.4.2",
+        "times divided by 1000 lie in [0; 1]",
+        REPRODUCED if high <= 1000 else NOT_REPRODUCED,
+        f"They lie in [{low / 1000:.4g}; {high / 1000:.4g}].",
+    )
+
+
+def regression_claims(book: Book) -> None:
+    """Judge table 2.5: the MAPE values, their order, the lists."""
+    models = book.results["regression"]
+    lookup = book.results["lookup_gld_mape"]
+    for name, told in published.REGRESSION.items():
+        entry = models[name]
+        random = entry["random"]
+        mean, below = random["mean"], random["share_below_0.01"]
+        verdict = REPRODUCED if mean < published.MAPE_BELOW else by_share(min(below, 0.9))
+        tail = (
+            f" The mean has a heavy tail: single splits reach {random['max']:.3g}."
+            if random["max"] > 10 * random["median"]
+            else ""
+        )
+        beside = f" A lookup table of {KEY_METRIC} alone: {lookup:.4f}." if lookup else ""
+        book.add(
+            "2.4.2",
+            f"{told.title}: average test MAPE below 0.01",
+            verdict,
+            f"Mean {mean:.4f}, median {random['median']:.4f} over {random['splits']} random splits; "
+            f"below 0.01 in {percent(below)} of them.{tail}{beside}",
+        )
+    for name, told in published.REGRESSION.items():
+        random = models[name]["random"]
+        inside = random["q025"] <= told.score <= random["q975"]
+        book.add(
+            "Table 2.5",
+            f"{told.title}: test MAPE {told.score}",
+            SPREAD if inside else NOT_REPRODUCED,
+            f"95 % of {random['splits']} splits give {random['q025']:.4f} to {random['q975']:.4f} "
+            f"(median {random['median']:.4f}); the published value is at percentile "
+            f"{models[name]['percentile_of_published']:.0f}.",
+        )
+    orders = book.results["order_shares"]
+    share = orders.get("lmt < gbr < dt", 0.0)
+    usual, often = next(iter(orders.items()))
+    verdict = (
+        REPRODUCED if share >= USUAL else SPREAD if share >= CHANCE_OF_ORDER else NOT_REPRODUCED
+    )
+    book.add(
+        "Table 2.5",
+        "MAPE order: linear model tree < gradient boosting < decision tree",
+        verdict,
+        f"In {percent(share)} of the splits (one of six orders by chance: 17 %); most often "
+        f"{usual} ({percent(often)}).",
+    )
+    for name, told in published.REGRESSION.items():
+        _list_claim(book, "Table 2.5", told.title, models[name])
+
+
+def _list_claim(book: Book, where: str, title: str, entry: dict[str, Any]) -> None:
+    share, as_set = entry["published_top3_share"], entry["published_top3_set_share"]
+    wanted = entry["published_top3"]
+    usual = ", ".join(f"{row['metric']} {row['probability']:.2f}" for row in entry["top3"][:4])
+    book.add(
+        where,
+        f"{title}: most important {', '.join(wanted)}",
+        by_share(share),
+        f"This order in {percent(share)} of the splits, this set in {percent(as_set)}; "
+        f"probability of a place among the first three: {usual}.",
+    )
+
+
+def classification_claims(book: Book) -> None:
+    """Judge table 2.6: accuracies and lists."""
+    models = book.results["classification"]
+    for name, told in published.CLASSIFICATION.items():
+        random = models[name]["random"]
+        unseen = models[name]["leave_one_layer_out"]
+        beside = (
+            f" With a layer held out: {unseen['min']:.2f} to {unseen['max']:.2f}." if unseen else ""
+        )
+        book.add(
+            "Table 2.6",
+            f"{told.title}: test accuracy 100 %",
+            by_share(random["share_perfect"]),
+            f"Perfect in {percent(random['share_perfect'])} of {random['splits']} random splits, "
+            f"lowest {random['min']:.3f}.{beside}",
+        )
+    for name, told in published.CLASSIFICATION.items():
+        title = told.title + (" (scikit-learn's default C = 1)" if name == "lr" else "")
+        _list_claim(book, "Table 2.6", title, models[name])
+        if name == "lr":
+            _list_claim(book, "Table 2.6", f"{told.title} with C = 0.1", models["lr:0.1"])
+            last = book.claims[-1]
+            book.claims[-1] = Claim(
+                last.claim,
+                last.verdict,
+                last.evidence
+                + " This C was found by a search; which one the study used is not stated.",
+                last.where,
+                last.data,
+            )
+
+
+def importance_claims(book: Book) -> None:
+    """Judge the conclusions drawn from the lists."""
+    regressors = book.results["key_metric"]["regression"]
+    if not regressors:
+        book.add(
+            "2.4.2",
+            f"{KEY_METRIC} is one of the most important metrics",
+            NOT_TESTABLE,
+            f"{KEY_METRIC} is no feature of this data.",
+        )
+        return
+    alone = KEY_METRIC in book.results["data"]["identifying_metrics"]
+    told = ", ".join(f"{name} {percent(each['top3'])}" for name, each in regressors.items())
+    caution = (
+        " Its values alone tell all conditions apart, so this shows recognition of a condition, "
+        "not a cause of its time."
+        if alone
+        else ""
+    )
+    book.add(
+        "2.4.2",
+        f"Regression: {KEY_METRIC} is one of the most important metrics",
+        by_share(min(each["top3"] for each in regressors.values())),
+        f"Among the first three of each model in (share of splits): {told}.{caution}",
+    )
+    classifiers = book.results["key_metric"]["classification"]
+    pair = min(classifiers[name]["first"] for name in ("dt", "lr"))
+    first = ", ".join(f"{name} {percent(each['first'])}" for name, each in classifiers.items())
+    book.add(
+        "2.4.2",
+        f"Classification: {KEY_METRIC} is first in two of three models (DT and LR)",
+        by_share(pair),
+        f"First in (share of splits): {first}.",
+    )
+
+
+def generalisation_claims(book: Book) -> None:
+    """Judge what the scores are taken to support: conclusions beyond the measured layers."""
+    claim = "The scores carry over to layers not in training (chapter 4 builds on them)"
+    models = book.results["regression"]
+    unseen = {
+        name: models[name]["leave_one_layer_out"]
+        for name in published.REGRESSION
+        if models[name]["leave_one_layer_out"]
+    }
+    if not unseen:
+        book.add("4", claim, NOT_TESTABLE, "The data does not say which layer a row belongs to.")
+        return
+    told = ", ".join(
+        f"{name} {each['min']:.2f} to {each['max']:.2f}" for name, each in unseen.items()
+    )
+    mean = book.results["baselines"]["regression"]["training-mean"]["leave_one_layer_out"]
+    worst = min(each["min"] for each in unseen.values())
+    layers = len(book.results["data"]["layers"])
+    limit = (
+        f" With {layers} layers this can refute generalisation, not measure it."
+        if layers < 5
+        else ""
+    )
+    book.add(
+        "4",
+        claim,
+        NOT_REPRODUCED if worst >= 2 * published.MAPE_BELOW else SPREAD,
+        f"MAPE with one layer held out, over layers and model seeds: {told}; predicting the mean "
+        f"of the training rows: {mean['min']:.2f} to {mean['max']:.2f}.{limit}",
+    )
+
+
+def judge(results: dict[str, Any], published_data: bool, name: str) -> list[Claim]:
+    """Judge every claim that is about the analysed data.
+
+    Parameters
+    ----------
+    results
+        The document so far: ``data``, ``ranges``, ``regression``, ``classification``,
+        ``lookup_gld_mape``, ``order_shares``, ``key_metric``, ``baselines``.
+    published_data
+        Whether the data has the published schema; without it nothing published is testable.
+    name
+        Of the data.
+    """
+    book = Book(results, published_data, name)
+    data_claims(book)
+    regression_claims(book)
+    classification_claims(book)
+    importance_claims(book)
+    generalisation_claims(book)
+    return book.claims

@@ -1,0 +1,215 @@
+"""Claims about all layers and about kernels: judged on a recording, which is another GPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.reproduce.claims import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, Claim
+from perfml.reproduce.network import COPY, MULTIPLY
+from perfml.reproduce.source import Source
+
+_ORDER = ("trt", "cudnn", "cublas")
+
+
+def layer_claims(source: Source, facts: dict[str, Any] | None) -> list[Claim]:
+    """Judge the claims about layers and kernels.
+
+    Parameters
+    ----------
+    source
+        The analysed data: the published file knows the order of the libraries in two layers.
+    facts
+        From `perfml.reproduce.network.network_facts`, or None.
+    """
+    found = [_two_layers(source)]
+    found.append(
+        Claim(
+            "TensorRT is fastest along all layers, cuDNN in the middle, cuBLAS slowest",
+            NOT_TESTABLE,
+            "The published file has two of 21 layers, and no recording has TensorRT (its package "
+            "index build refuses compute capability 9.0).",
+            "Figure 2-4",
+            source.name,
+        )
+    )
+    found.append(
+        Claim(
+            "TensorRT with INT8 is fastest, with a significant loss of accuracy",
+            NOT_TESTABLE,
+            "No data holds INT8 runs or detection accuracies.",
+            "Figure 2-4",
+            source.name,
+        )
+    )
+    if facts is None:
+        found += [
+            Claim(claim, NOT_TESTABLE, "No recording of the 21 layers is at hand.", where, "none")
+            for claim, where in _RECORDED
+        ]
+        return found
+    name = f"{facts['name']} ({facts['device']})"
+    judged = (
+        _all_layers(facts),
+        _slowest(facts),
+        _filters(facts),
+        _fast(facts),
+        _cells(facts),
+        _structures(facts),
+        _cublas_kernels(facts),
+        _cudnn_kernels(facts),
+    )
+    found += [
+        Claim(claim, verdict, evidence, where, name)
+        for (claim, where), (verdict, evidence) in zip(_RECORDED, judged, strict=True)
+    ]
+    return found
+
+
+_RECORDED = (
+    ("cuDNN is faster than cuBLAS in every layer", "Figure 2-4"),
+    ("Layers 3 and 20 are the slowest", "2.4.2"),
+    ("All slow layers (the slowest five under cuBLAS) have 3x3 filters", "Table 2.3"),
+    ("Fast layers mostly have 1x1 filters", "Table 2.3"),
+    ("Which layers have which filter size and at least 128 input channels", "Table 2.3"),
+    ("Structures of layers 3 and 20", "Table 2.4"),
+    ("Layer 3 under cuBLAS: fill, im2col and sgemm kernels", "Figure 2-5"),
+    ("Layer 3 under cuDNN: a single Winograd kernel", "Figure 2-5"),
+)
+
+_Judged = tuple[str, str]
+
+
+def _two_layers(source: Source) -> Claim:
+    claim = "TensorRT is fastest, cuDNN in the middle, cuBLAS slowest: in layers 3 and 20"
+    layers = source.layers
+    means = layers.groupby(["layer", "backend"], observed=True)["time_us"].mean()
+    wanted = ("conv_03", "conv_20")
+    known = all((layer, name) in means.index for layer in wanted for name in _ORDER)
+    if not source.published or not known:
+        evidence = "The data does not hold the three libraries in both layers under known names."
+        return Claim(claim, NOT_TESTABLE, evidence, "Figure 2-4", source.name)
+    times = {layer: [float(means.loc[(layer, name)]) for name in _ORDER] for layer in wanted}
+    right = all(list(values) == sorted(values) for values in times.values())
+    told = "; ".join(
+        f"layer {int(layer[-2:])}: " + " < ".join(f"{value:.0f}" for value in values)
+        if values == sorted(values)
+        else f"layer {int(layer[-2:])}: " + ", ".join(f"{value:.0f}" for value in values)
+        for layer, values in times.items()
+    )
+    note = (
+        " For layer 20 the published TensorRT program computes 85 % of the outputs (no padding)."
+        if source.original
+        else ""
+    )
+    return Claim(
+        claim,
+        REPRODUCED if right else NOT_REPRODUCED,
+        f"Mean times in us (TensorRT, cuDNN, cuBLAS), {told}.{note}",
+        "Figure 2-4",
+        source.name,
+    )
+
+
+def _verdict(right: bool) -> str:
+    return REPRODUCED if right else NOT_REPRODUCED
+
+
+def _all_layers(facts: dict[str, Any]) -> _Judged:
+    times: pd.DataFrame = facts["times"]
+    if not {"cublas", "cudnn"} <= set(times.columns):
+        return NOT_TESTABLE, "The recording does not hold both libraries."
+    both = times[["cublas", "cudnn"]].dropna()
+    wins = int((both["cudnn"] < both["cublas"]).sum())
+    total = both.sum()
+    return (
+        _verdict(wins == len(both)),
+        f"cuDNN is faster in {wins} of {len(both)} layers; all together {total['cudnn']:.0f} us "
+        f"against {total['cublas']:.0f} us of cuBLAS (medians, batch 1, another GPU and cuDNN).",
+    )
+
+
+def _slowest(facts: dict[str, Any]) -> _Judged:
+    order = facts["filters"].sort_values("time_us", ascending=False)
+    first = order["layer"].tolist()
+    right = set(first[:2]) == {3, 20}
+    return (
+        _verdict(right),
+        f"The slowest under {facts['filters_backend']} are {', '.join(map(str, first[:5]))}.",
+    )
+
+
+def _filters(facts: dict[str, Any]) -> _Judged:
+    slow = facts["filters"].query("speed == 'slow'")
+    count = int((slow["filter"] == "3x3").sum())
+    layers = ", ".join(map(str, slow["layer"]))
+    return _verdict(count == len(slow)), f"{count} of {len(slow)} slow layers ({layers}) have 3x3."
+
+
+def _fast(facts: dict[str, Any]) -> _Judged:
+    fast = facts["filters"].query("speed == 'fast'")
+    count = int((fast["filter"] == "1x1").sum())
+    layers = ", ".join(map(str, fast["layer"]))
+    return (
+        _verdict(count * 2 > len(fast)),
+        f"{count} of {len(fast)} fast layers ({layers}) have 1x1.",
+    )
+
+
+def _cells(facts: dict[str, Any]) -> _Judged:
+    table: pd.DataFrame = facts["filters"]
+    right = int(table["published_cell"].sum())
+    return (
+        _verdict(right == len(table)),
+        f"{right} of {len(table)} layers stand in the published cell. Which of them were marked "
+        "fast or slow is not in the stored text.",
+    )
+
+
+def _structures(facts: dict[str, Any]) -> _Judged:
+    table: pd.DataFrame = facts["structures"]
+    right = int(table["match"].sum())
+    return _verdict(right == len(table)), f"{right} of {len(table)} entries equal the network's."
+
+
+def _cublas_kernels(facts: dict[str, Any]) -> _Judged:
+    names = _kernels(facts, "cublas")
+    if not names:
+        return NOT_TESTABLE, "The recording does not hold layer 3 under cuBLAS."
+    copies = [name for name in names if COPY.search(name)]
+    products = [name for name in names if MULTIPLY.search(name)]
+    filled = any("fill" in name.lower() for name in names)
+    told = (
+        f"{len(names)} different kernels: {len(copies)} that copy or fill (im2col), "
+        f"{len(products)} that multiply matrices, {len(names) - len(copies) - len(products)} other"
+    )
+    exact = filled and bool(copies) and bool(products) and len(names) == 3
+    tail = (
+        ""
+        if exact
+        else "; the division into im2col and a matrix product is the same, "
+        "the exact set of kernels is not"
+        if copies and products
+        else ""
+    )
+    return _verdict(exact), f"{told}{tail}."
+
+
+def _cudnn_kernels(facts: dict[str, Any]) -> _Judged:
+    names = _kernels(facts, "cudnn")
+    if not names:
+        return NOT_TESTABLE, "The recording does not hold layer 3 under cuDNN."
+    winograd = [name for name in names if "wino" in name.lower()]
+    shown = "; ".join(name[:60] for name in names[:3])
+    return (
+        _verdict(bool(winograd) and len(names) == 1),
+        f"{len(names)} different kernels, {len(winograd)} with Winograd in the name: {shown}.",
+    )
+
+
+def _kernels(facts: dict[str, Any], backend: str) -> list[str]:
+    table: pd.DataFrame = facts["kernels"]
+    mine = table[(table["backend"] == backend) & np.isfinite(table["time_us"])]
+    return [str(name) for name in mine["kernel"].unique()]

@@ -1,0 +1,153 @@
+"""Find the data: the published file, and the recordings that ship with perfml."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.datasets import DATASETS, fetch, find, from_published
+from perfml.datasets.published import NAZIR2024_SHA256
+from perfml.errors import PerfmlError
+from perfml.tables import read_table
+
+RECORDED = ("h200-yolov4-tiny", "h200-sweep")
+"""Datasets recorded by this project that can stand beside the published file, best first."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is analysed.
+
+    Attributes
+    ----------
+    layers
+        A Layers table.
+    name
+        File name, or the dataset's name.
+    sha256
+        Of the file; None for a recording of several files.
+    published
+        Whether it has the published schema, so that the published numbers can be compared.
+    original
+        Whether it is the very file of the study.
+    notes
+        Sentences for the top of the output.
+    """
+
+    layers: pd.DataFrame
+    name: str
+    sha256: str | None
+    published: bool
+    original: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording of all 21 layers: Layers and Kernels tables of batch 1.
+
+    Attributes
+    ----------
+    name
+        The dataset's name.
+    layers, kernels
+        Tables.
+    """
+
+    name: str
+    layers: pd.DataFrame
+    kernels: pd.DataFrame
+
+
+def find_data(path: Path | None, *, url: str | None = None) -> Source:
+    """Return the published file, or the recorded layers where it cannot be had.
+
+    Parameters
+    ----------
+    path
+        What ``--data`` names; None looks at ``PERFML_DATA`` and the download cache, and downloads
+        the file by commit, checked by sha256.
+    url
+        Another place to download the same bytes from.
+
+    Raises
+    ------
+    PerfmlError
+        If `path` or ``PERFML_DATA`` name a file that is missing or is no such dataset, or
+        neither the published file nor a recording can be had.
+    """
+    if path is not None:
+        return _from_file(path)
+    # a wrong PERFML_DATA is the user's error; being offline is not
+    local = find("nazir2024")
+    if local is not None:
+        return _from_file(local)
+    try:
+        return _from_file(fetch("nazir2024", url=url))
+    except PerfmlError as error:
+        recording = find_recording()
+        if recording is None:
+            raise
+        reason = error.what + (f" ({error.found})" if error.found else "")
+        note = (
+            f"The published file is not at hand: {reason}. The same analysis is shown on "
+            f"{recording.name} instead, so no published number can be tested. To test them, pass "
+            "--data dataset.csv or set PERFML_DATA."
+        )
+        return Source(recording.layers, recording.name, None, False, False, (note,))
+
+
+def _from_file(path: Path) -> Source:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        layers = from_published(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    notes = [
+        f"{warning.message}." for warning in caught if issubclass(warning.category, UserWarning)
+    ]
+    original = digest == NAZIR2024_SHA256
+    if not original:
+        notes.append(
+            f"{path.name} is not the file of the study (its sha256 differs), so a verdict is about "
+            "this file, not about the study."
+        )
+    return Source(layers, path.name, digest, True, original, tuple(notes))
+
+
+def find_recording() -> Recording | None:
+    """Return the best recording on this machine at batch 1, or None."""
+    for name in RECORDED:
+        place = find(name) if name in DATASETS else None
+        if place is not None:
+            return _recording(name, place)
+    return None
+
+
+def _recording(name: str, place: Path) -> Recording:
+    from perfml.ingest import ingest
+    from perfml.merge import merge
+
+    layers, kernels = (sorted(place.glob(f"*{kind}*.parquet")) for kind in ("layers", "kernels"))
+    if len(layers) == 1 and len(kernels) == 1:
+        tables: Any = (
+            read_table(layers[0], kind="layers").frame,
+            read_table(kernels[0], kind="kernels").frame,
+        )
+    else:
+        launches = ingest([place]).frame
+        tables = (merge(launches), launches)
+    return Recording(name, *(_one_condition(frame) for frame in tables))
+
+
+def _one_condition(frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep what the study measured: one image, single precision."""
+    kept = frame
+    for column, value in (("batch", 1), ("precision", "fp32")):
+        same = (kept[column] == value).fillna(False).astype(bool)
+        kept = kept[same] if same.any() else kept
+    return kept.reset_index(drop=True)

@@ -1,0 +1,312 @@
+"""Fit every model on every split: the published protocol, and whole layers held out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lstsq
+from sklearn.linear_model import LinearRegression
+
+from perfml.modeling._folds import fit, predict, prepare, score
+from perfml.modeling._parallel import run_all
+from perfml.modeling._sklearn_compat import linear_tree_regressor
+from perfml.modeling.baselines import predict_baseline
+from perfml.modeling.estimators import Model, get_model
+from perfml.modeling.features import Problem
+from perfml.modeling.importance import builtin_importance, class_coefficients
+from perfml.modeling.protocols import LeaveOneLayerOut, RepeatedRandomSplit, Split
+from perfml.modeling.targets import Target
+from perfml.reproduce.published import KEY_METRIC
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+
+OWN = "lmt:perfml"
+REGRESSION = ("dt", "gbr", "lmt", OWN)
+"""``lmt`` is linear-tree, which the study used; ``lmt:perfml`` is perfml's own."""
+
+CLASSIFICATION = ("dt", "lr", "lr:0.1", "lr:standardized", "rf")
+
+
+class RememberedRegression(LinearRegression):  # type: ignore[misc]
+    """scikit-learn's LinearRegression without its checks, fitting the same rows once.
+
+    linear-tree tries up to 23 thresholds a metric; on metrics of two decimals many of them part
+    the rows alike, and it fits the same two regressions each time. The first fit of a tree is
+    compared with LinearRegression's bit by bit; if they differed, that one would do all the fits.
+
+    Parameters
+    ----------
+    memory
+        What was fitted before; shared by the copies that linear-tree makes.
+    """
+
+    def __init__(self, memory: dict[Any, Any] | None = None) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RememberedRegression:
+        return RememberedRegression(self.memory)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RememberedRegression:
+        """Fit, or recall the fit of the same rows."""
+        if self.memory is None or sample_weight is not None:
+            super().fit(X, y, sample_weight)
+            return self
+        key = (X.tobytes(), y.tobytes())
+        if key not in self.memory:
+            if self.memory.get("direct", True):
+                self._solve(X, y)
+            if not self.memory.get("direct", False):
+                first = vars(self).get("coef_"), vars(self).get("intercept_")
+                super().fit(X, y)
+                same = np.array_equal(first[0], self.coef_) and first[1] == self.intercept_
+                self.memory.setdefault("direct", bool(same))
+            self.memory[key] = (self.coef_, self.intercept_)
+        self.coef_, self.intercept_ = self.memory[key]
+        return self
+
+    def _solve(self, X: Any, y: Any) -> None:
+        # linear-tree hands on single precision, to which LinearRegression rounds y as well
+        y = y.astype(X.dtype)
+        x_mean, y_mean = np.average(X, axis=0).astype(X.dtype), np.average(y)
+        self.coef_ = lstsq(X - x_mean, y - y_mean, cond=getattr(self, "tol", None))[0]
+        self.intercept_ = y_mean - x_mean @ self.coef_
+
+    def predict(self, X: Any) -> Any:
+        """Return what LinearRegression does, without checking X again."""
+        return X @ self.coef_ + self.intercept_
+
+
+def studied_model(name: str, task: str) -> Model:
+    """Return a model of this analysis; `get_model` with the study's linear-tree as ``lmt``."""
+    if name == "lmt":
+        return dataclasses.replace(
+            get_model("lmt:linear-tree", task),
+            name="lmt",
+            make=lambda seed: linear_tree_regressor(base_estimator=RememberedRegression({})),
+        )
+    if name == OWN:
+        return dataclasses.replace(get_model("lmt", task), name=OWN)
+    return get_model(name, task)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One split and what to fit on it; `seeds` are model seeds."""
+
+    problem: Problem
+    models: tuple[str, ...]
+    baselines: tuple[str, ...]
+    split: Split
+    seeds: tuple[int, ...]
+    coefficients: bool
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit: its score, its built-in importance, a row of coefficients a class where asked."""
+
+    model: str
+    seed: int
+    score: float
+    importance: Floats | None
+    coefficients: Floats | None
+
+
+def run_unit(unit: Unit) -> list[Fit]:
+    """Fit and score everything on one split."""
+    problem = unit.problem
+    train, test = unit.split
+    truth = problem.truth[test]
+    found = []
+    for name in unit.baselines:
+        guess = predict_baseline(name, problem, train, test)
+        found.append(Fit(name, -1, score(problem.task, truth, guess), None, None))
+    prepared = prepare(problem, train, test)
+    width = problem.design.values.shape[1]
+    target = Target("time")
+    for name in unit.models:
+        model = studied_model(name, problem.task)
+        for seed in unit.seeds if model.seeded else unit.seeds[:1]:
+            fitted = fit(model, problem, target, prepared.train, train, seed)
+            guess = predict(fitted, problem, target, prepared.test, test)
+            importance = builtin_importance(fitted, prepared.owners, width)
+            rows = None
+            if unit.coefficients and name == "lr":
+                rows = np.abs(class_coefficients(fitted))
+            found.append(Fit(name, seed, score(problem.task, truth, guess), importance, rows))
+    return found
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one model did over the splits of one protocol.
+
+    Attributes
+    ----------
+    score
+        Shape (fits,).
+    importance
+        Shape (fits, metrics), or None for baselines.
+    coefficients
+        Shape (fits, classes, metrics): absolute coefficients of the logistic regression.
+    group
+        Shape (fits,): which split; for held-out layers, which layer.
+    """
+
+    score: Floats
+    importance: Floats | None
+    coefficients: Floats | None
+    group: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All fits of one task.
+
+    Attributes
+    ----------
+    problem
+        What was modelled.
+    random, unseen
+        Model or baseline to `Scores`, on random splits and on held-out layers; `unseen` is empty
+        where the layers are unknown.
+    layers
+        Names of the held-out layers, in the order of `Scores.group`.
+    test_size
+        Share of test rows of a random split.
+    """
+
+    problem: Problem
+    random: dict[str, Scores]
+    unseen: dict[str, Scores]
+    layers: tuple[str, ...]
+    test_size: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to fit.
+
+    Attributes
+    ----------
+    splits
+        Random splits; split i and the models on it use seed i.
+    test_size
+        Share of test rows.
+    model_seeds
+        Model seeds a held-out layer: ties between metrics make a single fit arbitrary.
+    own_splits
+        Splits of perfml's own linear model tree, which no published number is compared with.
+    n_jobs
+        Processes; -1 is one a core.
+    """
+
+    splits: int = 500
+    test_size: float = 0.3
+    model_seeds: int = 12
+    own_splits: int = 200
+    n_jobs: int = -1
+
+
+def run_tasks(
+    problems: Sequence[Problem], plan: Plan, progress: Progress | None = None
+) -> list[Runs]:
+    """Fit the models of each task under both protocols."""
+    units: list[Unit] = []
+    places: list[tuple[int, str, int]] = []
+    for index, problem in enumerate(problems):
+        for protocol, group, unit in _units(problem, plan):
+            units.append(unit)
+            places.append((index, protocol, group))
+    fits = run_all(
+        run_unit,
+        units,
+        n_jobs=plan.n_jobs if len(units) > 40 else 1,
+        seconds=0.1 * len(units),
+        progress=progress,
+        what="splits",
+    )
+    runs = []
+    for index, problem in enumerate(problems):
+        mine = [
+            (place[1], place[2], found)
+            for place, found in zip(places, fits, strict=True)
+            if place[0] == index
+        ]
+        names = problem.layer_names
+        held_out = [
+            str(names[np.flatnonzero(problem.layer == code)[0]])
+            for code in range(problem.n_layers if problem.has_layers else 0)
+        ]
+        runs.append(
+            Runs(
+                problem,
+                _scores([(group, found) for name, group, found in mine if name == "random"]),
+                _scores([(group, found) for name, group, found in mine if name == "unseen"]),
+                tuple(held_out),
+                plan.test_size,
+            )
+        )
+    return runs
+
+
+def _units(problem: Problem, plan: Plan) -> list[tuple[str, int, Unit]]:
+    regression = problem.task == "regression"
+    models = REGRESSION if regression else CLASSIFICATION
+    known = KEY_METRIC in problem.design.names
+    random = (["condition-mean", "training-mean"] if regression else ["most-frequent"]) + (
+        [f"lookup:{KEY_METRIC}"] if known else []
+    )
+    splitter = RepeatedRandomSplit(plan.splits, test_size=plan.test_size)
+    units = [
+        (
+            "random",
+            seed,
+            Unit(
+                problem,
+                tuple(n for n in models if n != OWN or seed < plan.own_splits),
+                tuple(random),
+                split,
+                (seed,),
+                True,
+            ),
+        )
+        for seed, split in enumerate(splitter.split(problem.design.values))
+    ]
+    if not problem.has_layers or problem.n_layers < 2:
+        return units
+    # many layers average over the seeds by themselves
+    seeds = tuple(range(max(2, plan.model_seeds * 2 // problem.n_layers)))
+    unseen = tuple(name for name in random if name != "condition-mean")
+    layers = LeaveOneLayerOut().split(problem.design.values, groups=problem.layer)
+    for group, split in enumerate(layers):
+        units.append(("unseen", group, Unit(problem, models, unseen, split, seeds, False)))
+    return units
+
+
+def _scores(found: Sequence[tuple[int, Sequence[Fit]]]) -> dict[str, Scores]:
+    by_model: dict[str, list[tuple[int, Fit]]] = {}
+    for group, fits in found:
+        for each in fits:
+            by_model.setdefault(each.model, []).append((group, each))
+    return {
+        name: Scores(
+            np.array([each.score for _, each in fits]),
+            _stacked([each.importance for _, each in fits]),
+            _stacked([each.coefficients for _, each in fits]),
+            np.array([group for group, _ in fits], dtype=np.int64),
+        )
+        for name, fits in by_model.items()
+    }
+
+
+def _stacked(values: Sequence[Floats | None]) -> Floats | None:
+    present = [value for value in values if value is not None]
+    return np.stack(present) if present and len(present) == len(values) else None
