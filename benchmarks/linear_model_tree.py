@@ -299,7 +299,8 @@ def show(result: dict[str, Any]) -> None:
         ]
         print(f"{row['set']:<18}{row['model']:<34}" + "".join(f"{text:>9}" for text in numbers))
     for name, why in result["absent"].items():
-        print(f"not run here: {name} ({why})")
+        ran = any(row["model"] == name for row in result["measured"])
+        print(f"{'run in another environment' if ran else 'not run'}: {name} ({why})")
     first = {
         row["model"]: f"{row['median_first_30']:.4f}"
         for row in result["measured"]
