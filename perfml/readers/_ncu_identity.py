@@ -24,6 +24,9 @@ IDENTITY = (
 )
 """Columns of both pages that are no metric; not every version of ncu has all of them."""
 
+_RANGE = "range"
+"""What ncu calls the result of a range replay, which has no grid of its own."""
+
 
 def assemble(table: Table, counters: pd.DataFrame) -> Launches:
     """Add what is no metric: names, shapes, devices, ranges, and what ncu said."""
@@ -51,6 +54,12 @@ def assemble(table: Table, counters: pd.DataFrame) -> Launches:
         warnings.append(
             f"{table.page.skipped} lines among the rows are no rows of the table "
             "and were left out: output of the program, it seems."
+        )
+    whole = int((identity["kernel"] == _RANGE).sum()) if "Grid Size" not in table else 0
+    if whole:
+        warnings.append(
+            f"{whole} results are whole ranges or graphs, measured as one; each is read as one "
+            "launch."
         )
     _check_ids(table, warnings)
     return Launches(identity, counters, [paths[code] for code in codes], facts, warnings)

@@ -176,14 +176,13 @@ def _duration(counters: pd.DataFrame, warnings: list[str]) -> np.ndarray[Any, An
 
 def _without_infinity(counters: pd.DataFrame, warnings: list[str]) -> None:
     """Make infinities missing, which ncu prints for a division by zero."""
-    for name in counters.columns:
-        if counters[name].dtype != float:
-            continue
-        values = counters[name].to_numpy()
-        endless = np.isinf(values)
-        if endless.any():
-            counters[name] = np.where(endless, np.nan, values)
-            warnings.append(f"{name} is infinite in {int(endless.sum())} launches: taken as none.")
+    numbers = counters.select_dtypes("float64")
+    endless = np.isinf(numbers.to_numpy())
+    for place in np.flatnonzero(endless.any(axis=0)):
+        name = numbers.columns[place]
+        counters[name] = numbers[name].where(~endless[:, place])
+        count = int(endless[:, place].sum())
+        warnings.append(f"{name} is infinite in {count} launches, where it now has no value.")
 
 
 def _only(column: pd.Series[Any]) -> str | None:

@@ -24,6 +24,7 @@ _NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 _FIRST_NOTICES = 1 << 20
 """Bytes before the table in which messages are looked for."""
 
+_UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _SHORTEST = 4
 """Bytes of the shortest line that can be a row."""
@@ -101,6 +102,8 @@ class Page:
 
 def has_table(head: bytes) -> bool:
     """Tell whether the beginning of a file looks like output of ncu."""
+    if head[:2] in _UTF_16:
+        head = head.decode("utf-16", "ignore").encode()
     return (
         header_at(head) >= 0
         or _SUMMARY.search(head) is not None
@@ -133,7 +136,7 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
         If there is none, or it is cut, doubled or damaged; the message names the line.
     """
     data = source.data
-    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+    if data[:2] in _UTF_16:
         data = source.text().encode()
     notices = Notices()
     start = header_at(data)

@@ -39,6 +39,7 @@ GERMAN = Convention("de", ",", ".")
 CONVENTIONS = {"en": ENGLISH, "de": GERMAN}
 
 _SEPARATED = re.compile(r"[+-]?(\d+)([.,])(\d+)")
+_PRINTED = re.compile(r"(?ai)[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf(?:inity)?)")
 _OTHER_MARKS = "\u00a0\u202f\u2009'\u2019"
 """Group marks of further locales (French, Swiss), which no convention uses for anything else."""
 
@@ -182,18 +183,16 @@ def _floats(numbers: Any) -> Array:
 
 
 def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    # Python reads more than printed numbers, such as 1_000.
+    return float(text) if _PRINTED.fullmatch(text) else None
 
 
 def _without_marks(cells: pa.ChunkedArray, convention: Convention) -> pa.ChunkedArray:
     """Take out group marks where they stand rightly, and make the decimal mark a point."""
+    cells = pc.replace_substring_regex(cells, r"^\(!\)\s*", "")
     lower = pc.utf8_lower(cells)
     missing = pc.is_in(lower, value_set=pa.array(sorted(MISSING)))
     cells = pc.if_else(missing, pa.scalar(None, pa.string()), cells)
-    cells = pc.replace_substring_regex(cells, r"^\(!\)\s*", "")
     # "12.5 (3; 4)": ncu's aggregate before its instances.
     cells = pc.replace_substring_regex(cells, r"\s*\([^()]*\)$", "")
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)

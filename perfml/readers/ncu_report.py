@@ -39,7 +39,7 @@ _SIGNATURE = b"NVR\x00"
 _VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)* \(build \d+\)")
 
 _DEMANGLED = 1
-"""ncu's own default; its CSV export spells kernels this way too, so they compare equal."""
+"""Base of a kernel's name: with its template arguments, and more of them than the CSV shows."""
 
 # Numbers of the package's enumerations, which it gives as plain integers.
 _KERNEL = 0
@@ -132,7 +132,7 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
     others = sum(each.workload_type() != _KERNEL for each in launches)
     if others:
         warnings.append(
-            f"{others} results are whole ranges or graphs, measured as one: each is read as one "
+            f"{others} results are whole ranges or graphs, measured as one; each is read as one "
             "launch."
         )
     identity = pd.DataFrame(
@@ -169,13 +169,13 @@ def _counters(
             metric = launch.metric_by_name(name)
             if metric is None or not metric.has_value():
                 continue
-            kind = metric.kind()
-            if kind in _NO_NUMBER:
-                if kind == _STRING and options.raw:
-                    texts.setdefault(name, [None] * len(launches))[row] = metric.as_string()
-                continue
             column = columns.get(name)
             if column is None:
+                kind = metric.kind()
+                if kind in _NO_NUMBER:
+                    if kind == _STRING and options.raw:
+                        texts.setdefault(name, [None] * len(launches))[row] = metric.as_string()
+                    continue
                 column = columns[name] = np.full(len(launches), np.nan)
                 factors[name] = to_base(metric.unit())[0]
             column[row] = metric.as_double()
