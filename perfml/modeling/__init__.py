@@ -25,6 +25,9 @@ _HOMES = {
     "LeaveOneConditionOut": "protocols",
     "ByRun": "protocols",
     "NoTwin": "protocols",
+    "LeaveOneShapeOut": "protocols",
+    "with_shapes": "shapes",
+    "shapes_of_runs": "shapes",
     "LinearModelTreeRegressor": "linear_model_tree",
 }
 

@@ -12,7 +12,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
@@ -75,6 +75,40 @@ def _linear_model_tree(seed: int) -> Any:
     return LinearModelTreeRegressor(random_state=seed)
 
 
+def log_features(X: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the logarithm of features, with 0.001 added so that 0 stays finite.
+
+    A time is a product (operations / rate / utilization), which logarithms turn into a sum.
+    """
+    return np.asarray(np.log(np.maximum(X, 0.0) + 1e-3), dtype=np.float64)
+
+
+def _power_law(seed: int) -> Any:
+    from sklearn.linear_model import RidgeCV
+
+    return make_pipeline(
+        FunctionTransformer(log_features), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
+    )
+
+
+def _log_tree(seed: int) -> Any:
+    return make_pipeline(FunctionTransformer(log_features), _linear_model_tree(seed))
+
+
+def _gaussian_process(seed: int) -> Any:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(10.0, (1.0, 1e3)) + WhiteKernel(
+        1e-2, (1e-6, 1.0)
+    )
+    return make_pipeline(
+        FunctionTransformer(log_features),
+        StandardScaler(),
+        GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed),
+    )
+
+
 def _linear_tree(seed: int) -> Any:
     from perfml.modeling._sklearn_compat import linear_tree_regressor
 
@@ -119,6 +153,33 @@ _REGRESSION: dict[str, Model] = {
             "gini",
             False,
             0.4,
+        ),
+        Model(
+            "lmt:log",
+            "linear model tree on the logarithms of the features",
+            "regression",
+            _log_tree,
+            "explained-variance",
+            False,
+            0.025,
+        ),
+        Model(
+            "power-law",
+            "ridge regression on the logarithms of the features",
+            "regression",
+            _power_law,
+            "coefficient",
+            False,
+            0.005,
+        ),
+        Model(
+            "gp",
+            "Gaussian process on the logarithms of the features",
+            "regression",
+            _gaussian_process,
+            None,
+            False,
+            0.3,
         ),
     )
 }

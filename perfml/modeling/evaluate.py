@@ -143,6 +143,8 @@ def _possible(names: Sequence[str], problem: Problem) -> tuple[list[str], list[s
 
 
 def _lacking(name: str, problem: Problem) -> str | None:
+    if name == "leave-one-shape-out" and (problem.shape < 0).any():
+        return "the table does not hold the shapes of its layers"
     if name not in ("leave-one-layer-out", "grouped", "leave-one-condition-out"):
         return None
     if not problem.has_layers:

@@ -42,6 +42,9 @@ SHAPE_COLUMNS = (
 )
 """Facts of a layer that need no profiler; `with_shapes` in ``shapes.py`` adds them."""
 
+SHAPE_AMOUNTS = SHAPE_COLUMNS[:4]
+"""Layers that agree in these compute the same."""
+
 FEATURE_SETS = ("published", "collected", "before-run", "published+before-run")
 """``published``: the 19 of the study. ``collected``: every metric of the table that does not
 contain the time. ``before-run``: shapes and launch facts. The last: both, side by side."""
@@ -192,8 +195,9 @@ class Problem:
         What is scored against: milliseconds, or class codes.
     classes
         Names of the class codes; empty for regression.
-    condition, configuration, layer, run
-        Group codes of each row; -1 in `layer` where the table names none.
+    condition, configuration, layer, shape, run
+        Group codes of each row; -1 in `layer` and `shape` where the table does not say. Layers
+        with the same amounts of work have the same shape.
     layer_names, backend
         For people, one a row.
     """
@@ -206,6 +210,7 @@ class Problem:
     condition: Ints
     configuration: Ints
     layer: Ints
+    shape: Ints
     run: Ints
     layer_names: npt.NDArray[np.object_]
     backend: npt.NDArray[np.object_]
@@ -266,10 +271,26 @@ def build_problem(
         condition=group_codes(layers, CONDITION_COLUMNS),
         configuration=group_codes(layers, CONFIGURATION_COLUMNS),
         layer=np.asarray(layer, dtype=np.int64),
+        shape=_shape_codes(layers, np.asarray(layer, dtype=np.int64)),
         run=group_codes(layers, ("run_id", "iteration")),
         layer_names=layer_names,
         backend=backend,
     )
+
+
+def _shape_codes(layers: pd.DataFrame, layer: Ints) -> Ints:
+    """Number layers by what they compute: a layer measured at two batch sizes is one shape."""
+    amounts = [name for name in SHAPE_AMOUNTS if name in layers.columns]
+    if (
+        len(amounts) < len(SHAPE_AMOUNTS)
+        or (layer < 0).any()
+        or layers[amounts].isna().any(axis=None)
+    ):
+        return np.full(len(layers), -1, dtype=np.int64)
+    amount = group_codes(layers, ("workload", *amounts))
+    kinds = [tuple(np.unique(amount[layer == code])) for code in range(int(layer.max()) + 1)]
+    number = {kind: index for index, kind in enumerate(dict.fromkeys(kinds))}
+    return np.array([number[kinds[code]] for code in layer], dtype=np.int64)
 
 
 def group_codes(layers: pd.DataFrame, columns: Sequence[str]) -> Ints:

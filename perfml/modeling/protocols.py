@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
 from perfml.errors import PerfmlError
-from perfml.modeling.features import CONDITION_COLUMNS, Ints, Problem, group_codes
+from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, Ints, Problem, group_codes
 
 Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 
@@ -102,6 +102,13 @@ class LeaveOneLayerOut(_LeaveOneGroup):
 
     what = "layer"
     columns = ("layer",)
+
+
+class LeaveOneShapeOut(_LeaveOneGroup):
+    """All layers of one shape are the test set once; ``groups`` are shapes."""
+
+    what = "shape"
+    columns = SHAPE_AMOUNTS
 
 
 class LeaveOneConditionOut(_LeaveOneGroup):
@@ -204,11 +211,16 @@ class Protocol:
 PROTOCOLS = (
     "random",
     "leave-one-layer-out",
+    "leave-one-shape-out",
     "leave-one-condition-out",
     "by-run",
     "no-twin",
 )
-"""Names that `make_protocol` knows; ``random:0.2`` sets the share of test rows."""
+"""Names that `make_protocol` knows; ``random:0.2`` sets the share of test rows.
+
+``leave-one-shape-out`` holds out layers of one shape together: a network often has the same layer
+twice, and leaving out only one of them tests on a copy. It needs the shapes (`with_shapes`).
+"""
 
 _ALIASES = {"grouped": "leave-one-layer-out"}
 
@@ -248,6 +260,8 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         splitter, groups = ByRun(random_state=seed), problem.run
     elif base == "leave-one-condition-out":
         splitter, groups = LeaveOneConditionOut(), problem.condition
+    elif base == "leave-one-shape-out":
+        splitter, groups = LeaveOneShapeOut(), problem.shape
     else:
         splitter, groups = LeaveOneLayerOut(), problem.layer
     found = tuple(splitter.split(values, groups=groups))

@@ -1,0 +1,106 @@
+"""Facts of a layer that are known before it runs: operations, bytes, arithmetic intensity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+
+AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes")
+"""What a layer computes, reads and writes, for the whole batch."""
+
+_KEYS = ("run_id", "workload", "precision", "batch", "layer")
+
+
+def with_shapes(
+    layers: pd.DataFrame, shapes: pd.DataFrame | Iterable[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Add the amounts of work to a Layers table.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    shapes
+        One row a layer (named ``layer`` or ``name``) with `AMOUNTS`; where amounts differ by run,
+        workload, precision or batch, with those columns too. `shapes_of_runs` gives such rows.
+
+    Returns
+    -------
+    DataFrame
+        The table with `AMOUNTS` and ``arithmetic_intensity`` (operations per byte of input,
+        weights and output). A layer without a shape has NaN.
+
+    Raises
+    ------
+    TableError
+        If `shapes` lacks a column, has two rows for one layer, or an amount is negative.
+    PerfmlError
+        If no layer has a shape.
+    """
+    table = pd.DataFrame(shapes if isinstance(shapes, pd.DataFrame) else list(shapes))
+    if "layer" not in table.columns and "name" in table.columns:
+        table = table.rename(columns={"name": "layer"})
+    missing = [name for name in ("layer", *AMOUNTS) if name not in table.columns]
+    if missing:
+        msg = f"the shapes lack {', '.join(missing)}"
+        raise TableError(msg, cure="A run's shapes are in its run.json, under layers.")
+    keys = [name for name in _KEYS if name in table.columns and name in layers.columns]
+    table = table[[*keys, *AMOUNTS]].copy()
+    for name in AMOUNTS:
+        table[name] = pd.to_numeric(table[name], errors="coerce").astype(float)
+    if (table[list(AMOUNTS)] < 0).any(axis=None):
+        msg = "an amount of work is negative"
+        raise TableError(msg, cure="Correct the shapes.")
+    key = _joined(table, keys)
+    if key.duplicated().any():
+        msg = f"two shapes for one layer: {key[key.duplicated()].iloc[0]}"
+        raise TableError(msg, cure="Say by batch or run_id which shape is meant.")
+    table.index = pd.Index(key)
+    found = table.reindex(_joined(layers, keys).to_numpy())
+    if found["flops"].isna().all():
+        msg = "no layer of the table has a shape"
+        raise PerfmlError(
+            msg,
+            found=f"layers such as {layers['layer'].iloc[0]}, shapes such as {key.iloc[0]}",
+            cure="Use the shapes of the same workload, batch and run.",
+        )
+    joined = layers.copy()
+    for name in AMOUNTS:
+        joined[name] = found[name].to_numpy()
+    moved = joined["weight_bytes"] + joined["input_bytes"] + joined["output_bytes"]
+    joined["arithmetic_intensity"] = joined["flops"] / moved.where(moved > 0)
+    return joined
+
+
+def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Return the shapes that ingest kept from the runs' ``run.json``, or None if there are none.
+
+    Parameters
+    ----------
+    provenance
+        Of a Kernels or Layers table.
+    """
+    rows = [
+        {"run_id": run.get("run_id"), **layer}
+        for run in provenance.get("runs", [])
+        for layer in run.get("layers") or []
+        if all(name in layer for name in AMOUNTS)
+    ]
+    return pd.DataFrame(rows) if rows else None
+
+
+def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
+    """Return the keys of each row as one text, so that 1, 1.0 and a nullable 1 are the same."""
+    parts = []
+    for name in keys:
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column):
+            column = column.astype("Float64").astype("Int64")
+        parts.append(column.astype("string").fillna("").to_numpy(dtype=object))
+    text = np.array(["/".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
+    return pd.Series(text, dtype=object)
