@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -134,7 +135,10 @@ def svg(ax: Axes, *, prefix: str, label: str) -> str:
 
     figure: Any = ax.figure
     buffer = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": prefix}
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # the page's reader has fonts of their own, so what this machine's lack does not matter
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     for name, uri in (("", _SVG), ("xlink", _LINK)):
         ET.register_namespace(name, uri)

@@ -153,9 +153,11 @@ def ranks(
         more = f" +{len(names) - 1}" if len(names) > 1 else ""
         labels.append(plain(names[0], 24 if narrow else 44) + more)
     _metric_axis(ax, labels)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8 if narrow else 16))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5 if narrow else 16))
     ax.set_xlim(0.5, last * (1.2 if values else 1.05) + 0.5)
-    ax.set_xlabel("rank (1 = most important)" + ("" if narrow else "; beside it: share in top 3"))
+    ax.set_xlabel(
+        "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"
+    )
     return ax
 
 
@@ -186,10 +188,15 @@ def decision_tree(
     width
         Width of a new figure, points.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from sklearn.tree import plot_tree
 
     levels = min(depth, int(tree.get_depth())) + 1
     ax = new_axes(ax, width, 110 * levels + 30)
+    figure: Any = ax.figure
+    if not hasattr(figure.canvas, "get_renderer"):
+        # scikit-learn measures its boxes, for which a figure without a window needs a canvas
+        FigureCanvasAgg(figure)
     plot_tree(
         tree,
         ax=ax,
@@ -221,9 +228,9 @@ def predicted_vs_measured(
     Parameters
     ----------
     predictions
-        ``Evaluation.predictions`` of a regression: backend, model, protocol, truth, predicted in
-        microseconds. Times that are not positive cannot be drawn on a logarithmic axis and are
-        counted in the title.
+        ``Evaluation.predictions`` of a regression: backend, model, protocol, truth and predicted
+        in milliseconds (drawn in microseconds, as all times are). Times that are not positive
+        cannot be drawn on a logarithmic axis and are counted in the title.
     model, protocol
         Which; the first of the table without.
     palette
@@ -239,7 +246,8 @@ def predicted_vs_measured(
         If there are no such predictions.
     """
     rows = _chosen(_chosen(predictions, "model", model), "protocol", protocol)
-    truth, guess = rows["truth"].to_numpy(float), rows["predicted"].to_numpy(float)
+    truth = 1000 * rows["truth"].to_numpy(float)
+    guess = 1000 * rows["predicted"].to_numpy(float)
     drawn = (truth > 0) & (guess > 0)
     if not drawn.any():
         msg = "no prediction is positive"
@@ -261,7 +269,7 @@ def predicted_vs_measured(
         )
     both = np.concatenate([truth[drawn], guess[drawn]])
     limits = (both.min() / 1.25, both.max() * 1.25)
-    ax.plot(limits, limits, color=MUTED, linewidth=1, zorder=1)
+    ax.axline((limits[0], limits[0]), (limits[1], limits[1]), color=MUTED, linewidth=1, zorder=1)
     ax.set(xscale="log", yscale="log", xlim=limits, ylim=limits, aspect="equal")
     _plain_decades(ax)
     ax.set_xlabel("measured, µs")

@@ -107,7 +107,7 @@ def layer_times(
         offset = place + (index - (len(backends) - 1) / 2) * thickness
         style: dict[str, Any] = {
             "color": tint[backend],
-            "label": plain(backend, 40),
+            "label": plain(backend, 16 if horizontal else 40),
             "hatch": pattern[backend],
             "edgecolor": "none" if not pattern[backend] else INK,
             "error_kw": {"ecolor": INK, "elinewidth": 0.9, "capsize": 0},
@@ -116,7 +116,7 @@ def layer_times(
             ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
         else:
             ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
-    labels = [plain(name, 26 if horizontal else 22) for name in names]
+    labels = [plain(name, 16 if horizontal else 22) for name in names]
     if horizontal:
         ax.set_yticks(place, labels)
         ax.set_ylim(len(names) - 0.5, -0.5)

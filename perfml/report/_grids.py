@@ -54,11 +54,15 @@ class Grid:
 
     @property
     def widths(self) -> list[int]:
-        """Least width of every column, in characters: enough to read, whatever stands there."""
+        """Least width of every column of text, in characters: its longest word, within reason."""
         return [
-            0 if numeric else min(max([len(row[place].text) for row in self.rows] or [0]), 24)
+            0 if numeric else min(self._longest_word(place), 24)
             for place, (_, numeric) in enumerate(self.columns)
         ]
+
+    def _longest_word(self, place: int) -> int:
+        words = [word for row in self.rows for word in row[place].text.split()]
+        return max(map(len, words), default=0)
 
     @property
     def long(self) -> bool:
@@ -137,7 +141,7 @@ def rank_grid(summary: pd.DataFrame, descriptions: Mapping[str, str]) -> Grid:
         names = members(row["members"])
         others = ", ".join(names[1:])
         note = f"interchangeable with {others}" if others else descriptions.get(names[0], "")
-        interval = f"{number(float(row['rank_low']))}–{number(float(row['rank_high']))}"
+        interval = f"{_rank(row['rank_low'])}–{_rank(row['rank_high'])}"
         rows.append(
             [
                 Cell(str(place), value=float(place)),
@@ -157,6 +161,11 @@ def rank_grid(summary: pd.DataFrame, descriptions: Mapping[str, str]) -> Grid:
         ("in top 3", True),
     )
     return Grid("Metric groups over all models, methods and resamples", columns, rows)
+
+
+def _rank(value: Any) -> str:
+    place = float(value)
+    return number(place, 2) if not place.is_integer() else f"{place:.0f}"
 
 
 def _fraction(value: Any) -> float | None:
@@ -208,7 +217,7 @@ def score_grid(evaluation: Any) -> Grid:
     for name in names:
         mine = scores[scores["model"] == name]
         plainly = bool(mine["baseline"].iloc[0])
-        cells = [Cell(model(name), "baseline, no metrics" if plainly else "")]
+        cells = [Cell(model(name), "baseline" if plainly else "")]
         for each in protocols:
             found = mine[mine["protocol"] == each]
             if found.empty or math.isnan(float(found["mean"].iloc[0])):
@@ -294,9 +303,23 @@ def record_grid(caption: str, records: Sequence[Any]) -> Grid | None:
         name: all(isinstance(record.get(name, 0), (int, float)) for record in flat)
         for name in names
     }
-    rows = [[_record_cell(record.get(name), numeric[name]) for name in names] for record in flat]
-    columns = tuple((clean(name, 80).replace("_", " "), numeric[name]) for name in names)
+    rows = [
+        [
+            share(float(record[name]))
+            if name == "share" and numeric[name] and record.get(name) is not None
+            else _record_cell(record.get(name), numeric[name])
+            for name in names
+        ]
+        for record in flat
+    ]
+    columns = tuple((_heading(name), numeric[name]) for name in names)
     return Grid(caption, columns, rows)
+
+
+def _heading(name: str) -> str:
+    text = clean(name, 80)
+    unit = ", µs" if text.endswith("_us") else ""
+    return text.removesuffix("_us").replace("_", " ") + unit
 
 
 def _record_cell(value: Any, numeric: bool) -> Cell:

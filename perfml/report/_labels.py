@@ -16,8 +16,13 @@ MODELS = {
     "lr": "logistic regression",
     "rf": "random forest",
     "ebm": "explainable boosting",
+    "training-mean": "mean of all rows",
+    "backend-mean": "mean of the backend",
+    "condition-mean": "mean of the condition",
+    "lookup": "lookup on one metric",
+    "most-frequent": "most frequent backend",
 }
-"""What the short names of the registry stand for; other names are shown as they are."""
+"""What the short names of models and baselines stand for; other names are shown as they are."""
 
 PROTOCOLS = {
     "random": "random split",

@@ -215,11 +215,18 @@ def ranking_section(ranking: Any, place: int) -> dict[str, Any]:
         "grid": rank_grid(summary, _descriptions()),
         "all": importance_grid(table.head(_MOST_ROWS)),
         "cut": max(0, len(table) - _MOST_ROWS),
+        "warnings": told_warnings(getattr(ranking, "warnings", ())),
         "agreement": record_grid(
             "Share of the first three metrics that two rankings have in common",
             agreement.to_dict("records") if agreement is not None else [],
         ),
     }
+
+
+def told_warnings(texts: Any) -> list[str]:
+    """Return warnings as printable sentences, each once."""
+    given = list(texts) if isinstance(texts, (list, tuple)) else [texts]
+    return list(dict.fromkeys(clean(text, 1000) for text in given if text))
 
 
 def _descriptions() -> dict[str, str]:
@@ -242,7 +249,7 @@ def evaluation_section(evaluation: Any, place: int, palette: Mapping[str, str]) 
         "dropped": [
             (clean(name, 120), clean(reason, 300)) for name, reason in evaluation.dropped.items()
         ],
-        "leak": clean(warning, 1000) if warning else "",
+        "warnings": told_warnings([warning, *getattr(evaluation, "warnings", ())]),
     }
 
 
@@ -250,8 +257,8 @@ def _predictions(evaluation: Any, place: int, palette: Mapping[str, str]) -> lis
     predictions: pd.DataFrame | None = getattr(evaluation, "predictions", None)
     if predictions is None or predictions.empty or str(evaluation.task) != "regression":
         return []
-    found = []
-    for number_, (name, (score, _)) in enumerate(best_scores(evaluation).items()):
+    drawn = []
+    for name, (score, _) in best_scores(evaluation).items():
         caption = (
             f"Predicted against measured times, {model(score['model'])}, {protocol(name)}: "
             f"off by {percent(float(score['mean']))} on average."
@@ -263,8 +270,15 @@ def _predictions(evaluation: Any, place: int, palette: Mapping[str, str]) -> lis
         except PerfmlError:
             # a protocol may be scored without keeping its predictions; the table has its score
             continue
-        drawn = figures.svg(ax, prefix=f"p{place}{number_}", label="Scatter plot of predictions")
-        found.append(Picture(drawn, drawn, caption))
+        drawn.append((ax, caption))
+    found = []
+    for index, (ax, caption) in enumerate(drawn):
+        # equal axes let the eye compare the protocols
+        limits = [ax.get_xlim() for ax, _ in drawn]
+        both = (min(low for low, _ in limits), max(high for _, high in limits))
+        ax.set(xlim=both, ylim=both)
+        picture = figures.svg(ax, prefix=f"p{place}{index}", label="Scatter plot of predictions")
+        found.append(Picture(picture, picture, caption))
     return found
 
 

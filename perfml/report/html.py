@@ -32,6 +32,7 @@ from perfml.report._sections import (
     ranking_section,
     stalls_section,
     times_section,
+    told_warnings,
 )
 from perfml.report._shapes import layer_shapes
 from perfml.report._times import Condition, conditions
@@ -94,7 +95,7 @@ def build_report(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     page = environment.from_string(_part("template.html.j2")).render(
-        title=clean(title, 200) if title else _title(layers),
+        title=clean(title, 200) if title else default_title(layers),
         facts=_facts(layers, shown, document),
         answers=sentences(shown, evaluations=evaluations, rankings=rankings),
         sure_rules=SURE_RULES,
@@ -110,7 +111,7 @@ def build_report(
         ],
         stalls=stalls_section(shown, series),
         clusters=clusters_picture(layers),
-        warnings=_warnings(document, evaluations, rankings),
+        warnings=told_warnings(document.get("warnings")),
         provenance=_provenance(document),
         version=__version__,
         script=script,
@@ -140,7 +141,8 @@ def _values(layers: pd.DataFrame, column: str) -> list[str]:
     return [value for value in found if value != "unknown"]
 
 
-def _title(layers: pd.DataFrame) -> str:
+def default_title(layers: pd.DataFrame) -> str:
+    """Return a heading made of what was measured, and on what."""
     workload = listed(_values(layers, "workload"), 3) or "Layer times"
     device = listed(_values(layers, "device"), 2)
     return f"{workload} on {device}" if device else workload
@@ -177,16 +179,6 @@ def _repeats(shown: Sequence[Condition]) -> str:
     amounts = [int(value) for each in shown for value in each.times["repeats"]]
     low, high = min(amounts), max(amounts)
     return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _warnings(
-    document: Mapping[str, Any], evaluations: Sequence[Any], rankings: Sequence[Any]
-) -> list[str]:
-    told = document.get("warnings", [])
-    found = list(told) if isinstance(told, (list, tuple)) else [told]
-    for each in (*evaluations, *rankings):
-        found += list(getattr(each, "warnings", ()) or ())
-    return list(dict.fromkeys(clean(text, 1000) for text in found))
 
 
 def _provenance(document: Mapping[str, Any]) -> dict[str, Any]:

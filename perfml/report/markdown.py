@@ -10,13 +10,16 @@ import pandas as pd
 
 from perfml._version import __version__
 from perfml.report._grids import Cell, Grid, rank_grid, score_grid, time_grid
-from perfml.report._labels import TASKS, clean, micros
+from perfml.report._labels import TASKS, clean, count, micros
+from perfml.report._sections import told_warnings
 from perfml.report._shapes import layer_shapes
 from perfml.report._times import Condition, conditions
-from perfml.report.html import _title, _warnings
+from perfml.report.html import default_title
 from perfml.report.summary import sentences
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
+_SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+"""What Markdown reads as markup inside a line; an underscore within a word is none."""
+
 _MOST_RANKS = 8
 _MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": ""}
 
@@ -48,7 +51,7 @@ def build_markdown(
     shown = conditions(layers)
     document = dict(provenance or {})
     shapes = layer_shapes(document)
-    lines = [f"# {escape(title or _title(layers))}", ""]
+    lines = [f"# {escape(title or default_title(layers))}", ""]
     for each in sentences(shown, evaluations=evaluations, rankings=rankings):
         mark = "> [!WARNING]\n> " if each.about == "caution" else "- "
         lines += [
@@ -71,9 +74,15 @@ def build_markdown(
             "",
             *table(score_grid(evaluation)),
         ]
-    warnings = _warnings(document, evaluations, rankings)
+    warnings = told_warnings(
+        [
+            *told_warnings(document.get("warnings")),
+            *(text for each in (*evaluations, *rankings) for text in told_warnings(each.warnings)),
+        ]
+    )
     if warnings:
-        lines += ["", "## Warnings", "", *(f"- {escape(text)}" for text in warnings)]
+        lines += ["", "<details>", f"<summary>{count(len(warnings), 'warning')}</summary>", ""]
+        lines += [*(f"- {escape(text)}" for text in warnings), "", "</details>"]
     lines += ["", f"perfml {__version__}"]
     return "\n".join(lines) + "\n"
 

@@ -133,15 +133,15 @@
         const value = (number, text) => make("td", { class: "n", "data-v": number === null ? null : number }, text);
         body.append(make("tr", {},
           make("th", { scope: "row" }, label),
-          value(launches, Number.isInteger(launches) ? launches.toLocaleString("en-US") : format(launches)),
+          value(share, share === null ? "–" : `${(100 * share).toFixed(1)} %`),
           value(time, format(time)),
-          value(share, share === null ? "–" : `${(100 * share).toFixed(1)} %`)));
+          value(launches, Number.isInteger(launches) ? launches.toLocaleString("en-US") : format(launches))));
       });
       const table = make("table", {},
         make("caption", {}, `Kernels under ${backend}`),
         make("thead", {}, make("tr", {},
           make("th", { scope: "col" }, "kernel"),
-          ...["launches", "time, µs", "share"].map((name) => make("th", { scope: "col", class: "n" }, name)))),
+          ...["share", "time, µs", "launches"].map((name) => make("th", { scope: "col", class: "n" }, name)))),
         body);
       sortable(table);
       const heading = make("h3", {},

@@ -230,7 +230,7 @@ def _errors(evaluation: Any) -> list[Sentence]:
         sure = _sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
         text += (
             f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
-            + (", so the metrics add nothing here." if sure == "open" else ".")
+            + (", so no model beats it." if sure == "open" else ".")
         )
     if not hard:
         text += " Unseen layers were not tested."
