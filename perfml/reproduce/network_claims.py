@@ -7,9 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.reproduce.claims import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, Claim
+from perfml.reproduce.claims import (
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    REPRODUCED,
+    Claim,
+    by_share,
+    percent,
+)
 from perfml.reproduce.network import COPY, MULTIPLY
+from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Source
+from perfml.reproduce.splits import Runs
+from perfml.reproduce.summary import ordered_top
 
 _ORDER = ("trt", "cudnn", "cublas")
 
@@ -29,8 +39,8 @@ def layer_claims(source: Source, facts: dict[str, Any] | None) -> list[Claim]:
         Claim(
             "TensorRT is fastest along all layers, cuDNN in the middle, cuBLAS slowest",
             NOT_TESTABLE,
-            "The published file has two of 21 layers, and no recording has TensorRT (its package "
-            "index build refuses compute capability 9.0).",
+            "The published file has two of 21 layers, and the recording has no TensorRT: the "
+            "build that could be installed refuses compute capability 9.0.",
             "Figure 2-4",
             source.name,
         )
@@ -82,6 +92,32 @@ _RECORDED = (
 _Judged = tuple[str, str]
 
 
+def key_metric_claim(name: str, runs: Runs) -> Claim:
+    """Judge on a recording whether the key metric matters when whole layers are held out."""
+    claim = f"{KEY_METRIC} is one of the most important metrics, on {len(runs.layers)} layers"
+    names = runs.problem.design.names
+    if KEY_METRIC not in names:
+        return Claim(claim, NOT_TESTABLE, f"{KEY_METRIC} is no feature of it.", "2.4.2", name)
+    column = names.index(KEY_METRIC)
+    told, shares = [], []
+    for model, each in runs.unseen.items():
+        if each.importance is None:
+            continue
+        top = ordered_top(each.importance)
+        shares.append(float((top == column).any(axis=1).mean()))
+        usual = np.bincount(top[:, 0], minlength=len(names)).argmax()
+        told.append(f"{model} {percent(shares[-1])} (usually first: {names[usual]})")
+    scores = ", ".join(f"{model} {each.score.mean():.2f}" for model, each in runs.unseen.items())
+    return Claim(
+        claim,
+        by_share(min(shares)),
+        f"Among the first three (share of folds, one layer held out each): {', '.join(told)}. "
+        f"Mean MAPE on the held-out layers: {scores}.",
+        "2.4.2",
+        name,
+    )
+
+
 def _two_layers(source: Source) -> Claim:
     claim = "TensorRT is fastest, cuDNN in the middle, cuBLAS slowest: in layers 3 and 20"
     layers = source.layers
@@ -124,11 +160,11 @@ def _all_layers(facts: dict[str, Any]) -> _Judged:
     both = times[["cublas", "cudnn"]].dropna()
     wins = int((both["cudnn"] < both["cublas"]).sum())
     total = both.sum()
-    return (
-        _verdict(wins == len(both)),
+    told = (
         f"cuDNN is faster in {wins} of {len(both)} layers; all together {total['cudnn']:.0f} us "
-        f"against {total['cublas']:.0f} us of cuBLAS (medians, batch 1, another GPU and cuDNN).",
+        f"against {total['cublas']:.0f} us of cuBLAS (medians, batch 1, another GPU and cuDNN)."
     )
+    return _verdict(wins == len(both)), told
 
 
 def _slowest(facts: dict[str, Any]) -> _Judged:
@@ -161,11 +197,11 @@ def _fast(facts: dict[str, Any]) -> _Judged:
 def _cells(facts: dict[str, Any]) -> _Judged:
     table: pd.DataFrame = facts["filters"]
     right = int(table["published_cell"].sum())
-    return (
-        _verdict(right == len(table)),
+    told = (
         f"{right} of {len(table)} layers stand in the published cell. Which of them were marked "
-        "fast or slow is not in the stored text.",
+        "fast or slow is not in the stored text."
     )
+    return _verdict(right == len(table)), told
 
 
 def _structures(facts: dict[str, Any]) -> _Judged:

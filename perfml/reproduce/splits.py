@@ -46,6 +46,9 @@ class RememberedRegression(LinearRegression):  # type: ignore[misc]
         What was fitted before; shared by the copies that linear-tree makes.
     """
 
+    coef_: Any
+    intercept_: Any
+
     def __init__(self, memory: dict[Any, Any] | None = None) -> None:
         super().__init__()
         self.memory = memory
@@ -60,12 +63,11 @@ class RememberedRegression(LinearRegression):  # type: ignore[misc]
             return self
         key = (X.tobytes(), y.tobytes())
         if key not in self.memory:
-            if self.memory.get("direct", True):
-                self._solve(X, y)
+            self._solve(X, y)
             if not self.memory.get("direct", False):
-                first = vars(self).get("coef_"), vars(self).get("intercept_")
+                direct: tuple[Any, Any] = (self.coef_, self.intercept_)
                 super().fit(X, y)
-                same = np.array_equal(first[0], self.coef_) and first[1] == self.intercept_
+                same = np.array_equal(direct[0], self.coef_) and direct[1] == self.intercept_
                 self.memory.setdefault("direct", bool(same))
             self.memory[key] = (self.coef_, self.intercept_)
         self.coef_, self.intercept_ = self.memory[key]
@@ -310,3 +312,23 @@ def _scores(found: Sequence[tuple[int, Sequence[Fit]]]) -> dict[str, Scores]:
 def _stacked(values: Sequence[Floats | None]) -> Floats | None:
     present = [value for value in values if value is not None]
     return np.stack(present) if present and len(present) == len(values) else None
+
+
+def run_recording(problem: Problem, plan: Plan, progress: Progress | None = None) -> Runs:
+    """Fit the trees on a recording with each of its layers held out, one model seed a layer."""
+    names = ("dt", "gbr") if problem.task == "regression" else ("dt", "rf")
+    baselines = ("training-mean",) if problem.task == "regression" else ("most-frequent",)
+    splits = list(LeaveOneLayerOut().split(problem.design.values, groups=problem.layer))
+    fits = run_all(
+        run_unit,
+        [
+            Unit(problem, names, baselines, split, (seed,), False)
+            for seed, split in enumerate(splits)
+        ],
+        n_jobs=plan.n_jobs,
+        seconds=0.2 * len(splits),
+        progress=progress,
+        what="layers of the recording",
+    )
+    layers = [str(problem.layer_names[test[0]]) for _, test in splits]
+    return Runs(problem, {}, _scores(list(enumerate(fits))), tuple(layers), 0.0)

@@ -1,0 +1,10 @@
+"""Repeat the published analysis (Nazir 2024, chapter 2) and judge each of its claims."""
+
+from __future__ import annotations
+
+from perfml.reproduce.claims import VERDICTS, Claim
+from perfml.reproduce.files import write
+from perfml.reproduce.run import Reproduction, reproduce
+from perfml.reproduce.splits import Plan
+
+__all__ = ["VERDICTS", "Claim", "Plan", "Reproduction", "reproduce", "write"]

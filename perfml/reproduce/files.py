@@ -1,0 +1,317 @@
+"""Write a reproduction: results.json, report.html, and every table and figure as CSV and PNG."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perfml._version import __version__
+from perfml.errors import InputError
+from perfml.report import figures as shared
+from perfml.reproduce import figures
+from perfml.reproduce.claims import LEGEND
+from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
+from perfml.reproduce.run import Reproduction, importance_table
+from perfml.reproduce.summary import TITLES
+from perfml.tables import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DPI = 110
+_LAYER = "conv_03"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table or figure: its file name without ending, caption, numbers and picture."""
+
+    name: str
+    caption: str
+    table: pd.DataFrame
+    png: bytes
+    shown: bool = True
+
+    @property
+    def encoded(self) -> str:
+        """The picture for a data URL."""
+        return base64.b64encode(self.png).decode()
+
+
+def write(found: Reproduction, folder: Path) -> list[Path]:
+    """Write everything into a folder, which is made where it does not exist.
+
+    Parameters
+    ----------
+    found
+        What `reproduce` returned.
+    folder
+        Where to; files of an earlier run are replaced one by one.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be made or written.
+    """
+    make_folder(folder)
+    parts = all_parts(found)
+    texts = {
+        "verdicts.csv": pd.DataFrame(found.results["claims"]).to_csv(index=False),
+        "results.json": json.dumps(found.results, indent=2, allow_nan=False) + "\n",
+        "report.html": page(found, parts),
+    }
+    written = []
+    for name, text in texts.items():
+        written.append(_written(folder / name, text.encode()))
+    for part in parts:
+        written.append(
+            _written(folder / f"{part.name}.csv", part.table.to_csv(index=False).encode())
+        )
+        written.append(_written(folder / f"{part.name}.png", part.png))
+    return sorted(written)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the output folder; a command calls this before it computes for a minute.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = "cannot make this folder"
+        raise InputError(
+            msg, where=str(folder), found=error.strerror, cure="Name another folder with --out."
+        ) from error
+
+
+def _written(path: Path, content: bytes) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return path
+
+
+def _png(ax: Axes) -> bytes:
+    buffer = io.BytesIO()
+    figure: Any = ax.figure
+    figure.savefig(buffer, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def all_parts(found: Reproduction) -> list[Part]:
+    """Return every table and figure of the chapter that the data allows."""
+    return [*_tables(found), *_figures(found)]
+
+
+def range_table(results: dict[str, Any]) -> pd.DataFrame:
+    """Return table 2.2 cell by cell."""
+    return pd.DataFrame(
+        [
+            {
+                "metric": row["metric"],
+                "published_low": row["published"][0],
+                "published_high": row["published"][1],
+                "file_low": row["file"][0] if row["file"] else None,
+                "file_high": row["file"][1] if row["file"] else None,
+                "match": row["match"],
+            }
+            for row in results["ranges"]
+        ]
+    )
+
+
+def regression_table(results: dict[str, Any]) -> pd.DataFrame:
+    """Return table 2.5: the published number, our distribution, and unseen layers beside it."""
+    rows = []
+    for entry in results["regression"].values():
+        random, unseen = entry["random"], entry["leave_one_layer_out"] or {}
+        rows.append(
+            {
+                "model": entry["title"],
+                "published_mape": entry["published_mape"],
+                "median": random["median"],
+                "q025": random["q025"],
+                "q975": random["q975"],
+                "splits": random["splits"],
+                "percentile_of_published": entry["percentile_of_published"],
+                "below_0.01": random["share_below_0.01"],
+                "unseen_layer_mean": unseen.get("mean"),
+                "unseen_min": unseen.get("min"),
+                "unseen_max": unseen.get("max"),
+                "published_list_share": entry.get("published_top3_share"),
+                "top3": _top(entry),
+            }
+        )
+    names = {f"lookup:{KEY_METRIC}": f"(lookup on {KEY_METRIC})", "training-mean": "(mean)"}
+    for name, title in names.items():
+        entry = results["baselines"]["regression"].get(name)
+        if entry is not None:
+            unseen = entry["leave_one_layer_out"] or {}
+            rows.append(
+                {
+                    "model": title,
+                    "median": entry["random_median"],
+                    "unseen_layer_mean": unseen.get("mean"),
+                    "unseen_min": unseen.get("min"),
+                    "unseen_max": unseen.get("max"),
+                    "top3": "",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def classification_table(results: dict[str, Any]) -> pd.DataFrame:
+    """Return table 2.6: the published number, our distribution, and unseen layers beside it."""
+    rows = []
+    for entry in results["classification"].values():
+        random, unseen = entry["random"], entry["leave_one_layer_out"] or {}
+        rows.append(
+            {
+                "model": entry["title"],
+                "published_accuracy": entry["published_accuracy"],
+                "median": random["median"],
+                "share_perfect": random["share_perfect"],
+                "min": random["min"],
+                "splits": random["splits"],
+                "unseen_layer_mean": unseen.get("mean"),
+                "unseen_min": unseen.get("min"),
+                "unseen_max": unseen.get("max"),
+                "published_list_share": entry.get("published_top3_share"),
+                "top3": _top(entry),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _top(entry: dict[str, Any]) -> str:
+    return ", ".join(f"{row['metric']} {row['probability']:.2f}" for row in entry["top3"][:3])
+
+
+def _tables(found: Reproduction) -> list[Part]:
+    results, parts = found.results, []
+    if results["ranges"]:
+        table = range_table(results)
+        caption = "Table 2.2: value ranges, published and in the file."
+        parts.append(Part("table_2_2", caption, table, _png(figures.table_picture(table))))
+    if found.network is not None:
+        name = f"{found.network['name']}, {found.network['device']}"
+        table = found.network["filters"]
+        caption = f"Table 2.3 on {name}: layers by filter, fast and slow under cuBLAS."
+        parts.append(Part("table_2_3", caption, table, _png(figures.table_picture(table))))
+        table = found.network["structures"]
+        caption = "Table 2.4: structures of layers 3 and 20, published and in perfml's network."
+        parts.append(Part("table_2_4", caption, table, _png(figures.table_picture(table))))
+    for number, table, runs, told in (
+        ("2_5", regression_table(results), found.regression, REGRESSION),
+        ("2_6", classification_table(results), found.classification, CLASSIFICATION),
+    ):
+        published = {name: each.score for name, each in told.items()} if _is_study(found) else {}
+        caption = (
+            f"Table {number.replace('_', '.')}: scores over random splits, and with one layer held "
+            "out over model seeds. Grey dots: one split each."
+        )
+        drawn = figures.score_figure(runs, published, TITLES)
+        parts.append(Part(f"table_{number}", caption, table, _png(drawn)))
+    return parts
+
+
+def _is_study(found: Reproduction) -> bool:
+    return found.source.published
+
+
+def _figures(found: Reproduction) -> list[Part]:
+    parts = []
+    means = figures.mean_times(found)
+    caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
+    parts.append(Part("figure_2_1", caption, means, _png(figures.mean_layer_time(means))))
+    if found.recording is not None and found.network is not None:
+        times = found.network["times"].reset_index()
+        caption = f"Figure 2-4 on {found.network['device']}: time of every convolution, batch 1."
+        drawn = shared.layer_times(found.recording.layers)
+        parts.append(Part("figure_2_4", caption, times, _png(drawn)))
+        if (found.recording.kernels["layer"] == _LAYER).any():
+            caption = f"Figure 2-5 on {found.network['device']}: the kernels of layer 3."
+            drawn = shared.kernel_shares(found.recording.kernels, layer=_LAYER)
+            parts.append(Part("figure_2_5", caption, found.network["kernels"], _png(drawn)))
+    weights = importance_table(found.regression)
+    caption = (
+        "Figure 2-6: gradient boosting, built-in importance; bars are means, lines hold 95 % of "
+        "the splits. The table has every regression model."
+    )
+    parts.append(
+        Part("figure_2_6", caption, weights, _png(figures.weights_figure(found.regression)))
+    )
+    tree, text = figures.tree_figure(found.classification)
+    lines = pd.DataFrame({"rule": text.rstrip("\n").splitlines()})
+    caption = (
+        "Figure 2-7: decision tree on all rows, one model seed. Another seed may cut on another "
+        "metric with the same result."
+    )
+    parts.append(Part("figure_2_7", caption, lines, _png(tree), shown=False))
+    classes = importance_table(found.classification)
+    caption = "Importances of the classifiers over the splits (the table has every model)."
+    drawn = figures.weights_figure(found.classification, "dt")
+    parts.append(Part("figure_2_7_importances", caption, classes, _png(drawn), shown=False))
+    return parts
+
+
+def page(found: Reproduction, parts: list[Part]) -> str:
+    """Return the report: one HTML page that needs no other file."""
+    from jinja2 import Environment, StrictUndefined
+
+    template = (resources.files("perfml.reproduce") / "page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(template).render(
+        found=found,
+        results=found.results,
+        headline=headline(found),
+        parts=parts,
+        legend=LEGEND,
+        version=__version__,
+        cell=_cell,
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def headline(found: Reproduction) -> list[str]:
+    """Return the sentences that a reader needs before any table."""
+    data = found.results["data"]
+    counts = pd.Series([claim.verdict for claim in found.claims]).value_counts()
+    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    backends = ", ".join(f"{n} {name}" for name, n in data["rows_per_backend"].items())
+    lines = [
+        f"{data['name']}: {data['rows']} rows ({backends}), {data['conditions']} conditions, "
+        f"{data['distinct_feature_rows']} distinct feature rows.",
+        f"The means of the conditions alone explain "
+        f"{100 * data['variance_explained_by_conditions']:.2f} % of the variance of time, and a "
+        f"random split puts every condition on both sides.",
+    ]
+    warning = found.results["leakage"]["warning"]
+    if warning:
+        lines.append(warning)
+    lines.append(f"{len(found.claims)} claims: {tally}.")
+    return lines

@@ -1,0 +1,189 @@
+"""The whole reproduction in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml._version import __version__
+from perfml.errors import PerfmlError
+from perfml.modeling.features import build_problem
+from perfml.modeling.results import json_value
+from perfml.reproduce import summary
+from perfml.reproduce.claims import LEGEND, Claim, judge
+from perfml.reproduce.network import network_facts
+from perfml.reproduce.network_claims import key_metric_claim, layer_claims
+from perfml.reproduce.published import KEY_METRIC
+from perfml.reproduce.source import Recording, Source, find_data, find_recording
+from perfml.reproduce.splits import OWN, Plan, Progress, Runs, run_recording, run_tasks
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Everything the command writes.
+
+    Attributes
+    ----------
+    source
+        The analysed data.
+    regression, classification
+        All fits.
+    results
+        The document of ``results.json``.
+    claims
+        Verdicts, in the study's order.
+    recording
+        The recording of all layers, where one is at hand.
+    network
+        Tables of that recording, see `perfml.reproduce.network.network_facts`.
+    """
+
+    source: Source
+    regression: Runs
+    classification: Runs
+    results: dict[str, Any]
+    claims: tuple[Claim, ...]
+    recording: Recording | None = None
+    network: dict[str, Any] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def reproduce(
+    data: Path | None = None,
+    *,
+    plan: Plan | None = None,
+    url: str | None = None,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Repeat the study's analysis and judge its claims.
+
+    Parameters
+    ----------
+    data
+        The published ``dataset.csv`` or a file of its schema; None finds or downloads it.
+    plan
+        How much to fit.
+    url
+        Another place to download the file from.
+    progress
+        Called as ``progress(done, total, what)``.
+
+    Raises
+    ------
+    PerfmlError
+        If the data cannot be had or read, or has fewer than two backends.
+    """
+    plan = plan or Plan()
+    if plan.splits < 2:
+        msg = "a distribution needs at least two splits"
+        raise PerfmlError(msg, found=str(plan.splits), cure="Ask for 500.")
+    source = find_data(data, url=url)
+    recording = _recording()
+    problems = [build_problem(source.layers, task) for task in ("regression", "classification")]
+    regression, classification = run_tasks(problems, plan, progress)
+    results = _results(source, regression, classification)
+    claims = judge(results, source.published, source.name)
+    network = network_facts(recording)
+    claims += layer_claims(source, network)
+    if recording is not None and network is not None:
+        held_out = run_recording(build_problem(recording.layers), plan, progress)
+        claims.append(key_metric_claim(f"{network['name']} ({network['device']})", held_out))
+        results["recording"] = {
+            "name": recording.name,
+            "device": network["device"],
+            "rows": network["rows"],
+            "layers": len(held_out.layers),
+            "backends": network["backends"],
+            "leave_one_layer_out_mape": {
+                name: float(each.score.mean()) for name, each in held_out.unseen.items()
+            },
+        }
+    results["claims"] = [claim.to_dict() for claim in claims]
+    notes = source.notes + _fewer(regression, plan)
+    results["notes"] = list(notes)
+    document: dict[str, Any] = json_value(results)
+    return Reproduction(
+        source, regression, classification, document, tuple(claims), recording, network, notes
+    )
+
+
+def _recording() -> Recording | None:
+    try:
+        return find_recording()
+    except PerfmlError:
+        # a damaged recording must not keep the published file from being analysed; the claims
+        # about layers then say that no recording is at hand
+        return None
+
+
+def _fewer(runs: Runs, plan: Plan) -> tuple[str, ...]:
+    own = len(runs.random[OWN].score)
+    if own >= plan.splits:
+        return ()
+    return (f"perfml's own linear model tree was fitted on {own} of the {plan.splits} splits.",)
+
+
+def _results(source: Source, regression: Runs, classification: Runs) -> dict[str, Any]:
+    leakage = summary.find_leakage(regression)
+    facts = summary.data_facts(source, leakage, regression)
+    lookup = regression.random.get(f"lookup:{KEY_METRIC}")
+    return {
+        "perfml": __version__,
+        "data": facts,
+        "leakage": leakage.to_dict(),
+        "ranges": summary.range_rows(source),
+        "regression": summary.regression(regression),
+        "classification": summary.classification(classification),
+        "lookup_gld_mape": None if lookup is None else float(np.median(lookup.score)),
+        "baselines": {
+            "regression": summary.baselines(regression),
+            "classification": summary.baselines(classification),
+        },
+        "order_shares": summary.order_shares(regression),
+        "key_metric": {
+            "metric": KEY_METRIC,
+            "regression": _key_metric(regression, ("dt", "gbr", "lmt")),
+            "classification": _key_metric(classification, ("dt", "lr", "rf")),
+        },
+        "verdicts": LEGEND,
+    }
+
+
+def _key_metric(runs: Runs, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    found = {}
+    for name in names:
+        first, third = summary.first_share(runs, name), summary.top3_share(runs, name)
+        if first is not None and third is not None:
+            found[name] = {"first": float(first.mean()), "top3": third}
+    return found
+
+
+def importance_table(runs: Runs, names: tuple[str, ...] | None = None) -> pd.DataFrame:
+    """Return built-in importances over the splits: the tidy form of figure 2-6.
+
+    Returns
+    -------
+    DataFrame
+        ``model, method, metric, importance, low, high``; low and high hold 95 % of the splits.
+    """
+    frames = []
+    for name, each in runs.random.items():
+        if each.importance is None or (names is not None and name not in names):
+            continue
+        low, high = np.quantile(each.importance, [0.025, 0.975], axis=0)
+        frame = pd.DataFrame(
+            {
+                "model": name,
+                "method": "coefficient" if name.startswith("lr") else "built-in",
+                "metric": runs.problem.design.names,
+                "importance": each.importance.mean(axis=0),
+                "low": low,
+                "high": high,
+            }
+        )
+        frames.append(frame.sort_values("importance", ascending=False, kind="stable"))
+    return pd.concat(frames, ignore_index=True)
