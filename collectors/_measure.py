@@ -6,13 +6,13 @@ import json
 import platform
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collectors._run_folder import LOG_FILE, RUN_FILE, now
 from collectors._runs import Run
+from collectors.dedupe import Twins, find_twins
 from collectors.profilers import ncu, nvprof, timing
 from collectors.profilers._gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers._inject import ACTIVITY, library
@@ -21,6 +21,8 @@ from perfml._version import __version__
 from perfml.readers._frame import ITERATION
 
 TIMING_FILE, METRICS_NAME = "timing.csv", "metrics"
+CACHE = "cache"
+_XLA_RANGE = "XlaModule:"
 UNATTRIBUTED_LIMIT = 0.05
 """A run with a larger share of its time outside every layer says so."""
 
@@ -52,6 +54,7 @@ class _Timed:
     about: dict[str, Any]
     region_only: bool
     iterations: tuple[str, ...] = ()
+    twins: Twins | None = None
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
@@ -133,6 +136,7 @@ def measure(subject: Run, folder: Path, place: Place) -> dict[str, Any]:
         tool_version = None
         timed = _Timed({"source": "nvprof"}, {}, region_only=subject.built_in)
         measured = _with_nvprof(subject, folder, place, log)
+    shutil.rmtree(folder / CACHE, ignore_errors=True)
     gpu = place.gpu
     about = timed.about
     about.pop("mode", None)
@@ -183,13 +187,10 @@ def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
         why = f"times are Nsight Compute's, serialised and with cold caches: {error.what}"
         record = {"source": "ncu", "why": why, "warnings": [why]}
         return _Timed(record, {}, region_only=False)
-    found = timing.trace(
-        subject.program,
-        log=log,
-        timeout_s=place.timeout_s,
-        launcher=place.launcher,
-        env=subject.environment(),
-    )
+    found = _traced(subject, folder, place, log)
+    if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
+        # XLA tries kernels out when it compiles; the second time it has compiled already
+        found = _traced(subject, folder, place, log)
     timing.write_timing(found.launches, folder / TIMING_FILE)
     record = {
         "source": "cupti-activity",
@@ -204,7 +205,22 @@ def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
         for name in launch.ranges
         if ITERATION.fullmatch(name.strip())
     )
-    return _Timed(record, {}, found.region, tuple(names))
+    twins = None
+    if subject.settings.dedupe:
+        twins = find_twins(
+            folder / TIMING_FILE, iteration=next(iter(names), None), layers=subject.settings.layers
+        )
+    return _Timed(record, {}, found.region, tuple(names), twins)
+
+
+def _traced(subject: Run, folder: Path, place: Place, log: Path) -> timing.Timing:
+    return timing.trace(
+        subject.program,
+        log=log,
+        timeout_s=place.timeout_s,
+        launcher=place.launcher,
+        env=subject.environment(folder / CACHE),
+    )
 
 
 def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
@@ -229,7 +245,15 @@ def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
         "command": command,
         **_attribution(folder / TIMING_FILE),
     }
-    return _Timed(record, about, region_only=True)
+    twins = None
+    if subject.settings.dedupe:
+        twins = find_twins(
+            folder / TIMING_FILE,
+            iteration="iter_0",
+            layers=subject.settings.layers,
+            shapes=about.get("layers"),
+        )
+    return _Timed(record, about, region_only=True, twins=twins)
 
 
 def _attribution(table: Path, *, mapped: bool = False) -> dict[str, Any]:
@@ -255,15 +279,18 @@ def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
     return ncu.NcuOptions(
         metrics=tuple(dict.fromkeys([*request, *settings.raw_metrics])),
         region_only=timed.region_only,
-        include=_include(subject, timed.iterations),
+        include=_include(subject, timed),
         replay=settings.replay,
         cache_control=settings.cache_control,
     )
 
 
-def _include(subject: Run, iterations: Sequence[str]) -> tuple[str, ...]:
+def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
     """Return the NVTX filters: the first iterations, and the wanted layers in them."""
     settings = subject.settings
+    if timed.twins is not None:
+        return timed.twins.filters()
+    iterations = timed.iterations
     few = list(iterations[: settings.metric_iterations])
     limited = len(iterations) > len(few)
     if settings.layers is None:
@@ -285,7 +312,7 @@ def _with_ncu(subject: Run, folder: Path, place: Place, log: Path, timed: _Timed
         log=log,
         timeout_s=place.timeout_s,
         launcher=place.launcher,
-        env=subject.environment(),
+        env=subject.environment(folder / CACHE),
         name=METRICS_NAME,
     )
     shutil.rmtree(aside, ignore_errors=True)
@@ -297,6 +324,7 @@ def _with_ncu(subject: Run, folder: Path, place: Place, log: Path, timed: _Timed
         "clock_control": "none",
         "cache_control": options.cache_control,
         "replay": options.replay,
+        "dedupe": timed.twins.as_dict() if timed.twins else None,
         "metrics_requested": list(options.measured),
         "metrics_missing": list(found.missing),
         "launches_profiled": found.launches,
@@ -320,7 +348,7 @@ def _with_nvprof(subject: Run, folder: Path, place: Place, log: Path) -> dict[st
         log=log,
         timeout_s=place.timeout_s,
         launcher=place.launcher,
-        env=subject.environment(),
+        env=subject.environment(folder / CACHE),
     )
     shutil.rmtree(aside, ignore_errors=True)
     return {

@@ -159,8 +159,14 @@ class Run:
             command += [f"--{name}", str(value)]
         return command
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables the program needs on top of perfml's own."""
+    def environment(self, cache: Path | None = None) -> dict[str, str]:
+        """Return the variables the program needs on top of perfml's own.
+
+        Parameters
+        ----------
+        cache
+            Where JAX may keep what it compiled from one pass to the next.
+        """
         if self.built_in:
             root = str(Path(__file__).resolve().parent.parent)
             return {
@@ -168,7 +174,15 @@ class Run:
             }
         # JAX reserves three quarters of the GPU's memory, which a counter profiler would save and
         # restore for every pass: 40 s a launch instead of 0.15 (an H200, JAX 0.11)
-        return {"XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get(_PREALLOCATE, "false")}
+        variables = {_PREALLOCATE: os.environ.get(_PREALLOCATE, "false")}
+        if cache is not None:
+            # all passes run the same compiled code, and none tries kernels out in between
+            variables |= {
+                "JAX_COMPILATION_CACHE_DIR": str(cache),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
+        return variables
 
 
 def _digest(argument: str) -> str | None:

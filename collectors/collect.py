@@ -76,6 +76,7 @@ def collect(
     replay: str = "kernel",
     cache_control: str = "all",
     timing: str = "auto",
+    dedupe: bool = False,
     layer_map: str | Path | None = None,
     out: str | Path = "runs",
     launcher: str = "",
@@ -108,6 +109,9 @@ def collect(
         caches before each pass (``all``, ``none``).
     timing
         For a program: ``cupti``, ``ncu`` (durations of the profile), or ``auto``.
+    dedupe
+        Profile one iteration, and of layers that launch the same only the first
+        (`collectors.dedupe`).
     layer_map
         A file of ordered kernel patterns, for a program without ranges.
     out
@@ -147,6 +151,7 @@ def collect(
         replay=replay,
         cache_control=cache_control,
         timing=timing,
+        dedupe=dedupe,
     )
     runs = _matrix(workload, command, backends, precisions, batches, layer_map, settings)
     words = _split(launcher)
@@ -169,7 +174,6 @@ def collect(
 def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
     """Measure one run into ``OUT/RUN_ID``, unless it is finished or another process is at it."""
     run_id, final = subject.run_id, out / subject.run_id
-    out.mkdir(parents=True, exist_ok=True)
     with folders.claimed(out, run_id) as mine:
         if not mine:
             return RunResult(run_id, "busy", final, "another perfml process is measuring this run")

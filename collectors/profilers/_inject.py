@@ -1,7 +1,7 @@
-"""Build the small libraries that the CUDA driver loads into a program (``*.cpp`` beside this).
+"""Build the small library that the CUDA driver loads into a program (``*.cpp`` beside this).
 
-They are compiled where they run, against the CUDA toolkit that is there, and kept in the user's
-cache under the hash of their source and of the toolkit's CUPTI.
+It is compiled where it runs, against the CUDA toolkit that is there, and kept in the user's
+cache under the hash of its source and of the toolkit's CUPTI.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from collectors.profilers._process import ProfilerError, last_lines, run
 
 ACTIVITY = "activity_trace"
-GATE = "launch_gate"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def library(name: str) -> Path:
     Parameters
     ----------
     name
-        `ACTIVITY` or `GATE`.
+        `ACTIVITY`.
 
     Raises
     ------

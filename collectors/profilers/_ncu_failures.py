@@ -41,6 +41,11 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     # recorded
     (
+        r"Another tool/injection might be loaded since (?P<name>\w+) is set",
+        "a library is injected into CUDA programs here: CUDA_INJECTION64_PATH is set",
+        "Unset it, so that Nsight Compute can load its own.",
+    ),
+    (
         r"Metric (?P<name>\S+) is not supported in range replay",
         "a metric cannot be measured over a range",
         "Leave it out, or use --replay kernel.",
@@ -102,7 +107,7 @@ def explain(
     if not report.is_file() or report.stat().st_size == 0:
         msg = "the profiler ended normally but left no report"
         cure = "Check that the disk has room; log.txt has what was printed."
-        return ProfilerError(msg, where=str(report), found=last_lines(text, 1), cure=cure)
+        return ProfilerError(msg, where=report.name, found=last_lines(text, 1), cure=cure)
     return None
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.profilers._ncu_failures import explain
-from collectors.profilers._process import Finished, ProfilerError, run
+from collectors.profilers._process import Finished, ProfilerError, last_lines, run
 from perfml.errors import InputError
 
 REPLAYS = ("kernel", "application", "range")
@@ -136,6 +136,7 @@ def profile_command(options: NcuOptions, program: Sequence[str], report: Path) -
     command += ["--replay-mode", options.replay]
     # a report with the machine code of torch's libraries is 17 MB larger
     command += ["--import-sass", "no", "--target-processes", "all"]
+    command += ["--disable-extra-suffixes"]  # else every .avg brings its .max, .min and .sum
     if options.region_only and options.replay != "range":
         command += ["--profile-from-start", "off"]
     for expression in options.include:
@@ -259,7 +260,7 @@ def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, .
         if "Kernel Name" not in header:
             msg = "Nsight Compute's output is not the table that was asked for"
             found = ",".join(header)[:120] or "nothing"
-            raise ProfilerError(msg, where=str(table), found=found, cure=_INSTALL)
+            raise ProfilerError(msg, where=table.name, found=found, cure=_INSTALL)
         next(rows, None)
         body = [row for row in rows if len(row) == len(header)]
     place = {name: number for number, name in enumerate(header)}
@@ -268,7 +269,7 @@ def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, .
         msg = "Nsight Compute measured nothing of what was asked for"
         raise ProfilerError(
             msg,
-            where=str(table),
+            where=table.name,
             found=f"{len(body)} launches, {len(missing)} of {len(metrics)} metrics missing",
             cure="See which metrics the GPU has with: ncu --query-metrics-mode all",
         )
@@ -299,12 +300,12 @@ def _convert(command: Sequence[str], table: Path, log: Path) -> None:
             )
         except subprocess.TimeoutExpired as error:
             msg = "Nsight Compute did not convert its report within 600 s"
-            raise ProfilerError(msg, where=str(table), cure="Profile fewer launches.") from error
+            raise ProfilerError(msg, where=table.name, cure="Profile fewer launches.") from error
     if ended.returncode != 0:
-        said = table.read_text(encoding="utf-8", errors="replace").strip()
+        said = last_lines(table.read_text(encoding="utf-8", errors="replace"), 2, without="$")
         msg = "Nsight Compute cannot read its own report"
         cure = "The disk may be full; otherwise collect again."
-        raise ProfilerError(msg, where=str(table), found=said[:200] or "no output", cure=cure)
+        raise ProfilerError(msg, where=table.name, found=said[:200] or "no output", cure=cure)
 
 
 def _c_locale() -> dict[str, str]:

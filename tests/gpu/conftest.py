@@ -1,0 +1,17 @@
+"""These tests need a GPU and Nsight Compute; they run only with ``-m gpu``."""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave this folder's tests out unless they are asked for."""
+    if config.getoption("-m") == "gpu":
+        return
+    chosen = [item for item in items if HERE not in Path(item.path).parents]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen

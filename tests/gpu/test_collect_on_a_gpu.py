@@ -1,0 +1,104 @@
+"""Collect on a real GPU: built-in workload, and three programs not written for perfml."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collectors.collect import collect
+from collectors.dedupe import expand_twins
+from perfml.ingest import ingest
+from perfml.readers import read
+
+PROGRAMS = Path(__file__).parent / "programs"
+pytestmark = pytest.mark.gpu
+
+
+def one(results):
+    (result,) = results
+    assert result.status == "done", result.message
+    return result
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    program = tmp_path_factory.mktemp("build") / "vectors"
+    nvcc = shutil.which("nvcc")
+    command = [nvcc, "-O2", "-arch=native", "-o", program, PROGRAMS / "vectors.cu"]
+    subprocess.run(command, check=True)
+    return str(program)
+
+
+def test_a_cuda_program(vectors, tmp_path):
+    result = one(collect(command=[vectors], out=tmp_path))
+    assert result.record["timing"]["source"] == "cupti-activity"
+    frame = ingest([tmp_path]).frame
+    assert frame["layer"].fillna("-").tolist() == [
+        "-",
+        *("update/scale", "update", "reduce"),
+        *("update/scale", "update", "reduce"),
+    ]
+    assert frame["time_source"].eq("timing").all()
+    assert frame["gld_efficiency"].notna().all()
+
+
+def test_a_pytorch_program(tmp_path):
+    command = [sys.executable, str(PROGRAMS / "small_torch.py")]
+    one(collect(command=command, out=tmp_path, metric_iterations=1))
+    frame = ingest([tmp_path]).frame
+    assert set(frame["layer"].dropna()) == {"layer_0", "layer_1", "layer_2"}
+    assert set(frame["iteration"]) == {0, 1, 2}
+    layered = frame[frame["layer"].notna()]
+    assert layered["achieved_occupancy"].notna().all()
+
+
+def test_a_jax_program(tmp_path):
+    command = [sys.executable, str(PROGRAMS / "small_jax.py")]
+    result = one(collect(command=command, out=tmp_path))
+    assert result.record["launches_profiled"] < 60
+    frame = ingest([tmp_path]).frame
+    layers = frame["layer"].dropna()
+    assert layers.str.contains("jit_layer").sum() == 6
+    assert frame["time_source"].isin(["timing", "apportioned"]).all()
+
+
+def test_a_program_timed_by_ncu_alone(vectors, tmp_path):
+    result = one(collect(command=[vectors], out=tmp_path, timing="ncu"))
+    assert not (result.folder / "timing.csv").exists()
+    assert ingest([tmp_path]).frame["time_source"].eq("ncu").all()
+
+
+def test_a_failing_program_is_one_message(tmp_path):
+    (result,) = collect(command=["sh", "-c", "echo hello; exit 3"], out=tmp_path)
+    assert result.status == "failed"
+    assert "exit status 3" in result.message
+
+
+def test_range_replay_of_one_layer(vectors, tmp_path):
+    from collectors.profilers import ncu
+    from perfml.metrics import load_catalogue
+
+    request = load_catalogue().ncu_request(("published",))
+    options = ncu.NcuOptions(request, replay="range", include=("step_0/update/",))
+    found = ncu.profile(
+        options, [vectors], folder=tmp_path, log=tmp_path / "log.txt", timeout_s=120
+    )
+    assert found.launches == 1
+    assert found.missing == ()
+
+
+def test_twins_are_measured_once_and_agree(tmp_path):
+    options = {"iterations": 2, "metric_iterations": 1, "layers": "conv_.*"}
+    full = one(collect("yolov4-tiny", out=tmp_path / "full", **options))
+    once = one(collect("yolov4-tiny", out=tmp_path / "once", dedupe=True, **options))
+    assert once.record["launches_profiled"] == once.record["dedupe"]["launches"]
+    assert once.record["launches_profiled"] < full.record["launches_profiled"]
+    whole = expand_twins(read(once.folder / "metrics.csv").frame, once.record["dedupe"])
+    reference = read(full.folder / "metrics.csv").frame
+    assert sorted(whole["layer"]) == sorted(reference["layer"])
+    for name in ("achieved_occupancy", "warp_execution_efficiency"):
+        left = whole.groupby("layer")[name].mean()
+        right = reference.groupby("layer")[name].mean()
+        assert left.sub(right).abs().max() < 0.05

@@ -1,0 +1,287 @@
+"""One command collects a matrix of runs, keeps what is finished and goes on after a kill.
+
+Stand-ins for ncu, nvidia-smi and srun replay what was recorded on an H200.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from collectors._run_folder import claimed
+from collectors._runs import Run, Settings, metric_names
+from collectors.collect import collect
+from perfml.errors import InputError, PerfmlError
+from perfml.ingest import ingest
+
+ROOT = Path(__file__).parent.parent
+TOOLS = Path(__file__).parent / "data/fake_tools"
+LAUNCHER = f"{TOOLS / 'launcher'} --gres=gpu:1"
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+    for name in ("FAKE_NCU", "FAKE_GPU", "FAKE_WORKLOAD", "FAKE_FAILING_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def workload(out, backends=("cublas",), **options):
+    options = {"iterations": 2, "metric_iterations": 1, "layers": "conv_.*", **options}
+    return collect("yolov4-tiny", backends=backends, out=out, launcher=LAUNCHER, **options)
+
+
+def names(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_a_run_leaves_metrics_times_log_and_its_description(tmp_path, tools):
+    (result,) = workload(tmp_path)
+    assert result.status == "done", result.message
+    assert names(result.folder) == [
+        "log.txt",
+        "metrics.csv",
+        "metrics.ncu-rep",
+        "run.json",
+        "timing.csv",
+    ]
+    record = json.loads((result.folder / "run.json").read_text())
+    assert record["run_id"] == result.run_id
+    assert (record["launches_profiled"], record["passes"]) == (89, 8)
+    assert record["timing"]["source"] == "torch.profiler"
+    assert record["timing"]["unattributed_share"] == 0.0
+    assert record["compute_capability"] == "9.0"
+    assert record["clock_control"] == "none"
+    assert len(record["layers"]) == 38
+
+
+def test_collected_runs_can_be_ingested(tmp_path, tools):
+    workload(tmp_path)
+    kernels = ingest([tmp_path])
+    conv = kernels.frame[kernels.frame["layer"].str.startswith("conv_", na=False)]
+    assert conv["layer"].nunique() == 21
+    assert conv["time_source"].eq("timing").all()
+    assert conv["achieved_occupancy"].notna().all()
+    assert set(kernels.frame["backend"]) == {"cublas"}
+
+
+def test_finished_runs_are_kept_and_missing_ones_done(tmp_path, tools):
+    (first,) = workload(tmp_path)
+    before = (first.folder / "run.json").read_bytes()
+    again = workload(tmp_path, backends=("cublas", "cudnn"))
+    assert [each.status for each in again] == ["kept", "done"]
+    assert (first.folder / "run.json").read_bytes() == before
+    lines = (tmp_path / "manifest.jsonl").read_text().splitlines()
+    assert [json.loads(line)["status"] for line in lines] == ["done", "done"]
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path, tools):
+    tools.setenv("FAKE_FAILING_BACKEND", "cudnn")
+    results = workload(tmp_path, backends=("cublas", "cudnn", "inductor"))
+    assert [each.status for each in results] == ["done", "failed", "done"]
+    assert "not for this machine" in results[1].message
+    assert not results[1].folder.exists()
+    log = tmp_path / ".failed" / results[1].run_id / "log.txt"
+    assert "not for this machine" in log.read_text()
+    assert str(log) in results[1].message
+    tools.delenv("FAKE_FAILING_BACKEND")
+    again = workload(tmp_path, backends=("cublas", "cudnn", "inductor"))
+    assert [each.status for each in again] == ["kept", "done", "kept"]
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path, tools, number):
+    script = (
+        "from tests.test_collect import workload; "
+        f"workload({str(tmp_path)!r}, backends=('cublas', 'cudnn'))"
+    )
+    tools.setenv("FAKE_SECONDS", "1.5")
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
+    )
+    until(lambda: list(tmp_path.glob("*/run.json")))
+    until(lambda: list((tmp_path / ".partial").glob("*cudnn*/log.txt")))
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert [each for each in names(tmp_path) if "cudnn" in each or "partial" in each] == []
+    tools.setenv("FAKE_SECONDS", "0")
+    again = workload(tmp_path, backends=("cublas", "cudnn"))
+    assert [each.status for each in again] == ["kept", "done"]
+
+
+def test_after_a_kill_the_leftovers_are_cleared_away(tmp_path, tools):
+    script = f"from tests.test_collect import workload; workload({str(tmp_path)!r})"
+    tools.setenv("FAKE_SECONDS", "60")
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, start_new_session=True)
+    until(lambda: list((tmp_path / ".partial").glob("*/log.txt")))
+    process.kill()
+    process.wait()
+    assert names(tmp_path / ".partial")
+    tools.setenv("FAKE_SECONDS", "0")
+    (again,) = workload(tmp_path)
+    assert again.status == "done"
+    assert not (tmp_path / ".partial").exists()
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_run_that_another_process_measures_is_left_to_it(tmp_path, tools):
+    (planned,) = workload(tmp_path, dry_run=True)
+    with claimed(tmp_path, planned.run_id) as mine:
+        assert mine
+        (result,) = workload(tmp_path)
+    assert result.status == "busy"
+    assert not result.folder.exists()
+
+
+def test_a_damaged_result_is_measured_again(tmp_path, tools):
+    (first,) = workload(tmp_path)
+    (first.folder / "run.json").write_text("{")
+    (again,) = workload(tmp_path)
+    assert again.status == "done"
+    assert json.loads((again.folder / "run.json").read_text())["run_id"] == first.run_id
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(tmp_path, tools):
+    (tmp_path / "file").write_text("")
+    with pytest.raises((PerfmlError, OSError)) as error:
+        workload(tmp_path / "file" / "runs")
+    assert isinstance(error.value, PerfmlError)
+    assert "file" in str(error.value)
+
+
+def test_dry_run_names_the_commands_and_runs_none(tmp_path, tools):
+    tools.setenv("FAKE_NCU_ARGUMENTS", str(tmp_path / "seen"))
+    results = collect(
+        "yolov4-tiny",
+        backends=("cublas", "cudnn"),
+        precisions=("fp32", "fp16"),
+        batches=(1, 8),
+        out=tmp_path / "runs",
+        dry_run=True,
+    )
+    assert len(results) == 8
+    assert len({each.run_id for each in results}) == 8
+    assert {each.status for each in results} == {"planned"}
+    timing, profile, table = results[0].commands
+    assert timing[timing.index("--mode") + 1] == "timing"
+    assert profile[0] == "ncu"
+    assert profile[profile.index("--mode") + 1] == "profile"
+    assert "--import" in table
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "seen").exists()
+
+
+def test_the_launcher_goes_in_front_of_every_command(tmp_path):
+    (result,) = collect(
+        "yolov4-tiny", out=tmp_path, launcher="srun --gres=gpu:1 -J 'a b'", dry_run=True
+    )
+    assert all(each[:4] == ("srun", "--gres=gpu:1", "-J", "a b") for each in result.commands)
+
+
+def test_a_run_id_changes_with_whatever_defines_the_run(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("one")
+    base = Run("program", program=(str(program),))
+    ids = {base.run_id, Run("program", program=(str(program), "-v")).run_id}
+    ids.add(Run("program", program=(str(program),), settings=Settings(replay="range")).run_id)
+    program.write_text("two")
+    ids.add(base.run_id)
+    assert len(ids) == 4
+    assert base.run_id == Run("program", program=(str(program),)).run_id
+
+
+def test_a_program_is_profiled_and_timed_by_ncu_where_nothing_else_is(tmp_path, tools):
+    (result,) = collect(command=["./vectors"], out=tmp_path, timing="ncu")
+    assert result.status == "done", result.message
+    assert result.record["timing"]["source"] == "ncu"
+    assert result.record["device"] == "NVIDIA H200"
+    assert not (result.folder / "timing.csv").exists()
+    kernels = ingest([result.folder])
+    assert len(kernels.frame) == 7
+    assert set(kernels.frame["time_source"]) == {"ncu"}
+
+
+def test_a_program_without_cupti_says_where_its_times_come_from(tmp_path, tools):
+    tools.setattr("collectors.profilers._inject._roots", list)
+    (result,) = collect(command=["./vectors"], out=tmp_path)
+    assert result.status == "done", result.message
+    assert any("serialised" in each for each in result.warnings)
+    (strict,) = collect(command=["./vectors"], out=tmp_path, timing="cupti")
+    assert strict.status == "failed"
+    assert "CUPTI is not installed" in strict.message
+
+
+def test_the_program_gets_variables_that_keep_jax_from_taking_all_memory():
+    assert Run("p", program=("p",)).environment()["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+def test_without_a_gpu_nothing_is_started(tmp_path, tools):
+    tools.setenv("FAKE_GPU", "none")
+    with pytest.raises(PerfmlError, match="shows no GPU"):
+        collect("yolov4-tiny", out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_old_gpu_gets_nvprof_and_refuses_ncu(tmp_path, tools):
+    tools.setenv("FAKE_GPU", "pascal")
+    (planned,) = collect(command=["./p"], out=tmp_path, dry_run=True)
+    assert [each[0] for each in planned.commands] == ["nvprof", "nvprof"]
+    (done,) = collect(command=["./p"], out=tmp_path)
+    assert done.status == "done", done.message
+    assert names(done.folder) == ["log.txt", "metrics.nvvp", "run.json", "trace.nvvp"]
+    (refused,) = collect(command=["./p"], out=tmp_path, profiler="ncu")
+    assert "7.0" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "name a workload"),
+        ({"workload": "yolov4-tiny", "command": ["x"]}, "name a workload"),
+        ({"workload": "no-such"}, "no built-in workload"),
+        ({"workload": "yolov4-tiny", "iterations": 0}, "at least one iteration"),
+        ({"workload": "yolov4-tiny", "batches": [0]}, "at least one image"),
+        ({"workload": "yolov4-tiny", "profiler": "nsys"}, "--profiler"),
+        ({"workload": "yolov4-tiny", "metrics": ["publishd"]}, "published"),
+        ({"workload": "yolov4-tiny", "layers": "("}, "regular expression"),
+        ({"workload": "yolov4-tiny", "layer_map": "x.toml"}, "without ranges"),
+        ({"workload": "yolov4-tiny", "launcher": "srun 'x"}, "quotes"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_starts(tmp_path, given, says):
+    with pytest.raises(PerfmlError) as error:
+        collect(out=tmp_path / "runs", **given)
+    assert says in str(error.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_metrics_come_from_sets_files_and_the_profilers_own_names(tmp_path):
+    listed = tmp_path / "list.txt"
+    listed.write_text("# mine\nachieved_occupancy\nsm__cycles_active.avg  # raw\n\n")
+    known, raw = metric_names([str(listed), "stall_sync"])
+    assert known == ("achieved_occupancy", "stall_sync")
+    assert raw == ("sm__cycles_active.avg",)
+    with pytest.raises(InputError, match="cannot read"):
+        metric_names([str(tmp_path / "none.txt")])
+
+
+def test_a_layer_map_travels_in_the_description(tmp_path, tools):
+    path = tmp_path / "map.toml"
+    path.write_text("[[layer]]\nname = 'first'\nkernels = ['scale']\n")
+    (result,) = collect(command=["./p"], layer_map=path, timing="ncu", out=tmp_path / "runs")
+    layers = result.record["layer_map"]["layer"]
+    assert layers == [{"name": "first", "kernels": ["scale"]}]
