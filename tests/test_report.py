@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -168,6 +169,46 @@ def test_model_is_as_sure_as_its_lead_over_the_baselines(unseen, sure):
     found = sentences(conditions(layers()), evaluations=[evaluation(unseen=unseen, leak=None)])
     assert [each.sure for each in found if each.about == "error"] == [sure]
     assert ("no model beats it" in found[-1].text) == (sure == "open")
+
+
+def test_metric_is_never_surer_than_the_models_it_comes_from():
+    def sure(**given):
+        found = sentences(conditions(layers()), rankings=[ranking()], **given)
+        return next(each for each in found if each.about == "metric")
+
+    assert sure().sure == "firm"
+    assert sure(evaluations=[evaluation(unseen=0.4)]).sure == "likely"
+    beaten = sure(evaluations=[evaluation(unseen=0.7)])
+    assert beaten.sure == "open"
+    assert beaten.text.endswith("The models that say so beat no baseline.")
+    assert sure(evaluations=[evaluation("classification", unseen=0.7)]).sure == "firm"
+
+
+def test_few_resamples_are_never_firm():
+    few = dataclasses.replace(ranking(), resamples=4)
+    many = dataclasses.replace(ranking(), resamples=50)
+    found = sentences(conditions(layers()), rankings=[few, many])
+    assert [each.sure for each in found[1:]] == ["likely", "firm"]
+
+
+def test_headline_is_the_hardest_protocol():
+    given = evaluation(leak=None)
+    stricter = given.scores[given.scores["protocol"] == "leave-one-layer-out"].copy()
+    stricter["protocol"] = "leave-one-shape-out"
+    stricter["mean"] += 0.1
+    both = dataclasses.replace(given, scores=pd.concat([given.scores, stricter]))
+    (_, line) = summary_lines(layers(), evaluations=[both])
+    assert line.startswith(
+        "On unseen shapes, the best model of the time (gradient boosting) is off by 35 %"
+    )
+
+
+def test_random_splits_alone_leave_the_error_open():
+    given = evaluation(leak=None)
+    scores = given.scores[given.scores["protocol"] == "random"].replace("random", "random:0.2")
+    found = sentences(conditions(layers()), evaluations=[dataclasses.replace(given, scores=scores)])
+    assert found[-1].sure == "open"
+    assert found[-1].text.endswith("Unseen layers were not tested.")
 
 
 def test_classification_counts_what_is_right():
@@ -385,7 +426,7 @@ def test_building_changes_nothing_that_was_given():
 
 
 def test_same_input_gives_the_same_page():
-    given = {"provenance": shapes(), "rankings": [ranking()], "evaluations": [evaluation()]}
+    given = {"provenance": shapes(), "rankings": [ranking()]}
     assert build_report(layers(), **given) == build_report(layers(), **given)
 
 

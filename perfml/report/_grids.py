@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.report._labels import clean, members, model, number, percent, protocol
+from perfml.report._labels import clean, is_random, members, model, number, percent, protocol
 from perfml.report._shapes import Shape
 from perfml.report._times import Condition
 from perfml.report.summary import higher_is_better
@@ -203,7 +203,7 @@ def score_grid(evaluation: Any) -> Grid:
     """Return the scores, a row a model, a column a protocol; the last protocol's best first."""
     scores: pd.DataFrame = evaluation.scores
     protocols = list(dict.fromkeys(scores["protocol"]))
-    protocols.sort(key=lambda name: name != "random")
+    protocols.sort(key=lambda name: not is_random(name))
     score = str(scores["score"].iloc[0]) if len(scores) else "score"
     up = higher_is_better(score)
     ordered = scores[scores["protocol"] == protocols[-1]].sort_values("mean", ascending=not up)

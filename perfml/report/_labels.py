@@ -27,6 +27,7 @@ MODELS = {
 PROTOCOLS = {
     "random": "random split",
     "leave-one-layer-out": "unseen layers",
+    "leave-one-shape-out": "unseen shapes",
     "leave-one-condition-out": "unseen conditions",
 }
 
@@ -137,8 +138,21 @@ def model(name: Any) -> str:
 
 
 def protocol(name: Any) -> str:
-    """Return what a protocol is called in prose."""
-    return PROTOCOLS.get(str(name), clean(name, 80))
+    """Return what a protocol is called in prose; an argument stands behind it.
+
+    Examples
+    --------
+    >>> protocol("leave-one-layer-out"), protocol("random:0.2")
+    ('unseen layers', 'random split (0.2)')
+    """
+    base, _, argument = str(name).partition(":")
+    text = PROTOCOLS.get(base, clean(base, 80))
+    return f"{text} ({clean(argument, 40)})" if argument else text
+
+
+def is_random(protocol_name: Any) -> bool:
+    """Return whether a protocol splits rows at random, so that repeats lie on both sides."""
+    return str(protocol_name).partition(":")[0] == "random"
 
 
 def members(value: object) -> tuple[str, ...]:

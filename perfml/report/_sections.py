@@ -258,7 +258,7 @@ def _predictions(evaluation: Any, place: int, palette: Mapping[str, str]) -> lis
     if predictions is None or predictions.empty or str(evaluation.task) != "regression":
         return []
     drawn = []
-    for name, (score, _) in best_scores(evaluation).items():
+    for name, (score, _) in reversed(best_scores(evaluation).items()):
         caption = (
             f"Predicted against measured times, {model(score['model'])}, {protocol(name)}: "
             f"off by {percent(float(score['mean']))} on average."

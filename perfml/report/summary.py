@@ -17,6 +17,7 @@ from perfml.report._labels import (
     TASKS,
     clean,
     count,
+    is_random,
     listed,
     members,
     micros,
@@ -28,16 +29,21 @@ from perfml.report._times import EVERY_RUN, Condition, conditions
 
 Sure = Literal["firm", "likely", "open", "caution"]
 
+ENOUGH_RESAMPLES = 20
+"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
+
 SURE_RULES = {
     "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples; "
     "or a model at least twice as good as every baseline",
     "likely": "a smaller lead than that; or top 3 in at least 60 %",
     "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; "
-    "or no model beats the baselines",
+    "or no model beats the baselines. A metric is never surer than the models it comes from, and "
+    f"never firm on fewer than {ENOUGH_RESAMPLES} resamples",
 }
 """What the words of certainty mean; printed on the report."""
 
 _MOST_CONDITIONS = 4
+_ORDER: tuple[Sure, ...] = ("firm", "likely", "open", "caution")
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,11 @@ def sentences(
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
         found.append(Sentence("time", "open", f"{more}: see the times below."))
+    errors = [(str(each.task), _errors(each)) for each in evaluations]
+    limits = {task: said[0].sure for task, said in errors if said}
     for ranking in rankings:
-        found += _metrics(ranking)
-    for evaluation in evaluations:
-        found += _errors(evaluation)
+        found += _metrics(ranking, limits.get(str(ranking.task), "firm"))
+    found += [each for _, said in errors for each in said]
     cautions = dict.fromkeys(
         clean(warning, 600) for evaluation in evaluations for warning in _leaks(evaluation)
     )
@@ -145,7 +152,7 @@ def _sure_of_totals(first: pd.Series, totals: pd.DataFrame) -> Sure:
     return "likely" if first["total"] < lows.min() else "open"
 
 
-def _metrics(ranking: Any) -> list[Sentence]:
+def _metrics(ranking: Any, limit: Sure) -> list[Sentence]:
     summary: pd.DataFrame = ranking.summary
     what = TASKS.get(str(ranking.task), clean(ranking.task, 40))
     if not len(summary):
@@ -165,15 +172,21 @@ def _metrics(ranking: Any) -> list[Sentence]:
     text += f"; then {listed(also)}." if also else "."
     if top3 < 0.6:
         text += " No metric is among the first three reliably."
+    if limit == "open":
+        text += " The models that say so beat no baseline."
     sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
-    return [Sentence("metric", sure, text)]
+    resamples = getattr(ranking, "resamples", 0)
+    if sure == "firm" and 0 < resamples < ENOUGH_RESAMPLES:
+        sure = "likely"
+    return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]
 
 
 def best_scores(evaluation: Any) -> dict[str, tuple[pd.Series, pd.Series | None]]:
     """Return each protocol's row of the best model, and of the best baseline (or None).
 
-    The best model is chosen once, on the hardest protocol there is (any that is not the random
-    split), and the same model is shown under every protocol.
+    The best model is chosen once, on the hardest protocol there is: of those that hold out whole
+    layers (or more) the one on which even the best model is worst. The same model is shown under
+    every protocol, the hardest first.
     """
     scores: pd.DataFrame = evaluation.scores
     if scores.empty:
@@ -182,11 +195,13 @@ def best_scores(evaluation: Any) -> dict[str, tuple[pd.Series, pd.Series | None]
     baseline = scores["baseline"].astype(bool)
     models, baselines = scores[~baseline], scores[baseline]
     names = list(dict.fromkeys(scores["protocol"]))
-    hard = [name for name in names if name != "random"]
-    judged = models[models["protocol"] == (hard[0] if hard else names[0] if names else "")]
-    if judged.empty:
+    best = {name: _best(part) for name, part in models.groupby("protocol", sort=False)}
+    if not best:
         return {}
-    chosen = _best(judged)["model"]
+    up = higher_is_better(scores["score"].iloc[0])
+    # of those that are not random, the worst score of a best model
+    names.sort(key=lambda name: (is_random(name), _hardness(best.get(name), up)))
+    chosen = best[next(name for name in names if name in best)]["model"]
     found: dict[str, tuple[pd.Series, pd.Series | None]] = {}
     for name in names:
         mine = models[(models["protocol"] == name) & (models["model"] == chosen)]
@@ -201,6 +216,12 @@ def higher_is_better(score: object) -> bool:
     return str(score) == "accuracy"
 
 
+def _hardness(best: pd.Series | None, up: bool) -> float:
+    if best is None:
+        return math.inf
+    return float(best["mean"]) if up else -float(best["mean"])
+
+
 def _best(rows: pd.DataFrame) -> pd.Series:
     up = higher_is_better(rows["score"].iloc[0])
     return rows.sort_values("mean", ascending=not up, kind="stable").iloc[0]
@@ -210,19 +231,16 @@ def _errors(evaluation: Any) -> list[Sentence]:
     scores = best_scores(evaluation)
     if not scores:
         return []
-    hard = [name for name in scores if name != "random"]
-    mine, simple = scores[hard[0] if hard else next(iter(scores))]
+    mine, simple = next(iter(scores.values()))
+    hard = not is_random(mine["protocol"])
+    random = next((row for name, (row, _) in scores.items() if is_random(name)), None)
     what = TASKS.get(str(evaluation.task), clean(evaluation.task, 40))
     up = higher_is_better(mine["score"])
     verb = "is right in" if up else "is off by"
     text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"
     text += f" {verb} {percent(mine['mean'])} on average"
-    if "random" in scores and hard:
-        text += (
-            f"; on a random split by {percent(scores['random'][0]['mean'])}"
-            if not up
-            else (f"; on a random split in {percent(scores['random'][0]['mean'])}")
-        )
+    if random is not None and hard:
+        text += f"; on a random split {'in' if up else 'by'} {percent(random['mean'])}"
     sure: Sure = "open"
     if simple is None:
         text += ". No baseline was scored."
