@@ -1,4 +1,4 @@
-"""Which hardware metrics explain a GPU latency, and can the answer be trusted?"""
+"""Tell which hardware metrics explain a GPU latency, and whether to trust the answer."""
 
 from perfml._version import __version__
 

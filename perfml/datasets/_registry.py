@@ -36,6 +36,10 @@ DATASETS = {
     each.name: each
     for each in (
         Dataset(
+            "h200-yolov4-tiny",
+            "YOLOv4-Tiny on an H200: cublas, cudnn, inductor x fp32, tf32, fp16 x batch 1 and 8",
+        ),
+        Dataset(
             "h200-sweep",
             "YOLOv4-Tiny on an H200: raw ncu and timing exports of cublas, cudnn, inductor",
         ),
