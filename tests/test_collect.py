@@ -279,6 +279,29 @@ def test_metrics_come_from_sets_files_and_the_profilers_own_names(tmp_path):
         metric_names([str(tmp_path / "none.txt")])
 
 
+def test_dedupe_profiles_one_layer_of_each_kind_in_one_iteration(tmp_path, tools):
+    tools.setenv("FAKE_NCU_ARGUMENTS", str(tmp_path / "seen"))
+    (result,) = workload(tmp_path / "runs", dedupe=True)
+    words = (tmp_path / "seen").read_text().split("\n")
+    wanted = [words[i + 1] for i, word in enumerate(words) if word == "--nvtx-include"]
+    assert len(wanted) == 18
+    assert "iter_0/conv_04/" in wanted
+    assert "iter_0/conv_05/" not in wanted
+    assert result.record["dedupe"]["groups"]["conv_04"] == ["conv_04", "conv_05"]
+    assert result.record["dedupe"]["launches"] == 75
+
+
+def test_few_iterations_of_a_program_are_profiled(tmp_path, tools):
+    from collectors import _measure
+
+    subject = Run("p", program=("p",), settings=Settings(metric_iterations=2))
+    names = ("step_0", "step_1", "step_2")
+    timed = _measure._Timed({}, {}, region_only=False, iterations=names)
+    assert _measure._include(subject, timed) == ("step_0/", "step_1/")
+    layered = Run("p", program=("p",), settings=Settings(metric_iterations=2, layers="conv_.*"))
+    assert _measure._include(layered, timed) == ("regex:(step_0|step_1)/(conv_.*)/",)
+
+
 def test_a_layer_map_travels_in_the_description(tmp_path, tools):
     path = tmp_path / "map.toml"
     path.write_text("[[layer]]\nname = 'first'\nkernels = ['scale']\n")

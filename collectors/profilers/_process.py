@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from perfml.errors import PerfmlError
 
@@ -164,7 +165,7 @@ def last_lines(text: str, count: int = 5, *, without: str = "==") -> str:
     return " | ".join(line[:200] for line in own[-count:])
 
 
-def _follow(source: object, watch: Callable[[str], None] | None) -> None:
-    new = source.read()  # type: ignore[attr-defined]
+def _follow(source: BinaryIO, watch: Callable[[str], None] | None) -> None:
+    new = source.read()
     if new and watch is not None:
         watch(new.decode("utf-8", "replace"))
