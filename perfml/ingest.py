@@ -22,6 +22,8 @@ from perfml.readers import ReadOptions, read
 from perfml.tables import Kernels, validate_kernels
 
 MANIFEST = "run.json"
+SHAPES = "layers.json"
+"""Beside loose profiles: the shapes of their layers, under the key ``layers``."""
 
 _ENDINGS = (".csv", ".ncu-rep", ".nvvp", ".nvprof", ".txt", ".log", ".profile", ".sqlite")
 _COMPRESSED = (".gz", ".xz", ".bz2")
@@ -106,9 +108,25 @@ def ingest(
     }
     if manifests:
         provenance["runs"] = manifests
+    shapes = _shapes({run.files[0].parent for run in runs if not run.manifest})
+    if shapes:
+        provenance["layers"] = shapes
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _shapes(folders: Iterable[Path]) -> list[Any]:
+    """Return the layer shapes that lie beside loose profiles."""
+    found: list[Any] = []
+    for path in sorted(folder / SHAPES for folder in folders):
+        if path.is_file():
+            rows = read_manifest(path).get("layers")
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                msg = "not a list of layer shapes under the key layers"
+                raise InputError(msg, where=str(path), cure="Correct the file, or remove it.")
+            found += rows
+    return found
 
 
 def _stack(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

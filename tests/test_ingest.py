@@ -75,6 +75,18 @@ def test_a_folder_is_read_whole(sweep):
     assert len(metric_columns(kernels.frame)) >= 19
 
 
+def test_shapes_beside_loose_profiles_travel_in_the_provenance(sweep, tmp_path):
+    shapes = {row["layer"]: row for row in ingest([sweep]).provenance["layers"]}
+    assert len(shapes) == 21
+    assert shapes["conv_03"]["filters"] == 64
+    assert shapes["conv_20"]["input"] == "26x26x384"
+    profile = sweep / "yolov4tiny_cudnn_fp32_b1.csv.xz"
+    (tmp_path / profile.name).write_bytes(profile.read_bytes())
+    (tmp_path / "layers.json").write_text('{"layers": {"conv_01": 3}}')
+    with pytest.raises(InputError, match="not a list of layer shapes"):
+        ingest([tmp_path / profile.name])
+
+
 def test_what_the_user_says_names_the_run(recorded):
     path = recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
     frame = ingest([path], identity=Identity(backend="mine", batch=4)).frame
