@@ -136,6 +136,18 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
+    end = time.monotonic() + _GRACE_S
+    while any(_running(pid) for pid in family) and time.monotonic() < end:
+        time.sleep(_POLL_S)
+
+
+def _running(pid: int) -> bool:
+    """Tell whether a process is there and no mere zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] != ["Z"]
 
 
 def descendants(pid: int) -> set[int]:
