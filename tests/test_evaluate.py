@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
-from perfml.modeling import build_problem, evaluate
+from perfml.modeling import build_problem, evaluate, with_shapes
 from perfml.modeling._forest import QuickForestClassifier
 from perfml.modeling.estimators import get_model, get_models
 
@@ -134,6 +134,24 @@ def test_a_table_without_layers_loses_the_layer_protocol_with_a_warning():
     assert any("leave-one-layer-out was left out" in each for each in found.warnings)
     with pytest.raises(PerfmlError, match="which layer"):
         evaluate(layers, models=["dt"], protocols=["leave-one-layer-out"])
+
+
+def test_twin_layers_can_be_held_out_together():
+    layers = linear_layers(layers=6)
+    shapes = pd.DataFrame(
+        {"layer": layers["layer"].unique(), "flops": [1e6, 1e6, 2e6, 3e6, 3e6, 4e6]}
+    )
+    shapes = shapes.assign(weight_bytes=1e3, input_bytes=1e3, output_bytes=1e3)
+    found = evaluate(
+        with_shapes(layers, shapes),
+        models=["lmt"],
+        protocols=["leave-one-shape-out", "leave-one-layer-out"],
+        target="time-per-flop",
+    )
+    assert score_of(found, "lmt", "leave-one-shape-out", "splits") == 4
+    assert score_of(found, "lmt", "leave-one-layer-out", "splits") == 6
+    without = evaluate(layers, models=["dt"], protocols=["random", "leave-one-shape-out"], splits=2)
+    assert any("leave-one-shape-out was left out" in each for each in without.warnings)
 
 
 def test_classification_predicts_backends_by_name():

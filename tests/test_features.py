@@ -10,7 +10,14 @@ from modeling_data import linear_layers, published_file, six_conditions
 from perfml.datasets.published import COLUMNS, from_published, to_published
 from perfml.errors import InputError, PerfmlError, TableError
 from perfml.metrics import PUBLISHED
-from perfml.modeling import build_design, build_problem, make_estimator
+from perfml.modeling import (
+    average_repeats,
+    build_design,
+    build_problem,
+    make_estimator,
+    shapes_of_runs,
+    with_shapes,
+)
 from perfml.modeling._folds import prepare
 from perfml.modeling.estimators import get_model, imputed_owners, make_imputer
 from perfml.modeling.importance import builtin_importance
@@ -223,3 +230,80 @@ def test_the_published_file_has_six_known_conditions_and_ninety_script_runs():
         "double_precision_fu_utilization",
     }
     assert (to_published(layers) == pd.read_csv(path)).all().all()
+
+
+def shapes_of(layers, **changes):
+    names = layers["layer"].unique()
+    table = pd.DataFrame({"name": names, "flops": np.arange(1, len(names) + 1) * 1e6})
+    return table.assign(weight_bytes=1e4, input_bytes=2e4, output_bytes=1e4).assign(**changes)
+
+
+def test_shapes_are_joined_by_layer_and_batch():
+    layers = linear_layers(layers=3)
+    layers["batch"] = pd.array(layers["batch"], dtype="Int64")
+    table = shapes_of(layers)
+    shapes = pd.concat([table.assign(batch=1), table.assign(batch=8, flops=-0.0)])
+    joined = with_shapes(layers, shapes.to_dict("records"))
+    assert list(joined["flops"].unique()) == [1e6, 2e6, 3e6]
+    assert joined["arithmetic_intensity"].iloc[0] == 25.0
+    assert "flops" not in layers.columns
+    assert "flops" in build_design(joined, "before-run").names
+
+
+def test_shapes_of_runs_are_taken_from_the_provenance():
+    layers = linear_layers(layers=3, repeats=1)
+    records = shapes_of(layers).to_dict("records")
+    provenance = {"runs": [{"run_id": "run_0", "layers": records}, {"run_id": "other"}]}
+    joined = with_shapes(layers, shapes_of_runs(provenance))
+    assert joined["flops"].notna().all()
+    assert shapes_of_runs({"sources": []}) is None
+
+
+def test_shapes_that_cannot_be_meant_are_errors():
+    layers = linear_layers(layers=3)
+    with pytest.raises(TableError, match="lack flops"):
+        with_shapes(layers, shapes_of(layers).drop(columns="flops"))
+    with pytest.raises(TableError, match="two shapes for one layer: conv_00"):
+        with_shapes(layers, pd.concat([shapes_of(layers)] * 2))
+    with pytest.raises(TableError, match="negative"):
+        with_shapes(layers, shapes_of(layers, flops=-1))
+    with pytest.raises(PerfmlError, match="no layer of the table"):
+        with_shapes(layers, shapes_of(layers).assign(name=["a", "b", "c"]))
+
+
+def test_layers_that_compute_the_same_are_one_shape():
+    layers = linear_layers(layers=4)
+    shapes = shapes_of(layers).assign(flops=[1e6, 2e6, 1e6, 3e6])
+    problem = build_problem(with_shapes(layers, shapes))
+    shape_of = dict(zip(problem.layer_names, problem.shape, strict=True))
+    assert shape_of["conv_00"] == shape_of["conv_02"]
+    assert len(set(shape_of.values())) == 3
+    assert (build_problem(layers).shape == -1).all()
+
+
+def test_a_layer_at_two_batch_sizes_is_one_shape():
+    layers = with_shapes(linear_layers(layers=4), shapes_of(linear_layers(layers=4)))
+    larger = layers.assign(batch=8, flops=layers["flops"] * 8)
+    both = build_problem(pd.concat([layers, larger], ignore_index=True))
+    assert both.shape.max() == 3
+
+
+def test_repeats_are_averaged_by_condition():
+    layers = six_conditions(repeats=5)
+    layers.loc[0, "stall_sync"] = np.nan
+    means = average_repeats(layers)
+    assert len(means) == 6
+    first = layers[(layers["layer"] == "conv_03") & (layers["backend"] == "trt")]
+    assert means["time_us"].iloc[0] == pytest.approx(first["time_us"].mean())
+    assert means["stall_sync"].iloc[0] == pytest.approx(first["stall_sync"].mean())
+    assert list(means["backend"]) == list(layers["backend"].drop_duplicates()) * 2
+
+
+def test_a_product_of_powers_is_learned_by_the_models_on_logarithms():
+    layers = linear_layers(layers=15, repeats=1)
+    layers["time_us"] = 80 * layers["dram_utilization"] ** -1.0 * layers["stall_sync"] ** 0.5
+    problem = build_problem(layers)
+    for name in ("power-law", "gp"):
+        model = make_estimator(name).fit(problem.design.values[9:], np.log(problem.truth[9:]))
+        guess = np.exp(model.predict(problem.design.values[:9]))
+        assert np.mean(np.abs(guess / problem.truth[:9] - 1)) < 0.05, name

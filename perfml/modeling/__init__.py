@@ -28,6 +28,7 @@ _HOMES = {
     "LeaveOneShapeOut": "protocols",
     "with_shapes": "shapes",
     "shapes_of_runs": "shapes",
+    "average_repeats": "shapes",
     "LinearModelTreeRegressor": "linear_model_tree",
 }
 

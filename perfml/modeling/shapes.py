@@ -1,4 +1,4 @@
-"""Facts of a layer that are known before it runs: operations, bytes, arithmetic intensity."""
+"""Prepare a Layers table: add what is known of a layer before it runs, average its repeats."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError
+from perfml.modeling.features import CONDITION_COLUMNS, group_codes
 
 AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes")
 """What a layer computes, reads and writes, for the whole batch."""
@@ -104,3 +105,32 @@ def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
         parts.append(column.astype("string").fillna("").to_numpy(dtype=object))
     text = np.array(["/".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
     return pd.Series(text, dtype=object)
+
+
+def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a condition: the mean of its repeats.
+
+    Repeats of a condition differ by the noise of the clock and by metrics that were weighted with
+    that same clock. Their means keep what distinguishes conditions, and cross-validation inside a
+    model (such as the choice of a ridge penalty) no longer tests on copies.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `layers`, in order of first appearance; ``iteration`` is the first repeat's,
+        numbers are means (undefined cells left out), text is the first repeat's.
+    """
+    codes = group_codes(layers, CONDITION_COLUMNS)
+    first = np.unique(codes, return_index=True)[1]
+    means = layers.iloc[first].reset_index(drop=True)
+    kept = {*CONDITION_COLUMNS, "run_id", "iteration"}
+    for name in layers.columns:
+        if name not in kept and pd.api.types.is_numeric_dtype(layers[name]):
+            values = layers[name].astype("Float64").groupby(codes).mean()
+            means[name] = values.to_numpy(dtype=float, na_value=np.nan)
+    return means
