@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import pandas as pd
@@ -52,3 +53,36 @@ def make_kernels(rows: list[dict[str, object]]) -> pd.DataFrame:
 def kernels_of():
     """Return `make_kernels`."""
     return make_kernels
+
+
+@pytest.fixture
+def reading(tmp_path):
+    """Return a function that reads the content of an export, with the options of the readers."""
+    from perfml.readers import ReadOptions, read
+
+    def run(content, **options):
+        path = tmp_path / "export.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read(path, ReadOptions(**options))
+
+    return run
+
+
+@pytest.fixture
+def failing(reading):
+    """Return a function that reads what cannot be read, and returns the error."""
+    from perfml.errors import InputError
+
+    def run(content, **options):
+        with pytest.raises(InputError) as caught:
+            reading(content, **options)
+        assert 1 <= len(str(caught.value).splitlines()) <= 2
+        return caught.value
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def cudnn(recorded):
+    """Return the bytes of a recorded export of 72 launches."""
+    return lzma.open(recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz").read()

@@ -1,97 +1,24 @@
-"""The reader of ``ncu --csv``: recorded exports with pinned numbers, and what users hand in."""
+"""The reader of ``ncu --csv``: recorded exports with pinned numbers, and other people's."""
 
 import csv
 import io
-import lzma
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from perfml.errors import InputError, PerfmlError
-from perfml.readers import ReadOptions, Source, ncu_csv, read, recognise
-
-NVTX = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
-IDENTITY = (
-    "ID",
-    "Process ID",
-    "Process Name",
-    "Host Name",
-    NVTX,
-    "Kernel Name",
-    "Block Size",
-    "Grid Size",
-    "Device",
-    "CC",
+from _ncu_pages import (
+    BYTES,
+    DURATION,
+    IDENTITY,
+    OCCUPANCY,
+    STALL,
+    THREADS,
+    launch,
+    raw_page,
+    table,
 )
-DURATION = "gpu__time_duration.sum"
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
-THREADS = "launch__thread_count"
-BYTES = "dram__bytes_read.sum"
-STALL = "smsp__warp_issue_stalled_wait_per_warp_active.pct"
 
-
-def table(header, units, rows, *, newline="\n"):
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=newline)
-    writer.writerows([header, units, *rows])
-    return out.getvalue()
-
-
-def launch(number, values, *, kernel="gemm", ranges=("iter_0", "conv_01"), process="7"):
-    entries = "  ".join(f'"<default domain>:{name}' + ":none" * 6 + '"' for name in ranges)
-    cell = f"{process}  {entries} " if ranges else ""
-    return [
-        str(number),
-        process,
-        "python3",
-        "127.0.0.1",
-        cell,
-        kernel,
-        "(64, 1, 1)",
-        "(8, 2, 1)",
-        "0",
-        "9.0",
-        *values,
-    ]
-
-
-def raw_page(columns, *, newline="\n", **launches):
-    """Return a raw page of columns {metric: (unit, cells)}."""
-    header = [*IDENTITY, *columns]
-    units = [""] * len(IDENTITY) + [unit for unit, _ in columns.values()]
-    cells = zip(*(cells for _, cells in columns.values()), strict=True)
-    rows = [launch(number, values, **launches) for number, values in enumerate(cells)]
-    return table(header, units, rows, newline=newline)
-
-
-@pytest.fixture
-def reading(tmp_path):
-    def run(content, **options):
-        path = tmp_path / "export.csv"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read(path, ReadOptions(**options))
-
-    return run
-
-
-@pytest.fixture
-def failing(reading):
-    def run(content, **options):
-        with pytest.raises(InputError) as caught:
-            reading(content, **options)
-        assert 1 <= len(str(caught.value).splitlines()) <= 2
-        return caught.value
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def cudnn(recorded):
-    return lzma.open(recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz").read()
+from perfml.readers import ReadOptions, Source, ncu_csv, read, recognise
 
 
 @pytest.fixture(scope="session")
@@ -332,98 +259,6 @@ def test_ratio_and_largest_rate_stand_in_for_a_per_cent_metric(reading):
     assert frame["stall_exec_dependency"].iloc[0] == pytest.approx(0.6)
 
 
-# Damage
-
-
-@pytest.mark.parametrize("cut", [1, 2, 3, 10, 100])
-def test_a_cut_file_is_an_error_that_names_the_last_line(cudnn, failing, cut):
-    error = failing(cudnn[:-cut])
-    assert error.where.endswith("export.csv:74")
-    assert "cut" in error.what
-
-
-@given(place=st.integers(0, 10**6))
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place):
-    place %= len(cudnn)
-    path = tmp_path / "cut.csv"
-    path.write_bytes(b"==PROF== x\n" + cudnn[:place])
-    lines = cudnn.count(b"\n", 0, place)
-    if cudnn[place - 1 : place] == b"\n" and lines > 2:
-        assert len(read(path).frame) == lines - 2
-    else:
-        with pytest.raises(PerfmlError):
-            read(path)
-
-
-def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing):
-    lines = cudnn.split(b"\n")
-    fewer = [*lines[:6], lines[6].rsplit(b",", 1)[0], *lines[7:]]
-    assert failing(b"\n".join(fewer)).where.endswith(":7")
-    more = [*lines[:6], lines[6] + b',"1"', *lines[7:]]
-    assert failing(b"\n".join(more)).where.endswith(":7")
-    after = [*lines[:6], lines[6] + b" done", *lines[7:]]
-    assert failing(b"\n".join(after)).where.endswith(":7")
-
-
-def test_two_exports_in_one_file_are_an_error_that_names_the_seam(cudnn, failing):
-    error = failing(cudnn + cudnn)
-    assert error.where.endswith(":75")
-    assert "second time" in error.what
-    rows = cudnn.split(b"\n", 2)[2]
-    assert failing(cudnn + rows).where.endswith(":75")
-
-
-def test_missing_launches_are_warned_of(cudnn, reading):
-    lines = cudnn.split(b"\n")
-    del lines[10:12]
-    kernels = reading(b"\n".join(lines))
-    assert len(kernels.frame) == 70
-    assert any(warning.startswith("2 launch ids are missing") for warning in kernels.warnings)
-
-
-def test_a_page_without_its_units_is_an_error(cudnn, failing):
-    lines = cudnn.split(b"\n")
-    error = failing(b"\n".join([lines[0], *lines[2:]]))
-    assert "row of units" in error.what
-    assert error.where.endswith(":2")
-
-
-def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line(cudnn, failing):
-    error = failing(cudnn.replace(b"leaky_relu", b"leaky_rel\xfc", 1))
-    assert "UTF-8" in error.what
-    assert error.where.endswith(":5")
-
-
-def test_a_doubled_column_is_an_error(failing):
-    header = [*IDENTITY, DURATION, DURATION]
-    units = [*[""] * len(IDENTITY), "ns", "us"]
-    assert "twice" in failing(table(header, units, [launch(0, ["1", "2"])])).what
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("==PROF== Connected to process 3 (a)\nhello\n", "no table"),
-        ("hello\n==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
-        ("==ERROR== The application returned an error code (11).\n", "error code (11)"),
-        (",".join(f'"{name}"' for name in IDENTITY) + "\n" + '"",' * 9 + '""\n', "without rows"),
-        ('"Process ID","Kernel Name","Invocations","Minimum","Maximum","Average"\n', "Minimum"),
-    ],
-)
-def test_an_input_without_kernels_says_what_was_found(failing, content, found):
-    assert found in failing(content).found
-
-
-def test_output_of_other_tools_is_not_claimed(tmp_path):
-    path = tmp_path / "other.csv"
-    for text in ('"Type","Time(%)","Time"\n', "==123== NVPROF is profiling\n", "a,b\n1,2\n"):
-        path.write_text(text)
-        assert not ncu_csv.recognises(Source(path))
-
-
 # Details page
 
 
@@ -461,115 +296,39 @@ def test_the_details_page_keeps_what_ncu_and_its_rules_said(recorded):
     assert second["speedup"] is None
 
 
+def test_all_rule_results_can_be_had_as_a_table(recorded):
+    found = ncu_csv.rules(Source(recorded / "ncu" / "details_with_output.csv"))
+    assert found["rule"].tolist() == ["SOLBottleneck", "LaunchConfiguration"]
+    assert found["launch"].tolist() == [0, 0]
+    assert ncu_csv.rules(Source(recorded / "ncu" / "vectors.csv")).empty
+
+
+def test_a_details_page_cut_between_two_rows_is_warned_of(reading):
+    header = [*IDENTITY, "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    rows = [
+        launch(number, ["Command line profiler metrics", name, unit, "5.25"])
+        for number in range(4)
+        for name, unit in ((DURATION, "ns"), (OCCUPANCY, "%"))
+    ]
+    whole = reading(table(header, rows[0], rows[1:]))
+    cut = reading(table(header, rows[0], rows[1:-1]))
+    assert not any("is the file cut?" in warning for warning in whole.warnings)
+    assert any("has 1 metrics, the others 2 or more" in warning for warning in cut.warnings)
+    assert np.isnan(cut.frame["achieved_occupancy"].iloc[-1])
+
+
+def test_a_comma_that_comes_late_in_a_column_is_still_read(reading):
+    cells = ["10.5"] * 200 + ["1,234.5"]
+    frame = reading(raw_page({DURATION: ("us", cells)})).frame
+    assert frame["time_us"].iloc[-1] == 1234.5
+
+
+def test_a_german_number_that_comes_late_in_an_english_file_is_an_error(failing):
+    error = failing(raw_page({DURATION: ("us", ["10.5"] * 200 + ["10,5"])}))
+    assert error.where.endswith(":203")
+
+
 def test_a_cut_details_page_is_an_error(recorded, failing):
     whole = (recorded / "ncu" / "details_with_output.csv").read_bytes()
     for cut in (1, 2, 5, 40):
         assert failing(whole[:-cut]).where.endswith(":24")
-
-
-# Round trips, fuzzing, speed
-
-SCALES = {
-    DURATION: {"ns": 1, "us": 1e3, "ms": 1e6},
-    BYTES: {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
-    OCCUPANCY: {"%": 1},
-    THREADS: {"thread": 1, "": 1},
-}
-JUNK = st.sampled_from(
-    ["", "hello", '"quoted" word', '"open', "🔥 1,234", "==PROF== x", "12,13,14", '"5","x","y"']
-)
-
-
-@st.composite
-def exports(draw):
-    count = draw(st.integers(1, 6))
-    german = draw(st.booleans())
-    columns, truth = {}, {}
-    for name, scales in SCALES.items():
-        unit = draw(st.sampled_from(sorted(scales)))
-        numbers = draw(
-            st.lists(
-                st.none() | st.integers(0, 10**12).map(lambda n: n / 1e6),
-                min_size=count,
-                max_size=count,
-            )
-        )
-        digits = draw(st.sampled_from([0, 2, 6]))
-        texts, values = [], []
-        for number in numbers:
-            if number is None:
-                texts.append(draw(st.sampled_from(["", "n/a", "nan", "no data"])))
-                values.append(np.nan)
-                continue
-            text = f"{number:,.{digits}f}" if not unit else f"{number:.{digits}f}"
-            values.append(float(text.replace(",", "")) * scales[unit])
-            texts.append(text.translate(str.maketrans(",.", ".,")) if german else text)
-        columns[name], truth[name] = (unit, texts), values
-    lines = raw_page(columns).splitlines()
-    body = []
-    for line in lines[2:]:
-        body += [*draw(st.lists(JUNK, max_size=2)), line]
-    head = draw(st.lists(st.sampled_from(["==PROF== Connected", "noise", '"']), max_size=2))
-    return "\n".join([*head, *lines[:2], *body, ""]), truth, "de" if german else "en"
-
-
-def attempt(path, locale):
-    try:
-        return ncu_csv.read(Source(path), ReadOptions(locale=locale)).frame, None
-    except InputError as error:
-        return None, error
-
-
-@given(export=exports(), told=st.booleans())
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_what_is_written_is_read_back_or_asked_about(tmp_path, export, told):
-    text, truth, locale = export
-    path = tmp_path / "round.csv"
-    path.write_text(text, encoding="utf-8")
-    frame, error = attempt(path, locale if told else None)
-    if frame is None:
-        assert not told
-        assert "two ways" in error.what
-        return
-    assert len(frame) == len(truth[DURATION])
-    for name, column, scale in (
-        (DURATION, "time_us", 1e-3),
-        (BYTES, "dram_read_bytes", 1),
-        (THREADS, "threads", 1),
-    ):
-        expected = np.array(truth[name]) * scale
-        np.testing.assert_allclose(frame[column].to_numpy(), expected, rtol=1e-12)
-
-
-@given(
-    flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6)
-)
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_changed_bytes_never_escape_as_anything_but_a_perfml_error(recorded, tmp_path, flips):
-    path = tmp_path / "fuzz.csv"
-    for name in ("vectors.csv", "details_with_output.csv"):
-        data = bytearray((recorded / "ncu" / name).read_bytes())
-        for place, value in flips:
-            data[place % len(data)] = value
-        path.write_bytes(data)
-        for raw in (False, True):
-            try:
-                kernels = ncu_csv.read(Source(path), ReadOptions(raw=raw))
-            except PerfmlError:
-                continue
-            assert 1 <= len(kernels.frame) <= 7
-
-
-def test_a_stray_quote_does_not_make_a_large_file_slow(reading):
-    rows = [launch(number, ["10.5"]) for number in range(3000)]
-    lines = table([*IDENTITY, DURATION], [""] * len(IDENTITY) + ["ns"], rows).splitlines()
-    noise = [f"line {number} of the program" for number in range(60_000)]
-    broken = lines[2].replace('"gemm"', '"gemm')
-    started = time.perf_counter()
-    with pytest.raises(InputError, match=r":\d+: the row"):
-        reading("\n".join([*lines[:2], broken, *noise, *lines[3:], ""]))
-    assert time.perf_counter() - started < 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,22 @@ from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d+)", re.IGNORECASE)
 """A range of this name counts repeats of the workload; it is no layer."""
+
+
+@dataclass(frozen=True)
+class CodedRanges:
+    """Range paths of many launches, each distinct one once.
+
+    Attributes
+    ----------
+    codes
+        A number for each launch's ranges, shape (n,).
+    paths
+        The range names that a number stands for, outermost first.
+    """
+
+    codes: npt.NDArray[np.int64]
+    paths: list[tuple[str, ...]]
 
 
 def split_range(path: Sequence[str]) -> tuple[int | None, tuple[str, ...]]:
@@ -45,7 +62,7 @@ def split_range(path: Sequence[str]) -> tuple[int | None, tuple[str, ...]]:
 
 def kernels_frame(
     launches: pd.DataFrame,
-    ranges: Sequence[Sequence[str]],
+    ranges: Sequence[Sequence[str]] | CodedRanges,
     *,
     instances: Sequence[int] | None = None,
 ) -> pd.DataFrame:
@@ -73,7 +90,8 @@ def kernels_frame(
     """
     frame = launches.reset_index(drop=True).copy()
     # Launches share few range paths: each distinct one is split once.
-    codes, paths = _coded(ranges)
+    coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
+    codes, paths = coded.codes, coded.paths
     split = [split_range(path) for path in paths]
     layers = [layer for _, layer in split]
     numbered = any(iteration is not None for iteration, _ in split)
@@ -101,13 +119,10 @@ def kernels_frame(
     return validate_kernels(frame)
 
 
-def _coded(
-    ranges: Sequence[Sequence[str]],
-) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
-    """Return a number for each launch's range path, and the distinct paths."""
+def _coded(ranges: Sequence[Sequence[str]]) -> CodedRanges:
     numbers: dict[tuple[str, ...], int] = {}
     codes = [numbers.setdefault(tuple(path), len(numbers)) for path in ranges]
-    return np.array(codes, dtype="int64"), list(numbers)
+    return CodedRanges(np.array(codes, dtype="int64"), list(numbers))
 
 
 def _occurrences(

@@ -45,6 +45,9 @@ _NAME, _UNIT, _VALUE = "Metric Name", "Metric Unit", "Metric Value"
 _SECTION = "Section Name"
 _RULE = ("Rule Name", "Rule Type", "Rule Description")
 _SPEEDUP = ("Estimated Speedup Type", "Estimated Speedup")
+_FEW = 3
+"""Launches from which on it is telling that the last one has fewer metrics than all others."""
+
 _KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
 
 
@@ -56,26 +59,38 @@ def details_page(table: Table, options: ReadOptions) -> Launches:
     InputError
         If a value cannot be read, or no row holds a metric.
     """
+    starts, launch = _load(table)
+    advice = most_promising(_rules(table, launch))
+    labelled, counters = _counters(table, launch, len(starts), options)
+    unfinished = _unfinished(table, launch)
+    table.take(starts)
+    found = assemble(table, counters)
+    found.warnings += unfinished
+    if labelled:
+        found.warnings.append(
+            "The details page shows what its sections show; export with --page raw to have every "
+            "metric that was collected."
+        )
+    if advice:
+        found.facts["rules"] = advice
+    return found
+
+
+def rules_of(table: Table) -> list[Rule]:
+    """Return every rule result of the page, launch by launch."""
+    _, launch = _load(table)
+    return _rules(table, launch)
+
+
+def _load(table: Table) -> tuple[Array, Array]:
+    """Parse what the page has; return the first row of each launch, and each row's launch."""
     header = table.page.header
     if missing := [name for name in ("Kernel Name", _NAME, _UNIT, _VALUE) if name not in header]:
         msg = f"the details page has no column {missing[0]}"
         cure = "Export again with: ncu --import FILE.ncu-rep --csv --page details"
         raise InputError(msg, where=str(table.source.path), cure=cure)
     table.load([*IDENTITY, _SECTION, _NAME, _UNIT, _VALUE, *_RULE, *_SPEEDUP, *table.ranges_in()])
-    starts, launch = _launches(table)
-    rules = _rules(table, launch)
-    labelled, counters = _counters(table, launch, len(starts), options)
-    table.take(starts)
-    found = assemble(table, counters)
-    if labelled:
-        found.warnings.append(
-            "The details page shows what its sections show; export with --page raw to have every "
-            "metric that was collected."
-        )
-    advice = most_promising(rules)
-    if advice:
-        found.facts["rules"] = advice
-    return found
+    return _launches(table)
 
 
 def _launches(table: Table) -> tuple[Array, Array]:
@@ -85,6 +100,17 @@ def _launches(table: Table) -> tuple[Array, Array]:
     first[1:] = np.diff(ids) != 0
     first[1:] |= np.diff(table.whole_numbers("Process ID")) != 0
     return np.flatnonzero(first), np.cumsum(first) - 1
+
+
+def _unfinished(table: Table, launch: Array) -> list[str]:
+    """Warn if the last launch has fewer metrics than any other: a cut between two rows."""
+    counts = np.bincount(launch[table.mapped(_NAME, bool)])
+    if len(counts) < _FEW or counts[-1] >= counts[:-1].min():
+        return []
+    fewest = counts[:-1].min()
+    return [
+        f"The last launch has {counts[-1]} metrics, the others {fewest} or more: is the file cut?"
+    ]
 
 
 def _counters(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.metrics.expressions import Array
+from perfml.readers._frame import CodedRanges
 from perfml.readers._ncu_launches import BLOCK, DEVICE_NAME, GRID, Launches, shape_of
 from perfml.readers._ncu_table import Table, dimensions, text_column
 
@@ -30,11 +30,11 @@ _RANGE = "range"
 
 def assemble(table: Table, counters: pd.DataFrame) -> Launches:
     """Add what is no metric: names, shapes, devices, ranges, and what ncu said."""
-    codes, paths = table.ranges()
+    ranges = table.ranges()
     warnings = list(table.page.notices.warnings)
     identity = pd.DataFrame(
         {
-            "kernel": _kernels(table, codes, paths),
+            "kernel": _kernels(table, ranges),
             "grid": _shape(table, "Grid Size", counters, GRID),
             "block": _shape(table, "Block Size", counters, BLOCK),
             "device": _texts(table, DEVICE_NAME),
@@ -62,28 +62,33 @@ def assemble(table: Table, counters: pd.DataFrame) -> Launches:
             "launch."
         )
     _check_ids(table, warnings)
-    return Launches(identity, counters, [paths[code] for code in codes], facts, warnings)
+    return Launches(identity, counters, ranges, facts, warnings)
 
 
-def _kernels(table: Table, ranges: Array, paths: list[tuple[str, ...]]) -> pd.Series[str]:
+def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
     """Return kernel names without the range that ``--print-nvtx-rename`` puts before them."""
     if "Kernel Name" not in table:
         msg = "the table has no column Kernel Name"
         cure = "Export again with: ncu --import FILE.ncu-rep --csv --page raw"
         raise InputError(msg, where=str(table.source.path), cure=cure)
     codes, names = table.coded("Kernel Name")
-    pairs, places = np.unique(codes * len(paths) + ranges, return_inverse=True)
-    plain = []
-    for pair in pairs:
-        name, path = names[pair // len(paths)], paths[pair % len(paths)]
-        prefix = f"{path[-1]}/" if path else ""
-        plain.append(name[len(prefix) :] if name.startswith(prefix) else name)
+    places, plain = codes, names
+    if any("/" in name for name in names):
+        paths = ranges.paths
+        pairs, places = np.unique(codes * len(paths) + ranges.codes, return_inverse=True)
+        plain = [
+            _without_range(names[pair // len(paths)], paths[pair % len(paths)]) for pair in pairs
+        ]
     if not all(plain):
         row = int(np.flatnonzero(places == plain.index(""))[0])
         msg = "a launch has no kernel name"
         where = f"{table.source.path}:{table.line(row)}"
         raise InputError(msg, where=where, cure="Export the profile again.")
     return text_column(places, plain)
+
+
+def _without_range(name: str, path: tuple[str, ...]) -> str:
+    return name.removeprefix(f"{path[-1]}/") if path else name
 
 
 def _shape(

@@ -13,7 +13,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.metrics.catalogue import DURATION
-from perfml.readers._frame import kernels_frame
+from perfml.readers._frame import CodedRanges, kernels_frame
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 from perfml.tables import Kernels
@@ -76,7 +76,7 @@ class Launches:
 
     identity: pd.DataFrame
     counters: pd.DataFrame
-    ranges: Sequence[Sequence[str]]
+    ranges: Sequence[Sequence[str]] | CodedRanges
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 

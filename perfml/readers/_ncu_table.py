@@ -15,9 +15,11 @@ import pyarrow.csv
 from perfml.errors import InputError
 from perfml.metrics.expressions import Array
 from perfml.readers import _nvtx
+from perfml.readers._frame import CodedRanges
 from perfml.readers._ncu_text import CUT, find_page
 from perfml.readers._numbers import (
     ENGLISH,
+    MISSING,
     BadNumberError,
     Convention,
     convention_of,
@@ -29,6 +31,9 @@ from perfml.readers._source import Source
 
 _DIMENSIONS = re.compile(r"\s*\(?\s*(\d+)[,;x\s]+(\d+)[,;x\s]+(\d+)\s*\)?\s*")
 _BLOCK = 1 << 20
+_SAMPLE = 50
+"""Rows that show how the numbers of a file are written."""
+
 _PUSH_POP = "Push/Pop_Range"
 _START_END = "Start/Stop_Range"
 _REPEATED = (
@@ -62,8 +67,16 @@ class Table:
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._rows: Array | None = None
 
-    def load(self, names: Iterable[str]) -> None:
+    def load(self, names: Iterable[str], numbers: Sequence[tuple[str, str]] = ()) -> None:
         """Parse columns; names that the page lacks are passed over.
+
+        Parameters
+        ----------
+        names
+            The columns.
+        numbers
+            Those of them that hold numbers, and their units. Where the first rows show that they
+            need no care (English, no groups), they are parsed as numbers at once.
 
         Raises
         ------
@@ -75,8 +88,14 @@ class Table:
             if self.page.header.count(name) > 1:
                 msg = f"column {name} comes twice"
                 raise InputError(msg, where=str(self.source.path), cure="Export the profile again.")
+        plain = self._plain(numbers)
         try:
-            self._columns = self._parse(wanted)
+            try:
+                self._columns = self._parse(wanted, plain)
+            except pa.ArrowInvalid:
+                if not plain:
+                    raise
+                self._columns = self._parse(wanted)
             damaged = len(self) != self.page.count
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             damaged = True
@@ -91,23 +110,49 @@ class Table:
                 where = str(self.source.path)
                 raise InputError(msg, where=where, found=found, cure=CUT) from error
 
-    def _parse(self, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    def _plain(self, numbers: Sequence[tuple[str, str]]) -> frozenset[str]:
+        """Return the columns of numbers that the first rows show to be plain English ones."""
+        first = _first_rows(self.page.rows, _SAMPLE)
+        try:
+            cells = self._parse([name for name, _ in numbers], rows=first) if numbers else {}
+        except pa.ArrowInvalid:
+            return frozenset()
+        found, _ = decide([(name, cells[name], unit) for name, unit in numbers])
+        if found is not ENGLISH:
+            return frozenset()
+        return frozenset(
+            name for name in cells if not pc.any(pc.match_substring(cells[name], ",")).as_py()
+        )
+
+    def _parse(
+        self,
+        names: Sequence[str],
+        plain: frozenset[str] = frozenset(),
+        rows: memoryview | bytes | None = None,
+    ) -> dict[str, pa.ChunkedArray]:
         place = {name: self.page.header.index(name) for name in names}
         keys = [f"c{number}" for number in range(len(self.page.header))]
         shared = pa.dictionary(pa.int32(), pa.string())
         recurring = {*_REPEATED, *self.ranges_in()}
         types = {
-            f"c{number}": shared if name in recurring else pa.string()
+            f"c{number}": shared
+            if name in recurring
+            else pa.float64()
+            if name in plain
+            else pa.string()
             for name, number in place.items()
         }
         table = pa.csv.read_csv(
-            pa.BufferReader(self.page.rows),
+            pa.BufferReader(self.page.rows if rows is None else rows),
             read_options=pa.csv.ReadOptions(
                 column_names=keys, block_size=max(_BLOCK, 2 * self.page.longest)
             ),
             parse_options=pa.csv.ParseOptions(newlines_in_values=self.page.multiline),
             convert_options=pa.csv.ConvertOptions(
-                include_columns=list(types), column_types=types, strings_can_be_null=False
+                include_columns=list(types),
+                column_types=types,
+                null_values=sorted(MISSING),
+                strings_can_be_null=False,
             ),
         )
         return {name: table.column(f"c{number}") for name, number in place.items()}
@@ -165,6 +210,9 @@ class Table:
     ) -> Convention:
         if options.locale is not None:
             return convention_of(options.locale)
+        if any(pa.types.is_floating(column.type) for _, column, _ in cells):
+            # Its first rows have decided; every other cell is still checked against that.
+            return ENGLISH
         found, example = decide(cells)
         if found is None and example is not None:
             found, _ = decide(self._other_numbers())
@@ -206,6 +254,8 @@ class Table:
             If a cell is no number; the message names its line.
         """
         cells = self.column(name)
+        if pa.types.is_floating(cells.type):
+            return np.asarray(cells.to_numpy())
         try:
             return to_numbers(cells if rows is None else cells.take(rows), convention)
         except BadNumberError as error:
@@ -245,25 +295,22 @@ class Table:
         """Return the names of the columns with NVTX ranges."""
         return [name for name in self.page.header if _PUSH_POP in name or _START_END in name]
 
-    def ranges(self) -> tuple[Array, list[tuple[str, ...]]]:
-        """Return the range names around each row, start/end ranges outermost.
-
-        Returns
-        -------
-        codes
-            A number for each row's ranges, shape (n,).
-        paths
-            The ranges that a number stands for.
-        """
-        codes = np.zeros(len(self), dtype=np.int64)
-        paths: list[tuple[str, ...]] = [()]
+    def ranges(self) -> CodedRanges:
+        """Return the range names around each row, start/end ranges outermost."""
+        found = CodedRanges(np.zeros(len(self), dtype=np.int64), [()])
         for name in sorted(self.ranges_in(), key=lambda name: _PUSH_POP in name):
             parse = _nvtx.push_pop if _PUSH_POP in name else _nvtx.start_end
-            inner, texts = self.coded(name)
+            codes, texts = self.coded(name)
             names = [parse(text) for text in texts]
-            pairs, codes = np.unique(codes * len(names) + inner, return_inverse=True)
-            paths = [paths[pair // len(names)] + names[pair % len(names)] for pair in pairs]
-        return codes, paths
+            if not any(names):
+                continue
+            if found.paths == [()]:
+                found = CodedRanges(codes, names)
+                continue
+            pairs, codes = np.unique(found.codes * len(names) + codes, return_inverse=True)
+            paths = [found.paths[each // len(names)] + names[each % len(names)] for each in pairs]
+            found = CodedRanges(codes, paths)
+        return found
 
     def coded(self, name: str) -> tuple[Array, list[str]]:
         """Return a column of recurring texts as numbers, and the text each number stands for."""
@@ -291,6 +338,13 @@ def text_column(codes: Array, texts: Sequence[str | None]) -> pd.Series[str]:
     """Return a column of text from numbers and what they stand for."""
     cells = pa.array(texts, pa.large_string()).take(pa.array(codes))
     return pd.Series(pd.StringDtype().__from_arrow__(cells))
+
+
+def _first_rows(rows: memoryview | bytes, count: int) -> bytes:
+    """Return whole rows from the beginning, `count` or fewer."""
+    part = bytes(rows[: 1 << 18])
+    lines = part.split(b"\n", count)
+    return part[: len(part) - len(lines[-1])]
 
 
 def dimensions(cell: str) -> str | None:

@@ -84,6 +84,9 @@ class Source:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the file as it lies on disk, in hexadecimal."""
+        if not self.compressed and "data" in self.__dict__:
+            # What was read is what is named, even if the file has grown since.
+            return hashlib.sha256(self.data).hexdigest()
         with self.path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -13,6 +13,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.readers._ncu_identity import IDENTITY, assemble
 from perfml.readers._ncu_launches import Launches, needed, to_kernels
+from perfml.readers._ncu_rules import rules_frame
 from perfml.readers._ncu_table import Table
 from perfml.readers._ncu_text import has_table
 from perfml.readers._options import ReadOptions
@@ -47,14 +48,34 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return to_kernels(found, source, options, NAME)
 
 
+def rules(source: Source) -> pd.DataFrame:
+    """Return every result of Nsight Compute's rules (see `_ncu_rules.Rule` for the columns).
+
+    The raw page has none, so its table is empty.
+
+    Raises
+    ------
+    InputError
+        If the export is damaged, or holds no kernels.
+    """
+    table = Table(source)
+    if table.page.units is not None:
+        return rules_frame([])
+    from perfml.readers._ncu_details import rules_of
+
+    return rules_frame(rules_of(table))
+
+
 def raw_page(table: Table, options: ReadOptions) -> Launches:
     """Read a page with one row a launch and one column a metric."""
     header = table.page.header
     wanted = needed()
     metrics = [name for name in header if name in wanted or (options.raw and "__" in name)]
-    table.load([*IDENTITY, *metrics, *table.ranges_in()])
     units = dict(zip(header, table.page.units or (), strict=True))
     numeric = [(name, units[name]) for name in metrics if name in wanted]
+    # Under a locale that the user names, every cell has to be looked at.
+    plain = numeric if options.locale is None else []
+    table.load([*IDENTITY, *metrics, *table.ranges_in()], plain)
     convention = table.convention(numeric, options)
     counters: dict[str, Any] = {}
     for name in metrics:
