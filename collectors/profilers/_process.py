@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -122,7 +122,7 @@ def run(
 
 
 def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a process, its group, and descendants that left the group."""
+    """Kill what is left of a process, its session, and descendants that left the session."""
     family = descendants(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
@@ -130,44 +130,48 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
     family |= descendants(process.pid)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
     for pid in family:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     end = time.monotonic() + _GRACE_S
-    while any(_running(pid) for pid in family) and time.monotonic() < end:
+    while family & _running() and time.monotonic() < end:
         time.sleep(_POLL_S)
 
 
-def _running(pid: int) -> bool:
-    """Tell whether a process is there and no mere zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[:1] != ["Z"]
-
-
 def descendants(pid: int) -> set[int]:
-    """Return the processes that descend from `pid`, as far as ``/proc`` tells."""
+    """Return the processes that descend from `pid` or share its session, as ``/proc`` tells."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # the name in parentheses may hold blanks and parentheses
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
     found: set[int] = set()
-    waiting = [pid]
+    for number, _, parent, session in _processes():
+        children.setdefault(parent, []).append(number)
+        if session == pid and number != pid:
+            found.add(number)
+    waiting = [pid, *found]
     while waiting:
         for child in children.get(waiting.pop(), []):
             if child not in found:
                 found.add(child)
                 waiting.append(child)
     return found
+
+
+def _running() -> set[int]:
+    """Return all processes but those that have ended and wait to be noticed."""
+    return {number for number, state, _, _ in _processes() if state != "Z"}
+
+
+def _processes() -> Iterator[tuple[int, str, int, int]]:
+    """Give number, state, parent and session of every process."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # the name in parentheses may hold blanks and parentheses
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        yield int(entry.parent.name), fields[0], int(fields[1]), int(fields[3])
 
 
 def last_lines(text: str, count: int = 5, *, without: str = "==") -> str:
