@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,13 @@ def reproduce(
     out_ = Output(as_json, quiet, verbose)
     from perfml.reproduce import Plan, write
     from perfml.reproduce import reproduce as repeat
-    from perfml.reproduce.files import headline, make_folder
+    from perfml.reproduce.files import (
+        SCORE_COLUMNS,
+        claim_lines,
+        headline,
+        make_folder,
+        score_lines,
+    )
 
     make_folder(out)
     with out_.progress("reproducing") as progress:
@@ -45,11 +52,10 @@ def reproduce(
         out_.warn(note)
     files = write(found, out)
     out_.result({"out": str(out), **found.results}, headline(found))
-    out_.table(
-        ["claim", "verdict", "evidence"],
-        [(claim.claim, claim.verdict, claim.evidence) for claim in found.claims],
-    )
+    out_.table(SCORE_COLUMNS, score_lines(found.results))
+    out_.table(["claim", "verdict", "evidence"], claim_lines(found))
     if not as_json:
-        out_.result({}, [found.results["verdicts"], f"{len(files)} files: {out.resolve()}"])
+        legend = textwrap.wrap(found.results["verdicts"], 110)
+        out_.result({}, [*legend, f"{len(files)} files, evidence in full: {out.resolve()}"])
     for path in files:
         out_.note(str(path))

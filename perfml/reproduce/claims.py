@@ -9,6 +9,7 @@ the data lacks what the claim is about.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,7 +28,8 @@ CHANCE_OF_ORDER = 1 / 6
 LEGEND = (
     "reproduced: same count or range, or holds in at least 95 % of the splits. within the spread: "
     "a published score between the 2.5 % and 97.5 % quantiles, or a statement that comes up in 5 % "
-    "to 95 % of the splits: one draw of many. not reproduced: neither. not testable on this data: "
+    "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
+    "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
     "the data lacks what the claim is about. A claim tested on another GPU's recording is judged "
     "for whether it carries over, not for whether it held on the study's GPU."
 )
@@ -42,6 +44,12 @@ class Claim:
     evidence: str
     where: str
     data: str
+
+    @property
+    def brief(self) -> str:
+        """The first clause of the evidence."""
+        first = re.split(r"(?:;|\.) ", self.evidence, maxsplit=1)[0]
+        return first.removesuffix(".")
 
     def to_dict(self) -> dict[str, str]:
         """Return JSON values."""
@@ -143,7 +151,7 @@ def regression_claims(book: Book) -> None:
             f"{told.title}: average test MAPE below 0.01",
             verdict,
             f"Mean {mean:.4f}, median {random['median']:.4f} over {random['splits']} random "
-            f"splits; below 0.01 in {percent(below)} of them.{tail}{beside}",
+            f"splits; below 0.01 in {percent(below)} of them.{tail}{beside}{_unseen(entry)}",
         )
     for name, told in published.REGRESSION.items():
         random = models[name]["random"]
@@ -154,7 +162,7 @@ def regression_claims(book: Book) -> None:
             SPREAD if inside else NOT_REPRODUCED,
             f"95 % of {random['splits']} splits give {random['q025']:.4f} to {random['q975']:.4f} "
             f"(median {random['median']:.4f}); the published value is at percentile "
-            f"{models[name]['percentile_of_published']:.0f}.",
+            f"{models[name]['percentile_of_published']:.0f}.{_unseen(models[name])}",
         )
     orders = book.results["order_shares"]
     share = orders.get("lmt < gbr < dt", 0.0)
@@ -171,6 +179,14 @@ def regression_claims(book: Book) -> None:
     )
     for name, told in published.REGRESSION.items():
         _list_claim(book, "Table 2.5", told.title, models[name])
+
+
+def _unseen(entry: dict[str, Any], digits: int = 2) -> str:
+    """Say what a model does on a layer that was held out, over layers and model seeds."""
+    unseen = entry["leave_one_layer_out"]
+    if not unseen:
+        return ""
+    return f" With a layer held out: {unseen['min']:.{digits}f} to {unseen['max']:.{digits}f}."
 
 
 def _list_claim(book: Book, where: str, title: str, entry: dict[str, Any]) -> None:
@@ -191,16 +207,12 @@ def classification_claims(book: Book) -> None:
     models = book.results["classification"]
     for name, told in published.CLASSIFICATION.items():
         random = models[name]["random"]
-        unseen = models[name]["leave_one_layer_out"]
-        beside = (
-            f" With a layer held out: {unseen['min']:.2f} to {unseen['max']:.2f}." if unseen else ""
-        )
         book.add(
             "Table 2.6",
             f"{told.title}: test accuracy 100 %",
             by_share(random["share_perfect"]),
             f"Perfect in {percent(random['share_perfect'])} of {random['splits']} random splits, "
-            f"lowest {random['min']:.3f}.{beside}",
+            f"lowest {random['min']:.3f}.{_unseen(models[name])}",
         )
     for name, told in published.CLASSIFICATION.items():
         title = told.title + (" (scikit-learn's default C = 1)" if name == "lr" else "")

@@ -80,7 +80,12 @@ def distributions(
     ax.set_yticks(range(len(names)), [titles.get(name, name) for name in names])
     ax.set_ylim(len(names) - 0.5, -0.5)
     if log:
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(label)
     ax.grid(axis="x")
     ax.tick_params(axis="y", length=0)

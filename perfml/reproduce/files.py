@@ -303,15 +303,83 @@ def headline(found: Reproduction) -> list[str]:
     counts = pd.Series([claim.verdict for claim in found.claims]).value_counts()
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     backends = ", ".join(f"{n} {name}" for name, n in data["rows_per_backend"].items())
+    explained = 100 * data["variance_explained_by_conditions"]
     lines = [
-        f"{data['name']}: {data['rows']} rows ({backends}), {data['conditions']} conditions, "
-        f"{data['distinct_feature_rows']} distinct feature rows.",
-        f"The means of the conditions alone explain "
-        f"{100 * data['variance_explained_by_conditions']:.2f} % of the variance of time, and a "
-        f"random split puts every condition on both sides.",
+        (
+            f"{data['name']}: {data['rows']} rows ({backends}), {data['conditions']} conditions, "
+            f"{data['distinct_feature_rows']} distinct feature rows."
+        ),
+        (
+            f"The means of the conditions alone explain {explained:.2f} % of the variance of "
+            "time, and a random split puts conditions on both sides."
+        ),
     ]
     warning = found.results["leakage"]["warning"]
     if warning:
         lines.append(warning)
     lines.append(f"{len(found.claims)} claims: {tally}.")
     return lines
+
+
+def score_lines(results: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return what a terminal shows of tables 2.5 and 2.6: texts, a row a model or baseline."""
+    lines: list[tuple[str, ...]] = []
+    for entry in results["regression"].values():
+        random = entry["random"]
+        lines.append(
+            (
+                f"{entry['title']}, MAPE",
+                _text(entry["published_mape"]),
+                f"{random['median']:.4f} ({random['q025']:.4f} to {random['q975']:.4f})",
+                _text(entry["percentile_of_published"], ".0f"),
+                str(random["splits"]),
+                _range(entry["leave_one_layer_out"]),
+            )
+        )
+    for name, each in results["baselines"]["regression"].items():
+        unseen = _range(each["leave_one_layer_out"])
+        lines.append((f"  baseline {name}", "-", f"{each['random_median']:.4f}", "-", "-", unseen))
+    for entry in results["classification"].values():
+        random = entry["random"]
+        lines.append(
+            (
+                f"{entry['title']}, accuracy",
+                _text(entry["published_accuracy"]),
+                f"1 in {100 * random['share_perfect']:.4g} %, lowest {random['min']:.3f}",
+                "-",
+                str(random["splits"]),
+                _range(entry["leave_one_layer_out"]),
+            )
+        )
+    return lines
+
+
+SCORE_COLUMNS = (
+    "model and score",
+    "published",
+    "random splits: median (95 %)",
+    "percentile of published",
+    "splits",
+    "one layer held out: lowest to highest",
+)
+"""Heads of `score_lines`."""
+
+
+def claim_lines(found: Reproduction) -> list[tuple[str, str, str]]:
+    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence."""
+    lines = []
+    for claim in found.claims:
+        other = "" if claim.data == found.source.name else f" [{claim.data}]"
+        lines.append((claim.claim + other, claim.verdict, claim.brief))
+    return lines
+
+
+def _text(value: float | None, form: str = ".4g") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _range(unseen: dict[str, Any] | None) -> str:
+    if not unseen:
+        return "-"
+    low, high = unseen["min"], unseen["max"]
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"

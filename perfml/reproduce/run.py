@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from perfml.reproduce.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Recording, Source, find_data, find_recording
 from perfml.reproduce.splits import OWN, Plan, Progress, Runs, run_recording, run_tasks
+
+STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20
+"""Random splits of a recording that stands in for the published file, and those of linear-tree."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,10 @@ def reproduce(
         msg = "a distribution needs at least two splits"
         raise PerfmlError(msg, found=str(plan.splits), cure="Ask for 500.")
     source = find_data(data, url=url)
+    notes = list(source.notes)
+    if not source.published:
+        plan, note = standing_in(plan)
+        notes.append(note)
     recording = _recording()
     problems = [build_problem(source.layers, task) for task in ("regression", "classification")]
     regression, classification = run_tasks(problems, plan, progress)
@@ -103,12 +110,31 @@ def reproduce(
             },
         }
     results["claims"] = [claim.to_dict() for claim in claims]
-    notes = source.notes + _fewer(regression, plan)
+    notes += _fewer(regression, plan)
     results["notes"] = list(notes)
     document: dict[str, Any] = json_value(results)
     return Reproduction(
-        source, regression, classification, document, tuple(claims), recording, network, notes
+        source,
+        regression,
+        classification,
+        document,
+        tuple(claims),
+        recording,
+        network,
+        tuple(notes),
     )
+
+
+def standing_in(plan: Plan) -> tuple[Plan, str]:
+    """Return a smaller plan for a recording, which has more rows and layers than the study."""
+    splits = min(plan.splits, STAND_IN_SPLITS)
+    study = min(splits, STAND_IN_STUDY if plan.study_splits is None else plan.study_splits)
+    smaller = replace(plan, splits=splits, study_splits=study)
+    note = (
+        f"The recording has more rows than the published file, so the models are fitted on "
+        f"{splits} random splits, linear-tree on {study}."
+    )
+    return smaller, note
 
 
 def _recording() -> Recording | None:

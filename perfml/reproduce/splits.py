@@ -206,14 +206,17 @@ class Plan:
         Model seeds a held-out layer: ties between metrics make a single fit arbitrary.
     own_splits
         Splits of perfml's own linear model tree, which no published number is compared with.
+    study_splits
+        Splits of linear-tree, which is slow on more rows than the study had; None means all.
     n_jobs
         Processes; -1 is one a core.
     """
 
     splits: int = 500
     test_size: float = 0.3
-    model_seeds: int = 12
-    own_splits: int = 200
+    model_seeds: int = 10
+    own_splits: int = 100
+    study_splits: int | None = None
     n_jobs: int = -1
 
 
@@ -263,9 +266,11 @@ def _units(problem: Problem, plan: Plan) -> list[tuple[str, int, Unit]]:
     regression = problem.task == "regression"
     models = REGRESSION if regression else CLASSIFICATION
     known = KEY_METRIC in problem.design.names
-    random = (["condition-mean", "training-mean"] if regression else ["most-frequent"]) + (
-        [f"lookup:{KEY_METRIC}"] if known else []
-    )
+    random = ["condition-mean", "training-mean"] if regression else ["most-frequent"]
+    random += ["lookup", *([f"lookup:{KEY_METRIC}"] if known else [])]
+    most = {OWN: plan.own_splits}
+    if plan.study_splits is not None:
+        most["lmt"] = plan.study_splits
     splitter = RepeatedRandomSplit(plan.splits, test_size=plan.test_size)
     units = [
         (
@@ -273,7 +278,7 @@ def _units(problem: Problem, plan: Plan) -> list[tuple[str, int, Unit]]:
             seed,
             Unit(
                 problem,
-                tuple(n for n in models if n != OWN or seed < plan.own_splits),
+                tuple(name for name in models if seed < most.get(name, plan.splits)),
                 tuple(random),
                 split,
                 (seed,),

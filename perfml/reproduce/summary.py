@@ -69,7 +69,12 @@ def find_leakage(runs: Runs) -> Leakage:
         for name, each in runs.random.items()
         if each.importance is not None and name != OWN
     }
-    return detect_leakage(runs.problem, model_scores=medians)
+    beside: dict[str, float] = {
+        name: float(np.median(runs.random[name].score))
+        for name in ("lookup", "condition-mean")
+        if name in runs.random
+    }
+    return detect_leakage(runs.problem, model_scores=medians, baseline_scores=beside)
 
 
 def range_rows(source: Source) -> list[dict[str, Any]]:
@@ -276,7 +281,9 @@ def baselines(runs: Runs) -> dict[str, dict[str, Any]]:
 def order_shares(runs: Runs) -> dict[str, float]:
     """Return how often each order of the three regressors, lowest MAPE first, comes up."""
     names = ("dt", "gbr", "lmt")
-    scores = np.stack([runs.random[name].score for name in names], axis=1)
+    # fits are in the order of the splits, so the first ones of all models share their splits
+    common = min(len(runs.random[name].score) for name in names)
+    scores = np.stack([runs.random[name].score[:common] for name in names], axis=1)
     orders = np.argsort(scores, axis=1, kind="stable")
     keys = [" < ".join(names[place] for place in row) for row in orders]
     found, counts = np.unique(keys, return_counts=True)
