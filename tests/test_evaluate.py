@@ -171,6 +171,16 @@ def test_importances_of_every_fit_are_kept_on_request():
     first = found.importances.loc[found.importances.groupby("split")["importance"].idxmax()]
     assert set(first["metric"]) == {"gld_efficiency"}
     assert evaluate(six_conditions(), models=["dt"], splits=1).importances.empty
+    both = evaluate(
+        six_conditions(),
+        models=["dt"],
+        protocols=["random"],
+        splits=2,
+        importances=("builtin", "permutation"),
+    ).importances
+    means = both.groupby(["method", "metric"])["importance"].mean()
+    assert means["permutation"].idxmax() == means["gini"].idxmax() == "gld_efficiency"
+    assert means["permutation", "gld_efficiency"] > 0.2
 
 
 def test_log_time_is_scored_on_the_time():
@@ -207,6 +217,7 @@ def test_progress_counts_to_the_end():
         ({"splits": 0}, "at least one split"),
         ({"target": "speed"}, "no target"),
         ({"features": "all"}, "no feature set"),
+        ({"importances": ["drop-column"]}, "use rank"),
     ],
 )
 def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):

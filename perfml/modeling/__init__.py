@@ -29,6 +29,7 @@ _HOMES = {
     "with_shapes": "shapes",
     "shapes_of_runs": "shapes",
     "average_repeats": "shapes",
+    "compare_rankings": "compare",
     "LinearModelTreeRegressor": "linear_model_tree",
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ import numpy.typing as npt
 from perfml.modeling.baselines import predict_baseline
 from perfml.modeling.estimators import Model, get_model, imputed_owners, make_imputer
 from perfml.modeling.features import Floats, Ints, Problem
-from perfml.modeling.importance import builtin_importance
+from perfml.modeling.importance import builtin_importance, permutation_importance
 from perfml.modeling.protocols import Split
 from perfml.modeling.targets import Target
 
 Rows = npt.NDArray[np.intp]
+
+REPEATS = 5
+"""Shuffles a metric in one split or resample; those do the rest of the averaging."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Work:
     baselines: tuple[str, ...]
     split: Split
     seeds: tuple[int, ...]
-    importances: bool
+    importances: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,15 @@ class Outcome:
         Seed is -1 where the fit has none.
     predicted
         Of the test rows: milliseconds or class codes.
-    importance
-        Built-in importance a feature, where it was asked for and exists.
+    importances
+        One number a feature for each method that was asked for and exists.
     """
 
     model: str
     seed: int
     score: float
     predicted: npt.NDArray[Any]
-    importance: Floats | None = None
+    importances: dict[str, Floats] = field(default_factory=dict)
 
 
 def run_split(work: Work) -> list[Outcome]:
@@ -124,21 +127,55 @@ def run_split(work: Work) -> list[Outcome]:
         for seed in work.seeds if model.seeded else work.seeds[:1]:
             fitted = fit(model, problem, work.target, prepared.train, train, seed)
             guess = predict(fitted, problem, work.target, prepared.test, test)
-            importance = None
-            if work.importances and model.builtin is not None:
-                importance = builtin_importance(
-                    fitted, prepared.owners, problem.design.values.shape[1]
-                )
             outcomes.append(
                 Outcome(
                     name,
                     seed if model.seeded else -1,
                     score(problem.task, truth, guess),
                     guess,
-                    importance,
+                    _importances(work, model, fitted, prepared, seed),
                 )
             )
     return outcomes
+
+
+def _importances(
+    work: Work, model: Model, fitted: Any, prepared: Prepared, seed: int
+) -> dict[str, Floats]:
+    width = work.problem.design.values.shape[1]
+    found: dict[str, Floats] = {}
+    if "builtin" in work.importances and model.builtin is not None:
+        found[model.builtin] = builtin_importance(fitted, prepared.owners, width)
+    if "permutation" in work.importances:
+        rows = work.split[1]
+        found["permutation"] = permutation_importance(
+            predict_copies(fitted, work.problem, work.target, rows),
+            copies_loss(work.problem, rows),
+            prepared.test,
+            [np.flatnonzero(prepared.owners == owner) for owner in range(width)],
+            repeats=REPEATS,
+            rng=np.random.default_rng([seed, 3]),
+        )
+    return found
+
+
+def predict_copies(
+    fitted: Any, problem: Problem, target: Target, rows: Rows
+) -> Callable[[Floats], npt.NDArray[Any]]:
+    """Return a function that predicts stacked copies of some rows."""
+
+    def guess(X: Floats) -> npt.NDArray[Any]:
+        return predict(fitted, problem, target, X, np.tile(rows, len(X) // len(rows)))
+
+    return guess
+
+
+def copies_loss(problem: Problem, rows: Rows) -> Callable[[npt.NDArray[Any]], Floats]:
+    """Return a function from predictions of shape (copies, rows) to one loss a copy."""
+    truth = problem.truth[rows]
+    if problem.task == "regression":
+        return lambda guess: np.asarray(np.mean(np.abs(guess - truth) / truth, axis=1))
+    return lambda guess: np.asarray(np.mean(guess != truth, axis=1))
 
 
 def fitting_seconds(models: Sequence[Model], problem: Problem, fits: int) -> float:

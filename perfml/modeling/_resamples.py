@@ -11,7 +11,15 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from perfml.errors import PerfmlError
-from perfml.modeling._folds import Prepared, fit, predict, prepare
+from perfml.modeling._folds import (
+    REPEATS,
+    Prepared,
+    copies_loss,
+    fit,
+    predict,
+    predict_copies,
+    prepare,
+)
 from perfml.modeling.estimators import Model, get_model
 from perfml.modeling.features import Floats, Problem
 from perfml.modeling.importance import (
@@ -23,9 +31,6 @@ from perfml.modeling.targets import Target
 
 GROUP_METHOD = "group-permutation"
 REFIT_METHOD = "drop-column"
-
-REPEATS = 5
-"""Shuffles a metric in one resample; the resamples do the rest of the averaging."""
 
 MAX_EXPLAINED = 64
 """Held-out rows whose Shapley values are averaged; their cost grows with the rows."""
@@ -118,8 +123,8 @@ def _measure_model(
     width = problem.design.values.shape[1]
     fitted = fit(model, problem, work.target, prepared.train, drawn.rows, work.seed)
     found: dict[str, Floats] = {}
-    loss = _loss(problem, drawn.held_out)
-    guess = _guess(fitted, work, prepared.test)
+    loss = copies_loss(problem, drawn.held_out)
+    guess = predict_copies(fitted, problem, work.target, drawn.held_out)
     columns = [np.flatnonzero(prepared.owners == owner) for owner in range(width)]
     for method in work.methods:
         if method == "builtin":
@@ -144,23 +149,6 @@ def _measure_model(
             if values is not None:
                 found[method] = values
     return [Measured(model.name, method, work.seed, values) for method, values in found.items()]
-
-
-def _guess(fitted: Any, work: Resample, test: Floats) -> Callable[[Floats], npt.NDArray[Any]]:
-    held_out = work.drawn.held_out
-
-    def predict_copies(X: Floats) -> npt.NDArray[Any]:
-        rows = np.tile(held_out, len(X) // len(test))
-        return predict(fitted, work.problem, work.target, X, rows)
-
-    return predict_copies
-
-
-def _loss(problem: Problem, rows: npt.NDArray[np.intp]) -> Callable[[npt.NDArray[Any]], Floats]:
-    truth = problem.truth[rows]
-    if problem.task == "regression":
-        return lambda guess: np.asarray(np.mean(np.abs(guess - truth) / truth, axis=1))
-    return lambda guess: np.asarray(np.mean(guess != truth, axis=1))
 
 
 def _dropped(

@@ -52,7 +52,7 @@ def evaluate(
     progress: Progress | None = None,
     *,
     target: str = "time",
-    importances: bool = False,
+    importances: bool | Sequence[str] = False,
     n_jobs: int | None = None,
 ) -> Evaluation:
     """Train and test the models.
@@ -79,7 +79,8 @@ def evaluate(
     target
         What regression fits, see `perfml.modeling.targets.TARGETS`.
     importances
-        Keep the built-in importances of every fit.
+        Keep importances of every fit: ``builtin``, ``permutation`` (on its test rows), or both;
+        True is ``builtin``.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -108,7 +109,7 @@ def evaluate(
                 baseline_names(task),
                 split,
                 _seeds(protocol, index, splits, seed),
-                importances,
+                _methods(importances),
             )
             for index, split in enumerate(protocol.splits)
         ]
@@ -116,6 +117,16 @@ def evaluate(
         tasks.append(_Task(protocol, works, []))
     _run(tasks, chosen, problem, n_jobs, progress)
     return _result(problem, tasks, chosen, seed, target, tuple(warnings))
+
+
+def _methods(importances: bool | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(importances, bool):
+        return ("builtin",) if importances else ()
+    unknown = [name for name in importances if name not in ("builtin", "permutation")]
+    if unknown:
+        msg = f"no importance of a fit is called {unknown[0]!r}"
+        raise PerfmlError(msg, cure="There are: builtin, permutation. For more, use rank.")
+    return tuple(importances)
 
 
 def _check_splits(splits: int) -> None:
@@ -361,19 +372,20 @@ def _predictions(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
 
 
 def _importances(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
-    columns = ["model", "protocol", "split", "seed", "metric", "importance"]
-    keys: list[tuple[str, str, int, int]] = []
+    columns = ["model", "method", "protocol", "split", "seed", "metric", "importance"]
+    keys: list[tuple[str, str, str, int, int]] = []
     values = []
     for task in tasks:
         for split, found in enumerate(task.outcomes):
             for each in found:
-                if each.importance is not None:
-                    keys.append((each.model, task.protocol.name, split, each.seed))
-                    values.append(each.importance)
+                for method, importance in each.importances.items():
+                    keys.append((each.model, method, task.protocol.name, split, each.seed))
+                    values.append(importance)
     if not values:
         return pd.DataFrame(columns=columns)
     width = len(problem.design.names)
-    frame = pd.DataFrame([key for key in keys for _ in range(width)], columns=columns[:4])
+    frame = pd.DataFrame(keys, columns=columns[:5])
+    frame = frame.loc[frame.index.repeat(width)].reset_index(drop=True)
     frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
     frame["metric"] = list(problem.design.names) * len(values)
     frame["importance"] = np.concatenate(values)

@@ -39,7 +39,7 @@ class Evaluation:
     folds
         One row a fit: ``model, protocol, split, seed, score``; seed is missing for fits without.
     importances
-        Where asked for, the built-in importance of every fit: ``model, protocol, split, seed,
+        Where asked for, the importances of every fit: ``model, method, protocol, split, seed,
         metric, importance``; else empty.
     classes
         The backends in the order of their codes; empty for regression.
