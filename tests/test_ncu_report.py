@@ -130,7 +130,7 @@ class Metric:
         return self._unit
 
     def as_double(self):
-        return float(self._value)
+        return float(self._value or 0)
 
     def as_string(self):
         return self._value

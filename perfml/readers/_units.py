@@ -66,7 +66,7 @@ def to_base(unit: str) -> tuple[float, str]:
     below = below.strip()
     if below in _NANOSECONDS:
         # A rate counts per second, although a time counts in nanoseconds.
-        factor = factor / (_NANOSECONDS[below] * 1e-9)
+        factor = factor * (1e9 / _NANOSECONDS[below])
         return (factor, "hz") if name == "cycle" else (factor, f"{name}/s")
     divisor, base = _part(below)
     return factor / divisor, f"{name}/{base}"

@@ -21,6 +21,7 @@ from perfml.readers._ncu_launches import (
     BLOCK,
     CAPABILITY,
     DEVICE_NAME,
+    DURATIONS,
     GRID,
     Launches,
     needed,
@@ -36,7 +37,8 @@ from perfml.tables import Kernels
 NAME = "ncu-report"
 
 _SIGNATURE = b"NVR\x00"
-_VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)* \(build \d+\)")
+_BUILD = b" (build "
+_VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)*$")
 
 _DEMANGLED = 1
 """Base of a kernel's name: with its template arguments, and more of them than the CSV shows."""
@@ -44,6 +46,7 @@ _DEMANGLED = 1
 # Numbers of the package's enumerations, which it gives as plain integers.
 _KERNEL = 0
 _STRING, _NO_NUMBER = 2, frozenset({0, 1, 2})
+_SPARE = frozenset(DURATIONS[1:])
 _KINDS = {0: "none", 1: "ok", 2: "optimization", 3: "warning", 4: "error"}
 _SCOPES = {1: "local", 2: "global"}
 
@@ -122,7 +125,10 @@ def _damaged(source: Source, found: str = "parts of it cannot be parsed") -> Inp
 
 def _version(source: Source) -> str | None:
     """Return the version of ncu that wrote a report, which the package does not tell."""
-    match = _VERSION.search(source.data)
+    # The file is searched for a fixed text, which is far faster than for a pattern.
+    data = source.data
+    at = data.find(_BUILD)
+    match = _VERSION.search(data[max(0, at - 32) : at]) if at >= 0 else None
     return match.group(1).decode() if match is not None else None
 
 
@@ -164,13 +170,18 @@ def _counters(
         names = launch.metric_names()
         if names != held:
             held = names
-            chosen = [name for name in names if name in wanted or options.raw]
+            spare = _SPARE if DURATIONS[0] in names else frozenset()
+            chosen = [
+                name for name in names if options.raw or (name in wanted and name not in spare)
+            ]
         for name in chosen:
             metric = launch.metric_by_name(name)
-            if metric is None or not metric.has_value():
+            if metric is None:
                 continue
             column = columns.get(name)
             if column is None:
+                if not metric.has_value():
+                    continue
                 kind = metric.kind()
                 if kind in _NO_NUMBER:
                     if kind == _STRING and options.raw:
@@ -178,7 +189,10 @@ def _counters(
                     continue
                 column = columns[name] = np.full(len(launches), np.nan)
                 factors[name] = to_base(metric.unit())[0]
-            column[row] = metric.as_double()
+            number = metric.as_double()
+            # A metric without a value gives 0 too, so only a 0 has to be looked into.
+            if number or metric.has_value():
+                column[row] = number
         device = launch.metric_by_name(DEVICE_NAME)
         devices.append(device.as_string() if device is not None else None)
     scaled = {
