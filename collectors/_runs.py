@@ -48,6 +48,8 @@ class Settings:
         How a program that is no built-in workload is timed, one of `TIMINGS`.
     dedupe
         Measure identical launches once.
+    workload_options
+        Further arguments of the built-in workload (``--cfg FILE``).
     """
 
     iterations: int = 10
@@ -62,6 +64,7 @@ class Settings:
     cache_control: str = "all"
     timing: str = "auto"
     dedupe: bool = False
+    workload_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for option, number in (
@@ -114,7 +117,7 @@ class Run:
     def run_id(self) -> str:
         """A name that tells what the run is, and changes with anything that defines it."""
         identity = json.dumps(
-            {**asdict(self), "files": [_digest(each) for each in self.program]},
+            {**asdict(self), "files": [_digest(each) for each in self._words]},
             sort_keys=True,
             default=str,
         )
@@ -123,6 +126,10 @@ class Run:
         parts += [f"b{self.batch}"] if self.batch is not None else []
         words = [re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-.") for part in parts if part]
         return "-".join([*(word for word in words if word), digest])[-120:]
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return self.program or self.settings.workload_options
 
     @property
     def built_in(self) -> bool:
@@ -157,7 +164,7 @@ class Run:
         command = [sys.executable, "-m", "collectors.workloads.run", self.workload]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
-        return command
+        return [*command, *self.settings.workload_options]
 
     def environment(self, cache: Path | None = None) -> dict[str, str]:
         """Return the variables the program needs on top of perfml's own.

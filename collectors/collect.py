@@ -78,6 +78,7 @@ def collect(
     timing: str = "auto",
     dedupe: bool = False,
     layer_map: str | Path | None = None,
+    workload_options: Sequence[str] = (),
     out: str | Path = "runs",
     launcher: str = "",
     timeout_s: float = 1800.0,
@@ -114,6 +115,8 @@ def collect(
         (`collectors.dedupe`).
     layer_map
         A file of ordered kernel patterns, for a program without ranges.
+    workload_options
+        Further arguments of the built-in workload, such as ``("--cfg", "my.cfg")``.
     out
         Folder of the runs.
     launcher
@@ -151,6 +154,7 @@ def collect(
         replay=replay,
         cache_control=cache_control,
         timing=timing,
+        workload_options=tuple(workload_options),
         dedupe=dedupe,
     )
     runs = _matrix(workload, command, backends, precisions, batches, layer_map, settings)
@@ -232,7 +236,7 @@ def _matrix(
     if command:
         mapped = None
         if layer_map is not None:
-            from collectors.layer_map import read_layer_map
+            from perfml.layer_map import read_layer_map
 
             mapped = read_layer_map(layer_map).as_dict()
         name = _program_name(command)

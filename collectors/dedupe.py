@@ -17,17 +17,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfml._twins import OCCURRENCE
 from perfml.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TOLERANCE = 0.10
 """How far the times of layers of unknown shape may differ, as a share of the first one's."""
 _NOT_SHAPE = ("layer", "name", "index", "reads")
-_OCCURRENCE = re.compile(r"#\d+$")
 _UNFIT = re.compile(r"[\[\]@,#\"']")
 """Characters that Nsight Compute's range filters give a meaning."""
 
@@ -99,7 +96,7 @@ def find_twins(
     first = None
     with timing.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
-            layer = _OCCURRENCE.sub("", row["layer"])
+            layer = OCCURRENCE.sub("", row["layer"])
             if not layer or (layers is not None and not re.fullmatch(layers, layer)):
                 continue
             first = row["iteration"] if first is None else first
@@ -138,45 +135,6 @@ def find_twins(
         sum(len(sequences[layer]) for layer in groups),
         sum(counts[layer] for layer in sequences),
     )
-
-
-def expand_twins(frame: pd.DataFrame, record: dict[str, Any]) -> pd.DataFrame:
-    """Return measured launches with a row for every twin they stand for.
-
-    Parameters
-    ----------
-    frame
-        Kernels table of the measured launches.
-    record
-        What `Twins.as_dict` gave, from the run's ``run.json``.
-
-    Returns
-    -------
-    DataFrame
-        The launches of each measured layer again under the name of each of its twins, with the
-        column ``launches``: how many timed launches the measurement stands for.
-    """
-    import pandas as pd
-
-    base = frame["layer"].astype("string").str.replace(_OCCURRENCE, "", regex=True)
-    measured = set(base.dropna())
-    repeats = record["stands_for"] / max(
-        1, sum(int((base == name).sum()) * len(each) for name, each in record["groups"].items())
-    )
-    parts = [frame.assign(launches=pd.array([1] * len(frame), dtype="Int64"))]
-    for layer, members in record["groups"].items():
-        rows = frame[base == layer]
-        count = round(len(members) * repeats)
-        parts[0].loc[base == layer, "launches"] = count
-        for twin in members[1:]:
-            if twin in measured:
-                continue
-            copy = rows.assign(launches=pd.array([count] * len(rows), dtype="Int64"))
-            copy["layer"] = rows["layer"].str.replace(layer, twin, regex=False)
-            parts.append(copy)
-    whole = pd.concat(parts, ignore_index=True)
-    whole["kernel_index"] = whole.groupby("iteration").cumcount()
-    return whole
 
 
 def _shape(each: dict[str, Any]) -> str:

@@ -111,17 +111,24 @@ def _placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_iterations(timed: pd.DataFrame, where: str) -> tuple[pd.DataFrame, list[str]]:
-    """Leave out iterations that lack layers others have: a recording cut short."""
-    counts = timed[timed["slot"] != _OUTSIDE].groupby("iteration")["slot"].nunique()
-    short = counts[counts < counts.max()]
-    if short.empty:
+    """Leave out the last iteration if the recording ended in the middle of it.
+
+    It did when the layers of the last iteration are the first ones of the iteration before.
+    """
+    numbers = np.sort(timed["iteration"].unique())
+    if len(numbers) < 2:
         return timed, []
-    cut = [int(number) for number in short.index.to_numpy()]
-    note = (
-        f"{where}: timed iterations {', '.join(map(str, cut))} have only "
-        f"{', '.join(map(str, short.to_numpy()))} of {counts.max()} layers and are left out"
+    before, last = (
+        list(dict.fromkeys(timed["slot"][(timed["iteration"] == number) & inside]))
+        for number, inside in ((each, timed["slot"] != _OUTSIDE) for each in numbers[-2:])
     )
-    return timed[~timed["iteration"].isin(cut)].reset_index(drop=True), [note]
+    if len(last) >= len(before) or last != before[: len(last)]:
+        return timed, []
+    note = (
+        f"{where}: the timing ends in iteration {numbers[-1]}, after {len(last)} of {len(before)} "
+        "layers; that iteration is left out"
+    )
+    return timed[timed["iteration"] != numbers[-1]].reset_index(drop=True), [note]
 
 
 def _how_to_match(profiled: pd.DataFrame, timed: pd.DataFrame) -> dict[tuple[int, str], str]:

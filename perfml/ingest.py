@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import pandas as pd
 
 from perfml._identity import Identity, from_manifest, from_name, pair_key, read_manifest
 from perfml._timing import join_timing
+from perfml._twins import expand_twins
 from perfml.errors import InputError
+from perfml.layer_map import LayerMap, apply_layer_map
 from perfml.readers import ReadOptions, read
 from perfml.tables import Kernels, validate_kernels
 
@@ -213,6 +215,7 @@ def _chosen(files: list[Path], folder: Path) -> list[Path]:
 def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     """Join the files of one run, and write its identity into the table."""
     files, found, manifest = run.files, run.found, run.manifest
+    found = _with_layers(found, manifest)
     timings = [each for each in found if each.provenance.get("format") == "timing-csv"]
     profiles = [each for each in found if each.provenance.get("format") != "timing-csv"]
     where = str(files[0])
@@ -249,6 +252,22 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Kernels]:
+    """Apply what the manifest says of layers: a layer map, and layers measured for others."""
+    mapped = list(found)
+    if manifest.get("layer_map"):
+        layer_map = LayerMap.from_dict(manifest["layer_map"], where=MANIFEST)
+        mapped = [replace(each, frame=apply_layer_map(each.frame, layer_map)) for each in mapped]
+    if manifest.get("dedupe"):
+        mapped = [
+            each
+            if each.provenance.get("format") == "timing-csv"
+            else replace(each, frame=expand_twins(each.frame, manifest["dedupe"]))
+            for each in mapped
+        ]
+    return mapped
 
 
 def _timeless(run: _Run) -> bool:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.dedupe import expand_twins, find_twins
+from collectors.dedupe import find_twins
 from perfml._timing import join_timing
+from perfml._twins import expand_twins
 from perfml.errors import InputError
 from perfml.readers import read
 

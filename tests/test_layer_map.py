@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from collectors.layer_map import LayerMap, apply_layer_map, read_layer_map
 from perfml.errors import InputError
+from perfml.layer_map import LayerMap, apply_layer_map, read_layer_map
 from perfml.readers._frame import kernels_frame
 
 DARKNET = """

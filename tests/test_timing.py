@@ -130,7 +130,18 @@ def test_an_iteration_whose_recording_was_cut_short_is_left_out_and_named():
     )
     frame, warnings = join_timing(metrics, times, where="run")
     assert frame["iteration"].tolist() == [0, 0]
-    assert warnings == ["run: timed iterations 1 have only 1 of 2 layers and are left out"]
+    assert warnings == [
+        "run: the timing ends in iteration 1, after 1 of 2 layers; that iteration is left out"
+    ]
+
+
+def test_layers_that_run_only_at_the_start_do_not_make_later_iterations_incomplete():
+    first = {"iteration": 0, "time_us": 1.0}
+    metrics = profiled({**first, "layer": "setup"}, first, {"iteration": 1, "time_us": 1.0})
+    times = timed({**first, "layer": "setup"}, first, {"iteration": 1, "time_us": 2.0})
+    frame, warnings = join_timing(metrics, times, where="run")
+    assert frame["iteration"].tolist() == [0, 0, 1]
+    assert warnings == []
 
 
 def test_missing_timed_columns_do_not_lose_the_profiled_run(tmp_path):

@@ -46,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
     add("--cfg", type=Path, help="a Darknet cfg instead of the built-in network")
     add("--weights", type=Path, help="a Darknet weights file instead of random weights")
     add("--classes", type=int, default=2, help="classes of the built-in network")
-    add("--cudnn-benchmark", action=argparse.BooleanOptionalAction, default=True)
+    # off as in PyTorch: measuring picks other kernels in the profiled process than in the timed one
+    add("--cudnn-benchmark", action=argparse.BooleanOptionalAction, default=False)
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for --mode check")
     add("--mode", choices=MODES, default="profile")
     add("--out", type=Path, required=True, help="folder for run.json and what the mode records")

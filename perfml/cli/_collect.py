@@ -22,6 +22,21 @@ class Profiler(StrEnum):
     nvprof = "nvprof"
 
 
+class Timing(StrEnum):
+    """How a program that is no built-in workload is timed."""
+
+    auto = "auto"
+    cupti = "cupti"
+    ncu = "ncu"
+
+
+class Cache(StrEnum):
+    """Whether caches are flushed before each pass."""
+
+    all = "all"
+    none = "none"
+
+
 class Replay(StrEnum):
     """How Nsight Compute repeats launches to collect all counters."""
 
@@ -87,6 +102,24 @@ def collect(
         str | None, typer.Option(help="Profile only layers whose name matches, e.g. 'conv_.*'.")
     ] = None,
     replay: Annotated[Replay, typer.Option(help="How launches are repeated.")] = Replay.kernel,
+    cache_control: Annotated[
+        Cache, typer.Option(help="all flushes caches before each pass, none does not.")
+    ] = Cache.all,
+    timing: Annotated[
+        Timing, typer.Option(help="For a program: cupti (no counters), or ncu's own durations.")
+    ] = Timing.auto,
+    dedupe: Annotated[
+        bool, typer.Option("--dedupe", help="Profile layers that launch the same only once.")
+    ] = False,
+    cfg: Annotated[
+        Path | None, typer.Option(help="Darknet cfg instead of the built-in network.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Darknet weights instead of random ones.")
+    ] = None,
+    cudnn_benchmark: Annotated[
+        bool, typer.Option(help="Let cuDNN measure which kernels to use; off, as in PyTorch.")
+    ] = False,
     layer_map: Annotated[
         Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
     ] = None,
@@ -133,6 +166,10 @@ def collect(
             metrics=metrics or ("published",),
             layers=layers,
             replay=replay.value,
+            cache_control=cache_control.value,
+            timing=timing.value,
+            dedupe=dedupe,
+            workload_options=_options(cfg, weights, cudnn_benchmark) if built_in else (),
             layer_map=layer_map,
             out=out,
             launcher=launcher,
@@ -155,3 +192,15 @@ def collect(
     if failed:
         msg = f"{len(failed)} of {len(results)} runs failed"
         raise PerfmlError(msg, cure="The same command does only those again.")
+
+
+def _options(cfg: Path | None, weights: Path | None, cudnn_benchmark: bool) -> list[str]:
+    """Return the options that go to the built-in workload as they are."""
+    words = ["--cudnn-benchmark"] if cudnn_benchmark else []
+    for name, path in (("--cfg", cfg), ("--weights", weights)):
+        if path is not None:
+            if not path.is_file():
+                msg = f"{name} names no file"
+                raise PerfmlError(msg, found=str(path), cure="Check the path.")
+            words += [name, str(path.resolve())]
+    return words

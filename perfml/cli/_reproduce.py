@@ -55,7 +55,8 @@ def reproduce(
     out_.table(SCORE_COLUMNS, score_lines(found.results))
     out_.table(["claim", "verdict", "evidence"], claim_lines(found))
     if not as_json:
-        legend = textwrap.wrap(found.results["verdicts"], 110)
+        footnotes = [found.results["verdicts"], *found.results["footnotes"]]
+        legend = [line for text in footnotes for line in textwrap.wrap(text, 110)]
         out_.result({}, [*legend, f"{len(files)} files, evidence in full: {out.resolve()}"])
     for path in files:
         out_.note(str(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collectors.collect import collect
-from collectors.dedupe import expand_twins
+from perfml._twins import expand_twins
 from perfml.ingest import ingest
 from perfml.readers import read
 
