@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError
@@ -206,6 +206,7 @@ def test_no_cell_breaks_the_range_parser(cell):
     assert all(isinstance(name, str) for name in (*push_pop(cell), *start_end(cell)))
 
 
+@example([("<default domain>", ":", True)])
 @given(
     st.lists(
         st.tuples(

@@ -55,8 +55,8 @@ def _name(entry: str) -> str:
 def _repeated(rest: str) -> str | None:
     """Find the name by the message that repeats it; that settles where a name with colons ends."""
     end = rest.find(":")
-    while end > 0 and 2 * end < len(rest):
-        if rest.endswith(":" + rest[:end]) and rest.count(":", end, len(rest) - end) == 6:
+    while 0 <= end < len(rest) / 2:
+        if end and rest.endswith(":" + rest[:end]) and rest.count(":", end, len(rest) - end) == 6:
             return rest[:end]
         end = rest.find(":", end + 1)
     return None
