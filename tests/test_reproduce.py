@@ -236,7 +236,7 @@ def test_a_rare_share_never_rounds_to_never_or_always():
 
 def test_fewer_splits_of_our_own_tree_are_said(found):
     assert found.results["regression"][OWN]["random"]["splits"] == 2
-    assert any("on 2 of the 6 splits" in note for note in found.notes)
+    assert any("on 2 of the 6 splits" in note for note in found.results["footnotes"])
 
 
 def test_the_command_prints_verdicts_beside_held_out_layers(made, tmp_path, monkeypatch):
@@ -300,6 +300,7 @@ def published_file():
     return Path(named) if named else beside
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not published_file().is_file(), reason="the published file has no licence")
 def test_the_published_file_gives_the_measured_numbers(monkeypatch):
     """Bands of 99.8 % for medians over 100 splits, test size 0.3 (shared/reproduction.md)."""

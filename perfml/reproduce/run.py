@@ -110,7 +110,7 @@ def reproduce(
             },
         }
     results["claims"] = [claim.to_dict() for claim in claims]
-    notes += _fewer(regression, plan)
+    results["footnotes"] = _fewer(regression, plan)
     results["notes"] = list(notes)
     document: dict[str, Any] = json_value(results)
     return Reproduction(

@@ -26,6 +26,9 @@ from perfml.reproduce.published import KEY_METRIC
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
 
+FEW = 10
+"""Splits up to which starting worker processes takes longer than the fits."""
+
 OWN = "lmt:perfml"
 REGRESSION = ("dt", "gbr", "lmt", OWN)
 """``lmt`` is linear-tree, which the study used; ``lmt:perfml`` is perfml's own."""
@@ -233,7 +236,7 @@ def run_tasks(
     fits = run_all(
         run_unit,
         units,
-        n_jobs=plan.n_jobs if len(units) > 40 else 1,
+        n_jobs=plan.n_jobs if plan.splits > FEW else 1,
         seconds=0.1 * len(units),
         progress=progress,
         what="splits",
@@ -330,7 +333,7 @@ def run_recording(problem: Problem, plan: Plan, progress: Progress | None = None
             Unit(problem, names, baselines, split, (seed,), False)
             for seed, split in enumerate(splits)
         ],
-        n_jobs=plan.n_jobs,
+        n_jobs=plan.n_jobs if plan.splits > FEW else 1,
         seconds=0.2 * len(splits),
         progress=progress,
         what="layers of the recording",
