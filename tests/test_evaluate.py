@@ -14,9 +14,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from perfml.datasets import load
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
-from perfml.modeling import build_problem, evaluate, with_shapes
+from perfml.modeling import (
+    average_repeats,
+    build_problem,
+    evaluate,
+    shapes_of_runs,
+    with_shapes,
+)
 from perfml.modeling._forest import QuickForestClassifier
 from perfml.modeling.estimators import get_model, get_models
 
@@ -252,6 +259,39 @@ def test_the_newton_solver_finds_the_optimum_of_the_default_solver():
     default = LogisticRegression(max_iter=100_000, tol=1e-10)
     default.fit(problem.design.values, problem.truth)
     assert np.allclose(ours.coef_, default.coef_, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def recorded_layers(sweep):
+    """Return the batch 1 layers of the recorded sweep, one row a condition, with shapes."""
+    table = load(sweep)
+    layers = with_shapes(table.frame, shapes_of_runs(table.provenance))
+    return average_repeats(layers[layers["batch"] == 1].reset_index(drop=True))
+
+
+def test_layers_nobody_measured_are_predicted_from_what_is_known_before_a_run(recorded_layers):
+    assert len(recorded_layers) == 63
+    found = evaluate(
+        recorded_layers,
+        models=["gp"],
+        protocols=["leave-one-layer-out", "leave-one-shape-out"],
+        features="before-run",
+        target="time-per-flop",
+    )
+    assert score_of(found, "gp", "leave-one-layer-out", "mean") < 0.12
+    assert score_of(found, "gp", "leave-one-shape-out", "mean") < 0.15
+    assert score_of(found, "backend-mean", "leave-one-layer-out", "mean") > 0.5
+
+
+def test_one_readable_tree_predicts_unseen_layers_within_a_fifth(recorded_layers):
+    found = evaluate(
+        recorded_layers,
+        models=["lmt:log"],
+        protocols=["leave-one-layer-out"],
+        features="published+before-run",
+        target="time-per-flop",
+    )
+    assert score_of(found, "lmt:log", "leave-one-layer-out", "mean") < 0.20
 
 
 @needs_published

@@ -256,6 +256,7 @@ def test_shapes_of_runs_are_taken_from_the_provenance():
     provenance = {"runs": [{"run_id": "run_0", "layers": records}, {"run_id": "other"}]}
     joined = with_shapes(layers, shapes_of_runs(provenance))
     assert joined["flops"].notna().all()
+    assert with_shapes(layers, shapes_of_runs({"layers": records})).equals(joined)
     assert shapes_of_runs({"sources": []}) is None
 
 

@@ -25,8 +25,8 @@ class Comparison:
         right_rank, left_p_top3, right_p_top3``.
     common
         One row a (model, method): ``model, method, same_first, top3, spearman``. ``same_first``:
-        the metric with the best mean rank is the same. ``top3``: share of the three metrics
-        ranked first by mean rank that both have. ``spearman``: correlation of the mean ranks.
+        the metric with the best mean rank is the same. ``top3``: share that the three metrics
+        with the best mean ranks have in common. ``spearman``: correlation of the mean ranks.
     verdict
         One sentence.
     """

@@ -79,7 +79,9 @@ def with_shapes(
 
 
 def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
-    """Return the shapes that ingest kept from the runs' ``run.json``, or None if there are none.
+    """Return the shapes that ingest kept, or None if there are none.
+
+    They come from the runs' ``run.json``, or from ``layers.json`` beside loose profiles.
 
     Parameters
     ----------
@@ -92,6 +94,9 @@ def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
         for layer in run.get("layers") or []
         if all(name in layer for name in AMOUNTS)
     ]
+    if not rows:
+        loose = provenance.get("layers") or []
+        rows = [dict(layer) for layer in loose if all(name in layer for name in AMOUNTS)]
     return pd.DataFrame(rows) if rows else None
 
 
