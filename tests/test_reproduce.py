@@ -176,6 +176,22 @@ def test_without_a_recording_its_claims_are_not_testable(made, monkeypatch):
     assert "No recording" in claim.evidence
 
 
+def test_a_recording_that_cannot_be_read_is_passed_over_or_named(made, monkeypatch, tmp_path):
+    from perfml.reproduce import source
+
+    (tmp_path / "notes.md").write_text("nothing recorded yet")
+    whole = source.find
+    monkeypatch.setattr(
+        source, "find", lambda name: tmp_path if name == source.RECORDED[0] else whole(name)
+    )
+    assert find_recording().name == source.RECORDED[1]
+    monkeypatch.setattr(source, "find", lambda name: tmp_path)
+    found = reproduce(made, plan=Plan(splits=2, own_splits=1))
+    claim = verdict(found, "Layer 3 under cuDNN")
+    assert claim.verdict == NOT_TESTABLE
+    assert "no profile in this folder" in claim.evidence
+
+
 def test_the_shapes_are_those_of_the_network_that_is_collected():
     layers = build_network(builtin_cfg(2)).convolutions
     assert len(layers) == len(SHAPES)

@@ -24,7 +24,7 @@ from perfml.reproduce.summary import ordered_top
 _ORDER = ("trt", "cudnn", "cublas")
 
 
-def layer_claims(source: Source, facts: dict[str, Any] | None) -> list[Claim]:
+def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "") -> list[Claim]:
     """Judge the claims about layers and kernels.
 
     Parameters
@@ -33,6 +33,8 @@ def layer_claims(source: Source, facts: dict[str, Any] | None) -> list[Claim]:
         The analysed data: the published file knows the order of the libraries in two layers.
     facts
         From `perfml.reproduce.network.network_facts`, or None.
+    reason
+        Why there are none.
     """
     found = [_two_layers(source)]
     found.append(
@@ -55,9 +57,9 @@ def layer_claims(source: Source, facts: dict[str, Any] | None) -> list[Claim]:
         )
     )
     if facts is None:
+        absent = "No recording of the 21 layers is at hand" + (f": {reason}." if reason else ".")
         found += [
-            Claim(claim, NOT_TESTABLE, "No recording of the 21 layers is at hand.", where, "none")
-            for claim, where in _RECORDED
+            Claim(claim, NOT_TESTABLE, absent, where, source.name) for claim, where in _RECORDED
         ]
         return found
     name = f"{facts['name']} ({facts['device']})"

@@ -89,13 +89,13 @@ def reproduce(
     if not source.published:
         plan, note = standing_in(plan)
         notes.append(note)
-    recording = _recording()
+    recording, reason = _recording()
     problems = [build_problem(source.layers, task) for task in ("regression", "classification")]
     regression, classification = run_tasks(problems, plan, progress)
     results = _results(source, regression, classification)
     claims = judge(results, source.published, source.name)
     network = network_facts(recording)
-    claims += layer_claims(source, network)
+    claims += layer_claims(source, network, reason)
     if recording is not None and network is not None:
         held_out = run_recording(build_problem(recording.layers), plan, progress)
         claims.append(key_metric_claim(f"{network['name']} ({network['device']})", held_out))
@@ -137,13 +137,12 @@ def standing_in(plan: Plan) -> tuple[Plan, str]:
     return smaller, note
 
 
-def _recording() -> Recording | None:
+def _recording() -> tuple[Recording | None, str]:
+    """Return the recording, or None and why: without it the published file can be analysed."""
     try:
-        return find_recording()
-    except PerfmlError:
-        # a damaged recording must not keep the published file from being analysed; the claims
-        # about layers then say that no recording is at hand
-        return None
+        return find_recording(), "none ships with this installation"
+    except PerfmlError as error:
+        return None, str(error).splitlines()[0]
 
 
 def _fewer(runs: Runs, plan: Plan) -> tuple[str, ...]:

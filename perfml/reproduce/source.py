@@ -90,7 +90,7 @@ def find_data(path: Path | None, *, url: str | None = None) -> Source:
     try:
         return _from_file(fetch("nazir2024", url=url))
     except PerfmlError as error:
-        recording = find_recording()
+        recording = _any_recording()
         if recording is None:
             raise
         reason = error.what + (f" ({error.found})" if error.found else "")
@@ -100,6 +100,14 @@ def find_data(path: Path | None, *, url: str | None = None) -> Source:
             "--data dataset.csv or set PERFML_DATA."
         )
         return Source(recording.layers, recording.name, None, False, False, (note,))
+
+
+def _any_recording() -> Recording | None:
+    try:
+        return find_recording()
+    except PerfmlError:
+        # what the user needs to know is why the published file could not be had
+        return None
 
 
 def _from_file(path: Path) -> Source:
@@ -120,11 +128,24 @@ def _from_file(path: Path) -> Source:
 
 
 def find_recording() -> Recording | None:
-    """Return the best recording on this machine at batch 1, or None."""
+    """Return the best recording on this machine at batch 1, or None where there is none.
+
+    Raises
+    ------
+    PerfmlError
+        If there are recordings and none can be read; the error is the first one's.
+    """
+    failures = []
     for name in RECORDED:
         place = find(name) if name in DATASETS else None
-        if place is not None:
+        if place is None:
+            continue
+        try:
             return _recording(name, place)
+        except PerfmlError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return None
 
 
