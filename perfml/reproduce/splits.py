@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 
 from perfml.modeling._folds import fit, predict, prepare, score
 from perfml.modeling._parallel import run_all
-from perfml.modeling._sklearn_compat import linear_tree_regressor
+from perfml.modeling._sklearn_compat import LinearTreeRegressorCompat
 from perfml.modeling.baselines import predict_baseline
 from perfml.modeling.estimators import Model, get_model
 from perfml.modeling.features import Problem
@@ -36,44 +36,40 @@ REGRESSION = ("dt", "gbr", "lmt", OWN)
 CLASSIFICATION = ("dt", "lr", "lr:0.1", "lr:standardized", "rf")
 
 
-class RememberedRegression(LinearRegression):  # type: ignore[misc]
-    """scikit-learn's LinearRegression without its checks, fitting the same rows once.
+class UncheckedRegression(LinearRegression):  # type: ignore[misc]
+    """scikit-learn's LinearRegression without its checks of the input.
 
-    linear-tree tries up to 23 thresholds a metric; on metrics of two decimals many of them part
-    the rows alike, and it fits the same two regressions each time. The first fit of a tree is
-    compared with LinearRegression's bit by bit; if they differed, that one would do all the fits.
+    The first fit of a tree is compared with LinearRegression's bit by bit; if they differed, that
+    one would do all the fits.
 
     Parameters
     ----------
-    memory
-        What was fitted before; shared by the copies that linear-tree makes.
+    state
+        What the first fit found; shared by the copies that linear-tree makes.
     """
 
     coef_: Any
     intercept_: Any
 
-    def __init__(self, memory: dict[Any, Any] | None = None) -> None:
+    def __init__(self, state: dict[str, bool] | None = None) -> None:
         super().__init__()
-        self.memory = memory
+        self.state = state
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RememberedRegression:
-        return RememberedRegression(self.memory)
+    def __deepcopy__(self, memo: dict[int, Any]) -> UncheckedRegression:
+        return UncheckedRegression(self.state)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RememberedRegression:
-        """Fit, or recall the fit of the same rows."""
-        if self.memory is None or sample_weight is not None:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> UncheckedRegression:
+        """Fit as LinearRegression does."""
+        known = None if self.state is None else self.state.get("equal")
+        if sample_weight is not None or self.state is None or known is False:
             super().fit(X, y, sample_weight)
             return self
-        key = (X.tobytes(), y.tobytes())
-        if key not in self.memory:
-            self._solve(X, y)
-            if not self.memory.get("direct", False):
-                direct: tuple[Any, Any] = (self.coef_, self.intercept_)
-                super().fit(X, y)
-                same = np.array_equal(direct[0], self.coef_) and direct[1] == self.intercept_
-                self.memory.setdefault("direct", bool(same))
-            self.memory[key] = (self.coef_, self.intercept_)
-        self.coef_, self.intercept_ = self.memory[key]
+        self._solve(X, y)
+        if known is None:
+            ours = (self.coef_, self.intercept_)
+            super().fit(X, y)
+            equal = np.array_equal(ours[0], self.coef_) and ours[1] == self.intercept_
+            self.state["equal"] = bool(equal)
         return self
 
     def _solve(self, X: Any, y: Any) -> None:
@@ -88,13 +84,40 @@ class RememberedRegression(LinearRegression):  # type: ignore[misc]
         return X @ self.coef_ + self.intercept_
 
 
+class StudiedTree(LinearTreeRegressorCompat):
+    """linear-tree's regressor, trying each partition of a node's rows once.
+
+    It tries up to 23 thresholds a metric; on metrics of two decimals many of them part the rows as
+    an earlier one does. Of equal losses it keeps the first, so leaving the later ones out changes
+    nothing but the time.
+    """
+
+    def _split(self, X: Any, y: Any, bins: Any, *rest: Any, **named: Any) -> Any:
+        seen: set[bytes] = set()
+        fewest = self._min_samples_leaf
+        kept = []
+        for column, thresholds in enumerate(bins):
+            parts = X[:, column, None] > thresholds
+            right = parts.sum(axis=0)
+            few = (right < fewest) | (len(X) - right < fewest)
+            first = []
+            for place, threshold in enumerate(thresholds):
+                part = parts[:, place]
+                if not few[place] and part.tobytes() not in seen:
+                    # the same two sides the other way round have the same sum of losses
+                    seen |= {part.tobytes(), (~part).tobytes()}
+                    first.append(threshold)
+            kept.append(np.array(first, dtype=np.asarray(thresholds).dtype))
+        return super()._split(X, y, kept, *rest, **named)
+
+
 def studied_model(name: str, task: str) -> Model:
     """Return a model of this analysis; `get_model` with the study's linear-tree as ``lmt``."""
     if name == "lmt":
         return dataclasses.replace(
             get_model("lmt:linear-tree", task),
             name="lmt",
-            make=lambda seed: linear_tree_regressor(base_estimator=RememberedRegression({})),
+            make=lambda seed: StudiedTree(base_estimator=UncheckedRegression({})),
         )
     if name == OWN:
         return dataclasses.replace(get_model("lmt", task), name=OWN)
