@@ -12,6 +12,7 @@ from perfml.datasets import DATASETS
 from perfml.errors import PerfmlError
 from perfml.reproduce import Plan, reproduce
 from perfml.reproduce.claims import NOT_TESTABLE
+from perfml.reproduce.files import score_lines
 from perfml.reproduce.run import standing_in
 from perfml.reproduce.source import find_data, find_recording
 
@@ -104,6 +105,8 @@ def test_without_the_file_nothing_published_is_judged(monkeypatch):
     assert {claim.verdict for claim in own} == {NOT_TESTABLE}
     assert found.results["ranges"] == []
     assert found.results["regression"]["lmt"]["random"]["splits"] == 2
+    assert found.results["regression"]["dt"]["percentile_of_published"] is None
+    assert all(row[1] == "-" for row in score_lines(found.results))
     folds = found.results["regression"]["dt"]["leave_one_layer_out"]["folds"]
     assert [fold["layer"] for fold in folds] == few
 

@@ -83,7 +83,7 @@ class Book:
         """Add a claim about the data's own numbers."""
         if not self.published_data and verdict != NOT_TESTABLE:
             verdict = NOT_TESTABLE
-            evidence = f"The published file is not at hand. On {self.name}: {evidence}"
+            evidence = f"On {self.name}, for want of the published file: {evidence}"
         self.claims.append(Claim(claim, verdict, evidence, where, self.name))
 
 
@@ -154,15 +154,17 @@ def regression_claims(book: Book) -> None:
             f"splits; below 0.01 in {percent(below)} of them.{tail}{beside}{_unseen(entry)}",
         )
     for name, told in published.REGRESSION.items():
-        random = models[name]["random"]
+        random, percentile = models[name]["random"], models[name]["percentile_of_published"]
         inside = random["q025"] <= told.score <= random["q975"]
+        place = (
+            "" if percentile is None else f"; the published value is at percentile {percentile:.0f}"
+        )
         book.add(
             "Table 2.5",
             f"{told.title}: test MAPE {told.score}",
             SPREAD if inside else NOT_REPRODUCED,
             f"95 % of {random['splits']} splits give {random['q025']:.4f} to {random['q975']:.4f} "
-            f"(median {random['median']:.4f}); the published value is at percentile "
-            f"{models[name]['percentile_of_published']:.0f}.{_unseen(models[name])}",
+            f"(median {random['median']:.4f}){place}.{_unseen(models[name])}",
         )
     orders = book.results["order_shares"]
     share = orders.get("lmt < gbr < dt", 0.0)

@@ -324,12 +324,14 @@ def headline(found: Reproduction) -> list[str]:
 def score_lines(results: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return what a terminal shows of tables 2.5 and 2.6: texts, a row a model or baseline."""
     lines: list[tuple[str, ...]] = []
+    # without the published file the published scores are about other data
+    published = bool(results["ranges"])
     for entry in results["regression"].values():
         random = entry["random"]
         lines.append(
             (
                 f"{entry['title']}, MAPE",
-                _text(entry["published_mape"]),
+                _text(entry["published_mape"] if published else None),
                 f"{random['median']:.4f} ({random['q025']:.4f} to {random['q975']:.4f})",
                 _text(entry["percentile_of_published"], ".0f"),
                 str(random["splits"]),
@@ -344,7 +346,7 @@ def score_lines(results: dict[str, Any]) -> list[tuple[str, ...]]:
         lines.append(
             (
                 f"{entry['title']}, accuracy",
-                _text(entry["published_accuracy"]),
+                _text(entry["published_accuracy"] if published else None),
                 f"1 in {100 * random['share_perfect']:.4g} %, lowest {random['min']:.3f}",
                 "-",
                 str(random["splits"]),

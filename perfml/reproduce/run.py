@@ -161,7 +161,7 @@ def _results(source: Source, regression: Runs, classification: Runs) -> dict[str
         "data": facts,
         "leakage": leakage.to_dict(),
         "ranges": summary.range_rows(source),
-        "regression": summary.regression(regression),
+        "regression": summary.regression(regression, comparable=source.published),
         "classification": summary.classification(classification),
         "lookup_gld_mape": None if lookup is None else float(np.median(lookup.score)),
         "baselines": {

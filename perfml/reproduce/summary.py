@@ -97,8 +97,16 @@ def range_rows(source: Source) -> list[dict[str, Any]]:
     return rows
 
 
-def regression(runs: Runs) -> dict[str, Any]:
-    """Return table 2.5 as distributions, a model each."""
+def regression(runs: Runs, *, comparable: bool) -> dict[str, Any]:
+    """Return table 2.5 as distributions, a model each.
+
+    Parameters
+    ----------
+    runs
+        All fits.
+    comparable
+        Whether the published numbers are about this kind of data; if not, they get no percentile.
+    """
     found = {}
     for name in _models(runs):
         told = published.REGRESSION.get(name)
@@ -120,7 +128,9 @@ def regression(runs: Runs) -> dict[str, Any]:
                 "splits": len(scores),
                 "test_size": runs.test_size,
             },
-            "percentile_of_published": _percentile(scores, told.score) if told else None,
+            "percentile_of_published": (
+                _percentile(scores, told.score) if told and comparable else None
+            ),
             "leave_one_layer_out": unseen_scores(runs, name),
         }
         found[name] = entry | top_lists(runs, name, told)
