@@ -10,8 +10,8 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "evaluate": "evaluate",
-    "rank": "rank",
+    "evaluate": "_evaluate",
+    "rank": "_rank",
     "Evaluation": "results",
     "Ranking": "results",
     "Leakage": "leakage",

@@ -9,11 +9,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from perfml.errors import InputError
-from perfml.metrics.expressions import Array
 from perfml.readers._ncu_identity import IDENTITY, assemble
 from perfml.readers._ncu_launches import Launches, needed
 from perfml.readers._ncu_rules import Rule, most_promising
-from perfml.readers._ncu_table import Table
+from perfml.readers._ncu_table import Codes, Table
 from perfml.readers._options import ReadOptions
 from perfml.readers._units import to_base
 
@@ -82,7 +81,7 @@ def rules_of(table: Table) -> list[Rule]:
     return _rules(table, launch)
 
 
-def _load(table: Table) -> tuple[Array, Array]:
+def _load(table: Table) -> tuple[Codes, Codes]:
     """Parse what the page has; return the first row of each launch, and each row's launch."""
     header = table.page.header
     if missing := [name for name in ("Kernel Name", _NAME, _UNIT, _VALUE) if name not in header]:
@@ -93,7 +92,7 @@ def _load(table: Table) -> tuple[Array, Array]:
     return _launches(table)
 
 
-def _launches(table: Table) -> tuple[Array, Array]:
+def _launches(table: Table) -> tuple[Codes, Codes]:
     """Return the first row of each launch, and the launch of each row."""
     ids = table.whole_numbers("ID")
     first = np.ones(len(ids), dtype=bool)
@@ -102,7 +101,7 @@ def _launches(table: Table) -> tuple[Array, Array]:
     return np.flatnonzero(first), np.cumsum(first) - 1
 
 
-def _unfinished(table: Table, launch: Array) -> list[str]:
+def _unfinished(table: Table, launch: Codes) -> list[str]:
     """Warn if the last launch has fewer metrics than any other: a cut between two rows."""
     counts = np.bincount(launch[table.mapped(_NAME, bool)])
     if len(counts) < _FEW or counts[-1] >= counts[:-1].min():
@@ -114,7 +113,7 @@ def _unfinished(table: Table, launch: Array) -> list[str]:
 
 
 def _counters(
-    table: Table, launch: Array, count: int, options: ReadOptions
+    table: Table, launch: Codes, count: int, options: ReadOptions
 ) -> tuple[bool, pd.DataFrame]:
     """Return one column a metric in base units, and whether metrics went by their labels."""
     wanted = needed()
@@ -159,7 +158,7 @@ def _counters(
     return labelled, pd.DataFrame(columns, index=range(count))
 
 
-def _rules(table: Table, launch: Array) -> list[Rule]:
+def _rules(table: Table, launch: Codes) -> list[Rule]:
     if not set(_RULE) <= set(table.page.header):
         return []
     rows = np.flatnonzero(pc.not_equal(table.column(_RULE[0]), "").to_numpy())

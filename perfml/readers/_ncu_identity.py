@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
@@ -72,7 +73,8 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
         cure = "Export again with: ncu --import FILE.ncu-rep --csv --page raw"
         raise InputError(msg, where=str(table.source.path), cure=cure)
     codes, names = table.coded("Kernel Name")
-    places, plain = codes, names
+    places: npt.NDArray[Any] = codes
+    plain = names
     if any("/" in name for name in names):
         paths = ranges.paths
         pairs, places = np.unique(codes * len(paths) + ranges.codes, return_inverse=True)

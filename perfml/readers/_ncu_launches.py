@@ -179,7 +179,7 @@ def _without_infinity(counters: pd.DataFrame, warnings: list[str]) -> None:
     numbers = counters.select_dtypes("float64")
     endless = np.isinf(numbers.to_numpy())
     for place in np.flatnonzero(endless.any(axis=0)):
-        name = numbers.columns[place]
+        name = numbers.columns[int(place)]
         counters[name] = numbers[name].where(~endless[:, place])
         count = int(endless[:, place].sum())
         warnings.append(f"{name} is infinite in {count} launches, where it now has no value.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +52,9 @@ _REPEATED = (
 
 T = TypeVar("T")
 
+Codes = npt.NDArray[np.integer[Any]]
+"""Row numbers, or what stands for recurring texts."""
+
 
 class Table:
     """Columns of a page, parsed when asked for.
@@ -65,7 +69,7 @@ class Table:
         self.source = source
         self.page = find_page(source)
         self._columns: dict[str, pa.ChunkedArray] = {}
-        self._rows: Array | None = None
+        self._rows: npt.NDArray[Any] | None = None
 
     def load(self, names: Iterable[str], numbers: Sequence[tuple[str, str]] = ()) -> None:
         """Parse columns; names that the page lacks are passed over.
@@ -167,7 +171,7 @@ class Table:
         """Return a loaded column's cells as they are written."""
         return self._columns[name]
 
-    def take(self, rows: Array) -> None:
+    def take(self, rows: npt.NDArray[Any]) -> None:
         """Keep these rows alone."""
         self._columns = {name: cells.take(rows) for name, cells in self._columns.items()}
         self._rows = rows
@@ -195,7 +199,11 @@ class Table:
         return self._convention(cells, options)
 
     def convention_of_rows(
-        self, name: str, percentages: Array, others: Array, options: ReadOptions
+        self,
+        name: str,
+        percentages: npt.NDArray[Any],
+        others: npt.NDArray[Any],
+        options: ReadOptions,
     ) -> Convention:
         """Decide how a column of mixed units is written, given which rows are percentages."""
         column = self.column(name)
@@ -236,7 +244,7 @@ class Table:
         found = dict(zip(header, units, strict=False))
         return [(name, cells[name], found.get(name, "")) for name in names]
 
-    def numbers(self, name: str, convention: Convention, rows: Array | None = None) -> Array:
+    def numbers(self, name: str, convention: Convention, rows: Codes | None = None) -> Array:
         """Return a column as numbers, NaN where there is none.
 
         Parameters
@@ -305,14 +313,14 @@ class Table:
             if not any(names):
                 continue
             if found.paths == [()]:
-                found = CodedRanges(codes, names)
+                found = CodedRanges(codes.astype(np.int64), names)
                 continue
-            pairs, codes = np.unique(found.codes * len(names) + codes, return_inverse=True)
+            pairs, joined = np.unique(found.codes * len(names) + codes, return_inverse=True)
             paths = [found.paths[each // len(names)] + names[each % len(names)] for each in pairs]
-            found = CodedRanges(codes, paths)
+            found = CodedRanges(joined.astype(np.int64), paths)
         return found
 
-    def coded(self, name: str) -> tuple[Array, list[str]]:
+    def coded(self, name: str) -> tuple[Codes, list[str]]:
         """Return a column of recurring texts as numbers, and the text each number stands for."""
         cells = self.column(name)
         if not pa.types.is_dictionary(cells.type):
@@ -323,10 +331,11 @@ class Table:
         codes = np.concatenate([np.asarray(chunk.indices) for chunk in cells.chunks])
         return codes.astype(np.int64), cells.chunk(0).dictionary.to_pylist()
 
-    def mapped(self, name: str, function: Callable[[str], T]) -> Array:
+    def mapped(self, name: str, function: Callable[[str], T]) -> npt.NDArray[Any]:
         """Apply a function to a column of recurring texts, once a distinct text."""
         codes, texts = self.coded(name)
-        return np.array([function(text) for text in texts])[codes]
+        values: npt.NDArray[Any] = np.array([function(text) for text in texts])[codes]
+        return values
 
     def texts(self, name: str, function: Callable[[str], str | None]) -> pd.Series[str]:
         """Apply a function that gives text, or None for none, to a column of recurring texts."""
@@ -334,10 +343,11 @@ class Table:
         return text_column(codes, [function(text) for text in texts])
 
 
-def text_column(codes: Array, texts: Sequence[str | None]) -> pd.Series[str]:
+def text_column(codes: Codes, texts: Sequence[str | None]) -> pd.Series[str]:
     """Return a column of text from numbers and what they stand for."""
     cells = pa.array(texts, pa.large_string()).take(pa.array(codes))
-    return pd.Series(pd.StringDtype().__from_arrow__(cells))
+    dtype: Any = pd.StringDtype()
+    return pd.Series(dtype.__from_arrow__(cells))
 
 
 def _first_rows(rows: memoryview | bytes, count: int) -> bytes:
