@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PERFML := $(BIN)/perfml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -25,9 +25,9 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> ran
 	@mkdir -p $(DEMO)
 	$(PERFML) ingest datasets/h200-sweep --out $(DEMO)/kernels.parquet
 	$(PERFML) merge $(DEMO)/kernels.parquet --out $(DEMO)/layers.parquet
-	$(PERFML) train $(DEMO)/layers.parquet
-	$(PERFML) rank $(DEMO)/layers.parquet
-	$(PERFML) report $(DEMO)/layers.parquet --kernels $(DEMO)/kernels.parquet --out $(DEMO)/report.html
+	$(PERFML) train $(DEMO)/layers.parquet --splits 10
+	$(PERFML) rank $(DEMO)/layers.parquet --resamples 20 --method builtin,permutation,group-permutation
+	$(PERFML) report $(DEMO)/layers.parquet --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
 
 test: $(VENV)/.$(EXTRAS) ## The whole CPU suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)

@@ -85,6 +85,12 @@ class Kernels:
     provenance: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        from perfml._html import runs, section
+
+        title = f"{len(self.frame)} launches, {len(metric_columns(self.frame))} metrics"
+        return section(title, self.warnings, runs(self.frame, "launches"))
+
 
 @dataclass(frozen=True)
 class Table:
@@ -93,6 +99,13 @@ class Table:
     frame: pd.DataFrame
     kind: str
     provenance: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        from perfml._html import runs, section
+
+        rows = "launches" if self.kind == "kernels" else "layers"
+        title = f"{len(self.frame)} {rows}, {len(metric_columns(self.frame))} metrics"
+        return section(title, self.provenance.get("warnings", ()), runs(self.frame, rows))
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:

@@ -20,9 +20,9 @@ from sklearn.tree import DecisionTreeRegressor
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, compare_rankings, rank
+from perfml.modeling._rank import METHODS, spearman_groups
 from perfml.modeling._resamples import ranks, resampled, top_share
 from perfml.modeling.importance import has_shap, permutation_importance, shapley_importance
-from perfml.modeling._rank import METHODS, spearman_groups
 
 needs_published = pytest.mark.skipif(
     published_file() is None, reason="the published file may not be shipped"

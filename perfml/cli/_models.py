@@ -19,10 +19,18 @@ Models = Annotated[
     str | None, typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of splits, models and resamples.")]
+Features = Annotated[
+    str, typer.Option(help="published, collected, before-run, published+before-run, or names.")
+]
+Target = Annotated[str, typer.Option(help="time, log-time, time-per-flop, time-per-byte.")]
 Where = Annotated[
     list[str] | None,
     typer.Option("--where", help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
 ]
+
+
+_SHOWN = ("builtin", "permutation", "group-permutation")
+"""What a report ranks by: drop-column takes longest and has no part in the summary."""
 
 
 class Task(StrEnum):
@@ -47,6 +55,8 @@ def train(
         str, typer.Option(help="Comma-separated protocols; a grouped one is always shown.")
     ] = "random,leave-one-layer-out",
     splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 20,
+    features: Features = "published",
+    target: Target = "time",
     where: Where = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the scores, as CSV.")] = None,
@@ -61,7 +71,7 @@ def train(
     out_ = Output(as_json, quiet, verbose)
     from perfml.modeling import evaluate
 
-    table = _load(dataset, where)
+    table = _load(dataset, where, out_)
     protocols = tuple(name.strip() for name in protocol.split(",") if name.strip())
     if protocols == ("random",):
         # a random split of repeats alone says nothing of unseen layers
@@ -72,6 +82,8 @@ def train(
             task=task.value,
             models=_names(model),
             protocols=protocols,
+            features=_features(features),
+            target=target,
             splits=splits,
             seed=seed,
             progress=progress,
@@ -95,7 +107,13 @@ def rank(
     task: Annotated[Task, typer.Option(help="Explain time, or the backend.")] = Task.regression,
     model: Models = None,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 50,
+    method: Annotated[
+        str | None,
+        typer.Option(help="builtin, permutation, group-permutation, drop-column, shapley."),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 10,
+    features: Features = "published",
+    target: Target = "time",
     where: Where = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the whole table, as CSV.")] = None,
@@ -110,12 +128,15 @@ def rank(
     out_ = Output(as_json, quiet, verbose)
     from perfml.modeling import rank as rank_metrics
 
-    table = _load(dataset, where)
+    table = _load(dataset, where, out_)
     with out_.progress("ranking") as progress:
         ranking = rank_metrics(
             table.frame,
             task=task.value,
             models=_names(model),
+            features=_features(features),
+            target=target,
+            methods=_names(method),
             resamples=resamples,
             seed=seed,
             progress=progress,
@@ -161,7 +182,7 @@ def report(
     from perfml.report import build_markdown, build_report
     from perfml.tables import read_table, replacing
 
-    table = _load(dataset, where)
+    table = _load(dataset, where, out_)
     launches = read_table(kernels, kind="kernels").frame if kernels is not None else None
     tasks = ["regression"]
     if table.frame["backend"].nunique() > 1:
@@ -175,7 +196,12 @@ def report(
                 )
                 rankings.append(
                     rank_metrics(
-                        table.frame, task=task, resamples=resamples, seed=seed, progress=progress
+                        table.frame,
+                        task=task,
+                        resamples=resamples,
+                        seed=seed,
+                        progress=progress,
+                        methods=_SHOWN,
                     )
                 )
             except PerfmlError as error:
@@ -209,11 +235,23 @@ def _names(models: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in models.split(",") if name.strip()) if models else None
 
 
-def _load(dataset: str, where: list[str] | None) -> Table:
+def _features(names: str) -> str | tuple[str, ...]:
+    from perfml.modeling.features import FEATURE_SETS
+
+    return names if names in FEATURE_SETS else tuple(_names(names) or ())
+
+
+def _load(dataset: str, where: list[str] | None, out_: Output) -> Table:
+    import warnings
+
     from perfml.datasets import load
     from perfml.tables import Table
 
-    table = load(dataset)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        table = load(dataset)
+    for each in caught:
+        out_.warn(str(each.message))
     frame = table.frame
     for condition in where or []:
         column, equals, value = condition.partition("=")

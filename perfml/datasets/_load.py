@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from perfml.datasets._registry import DATASETS, fetch
@@ -41,7 +42,7 @@ def load(dataset: str | Path) -> Table:
     with path.open("rb") as stream:
         parquet = stream.read(4) == b"PAR1"
     if parquet or path.suffix == ".parquet":
-        return read_table(path, kind="layers")
+        return _shaped(read_table(path, kind="layers"))
     from perfml.datasets.published import from_published
 
     return Table(from_published(path), "layers", {"source": path.name})
@@ -50,9 +51,20 @@ def load(dataset: str | Path) -> Table:
 def _from_folder(path: Path) -> Table:
     tables = sorted(path.glob("*layers*.parquet"))
     if len(tables) == 1:
-        return read_table(tables[0], kind="layers")
+        return _shaped(read_table(tables[0], kind="layers"))
     from perfml.ingest import ingest
     from perfml.merge import merge
 
     kernels = ingest([path])
-    return Table(merge(kernels.frame), "layers", kernels.provenance)
+    return _shaped(Table(merge(kernels.frame), "layers", kernels.provenance))
+
+
+def _shaped(table: Table) -> Table:
+    """Add what the provenance knows of the layers' shapes: operations and bytes of each."""
+    from perfml.modeling import shapes_of_runs, with_shapes
+
+    shapes = shapes_of_runs(table.provenance)
+    if shapes is None or "flops" in table.frame.columns:
+        return table
+    known = set(shapes["layer"]) & set(table.frame["layer"].dropna())
+    return replace(table, frame=with_shapes(table.frame, shapes)) if known else table

@@ -116,6 +116,8 @@ def fetch(name: str, *, url: str | None = None) -> Path:
         raise PerfmlError(msg, cure="Install perfml again, or clone its repository.")
     import pooch
 
+    # its own message would come between progress and results; errors are ours to word
+    pooch.get_logger().setLevel("WARNING")
     try:
         return Path(
             pooch.retrieve(

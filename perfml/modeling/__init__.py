@@ -30,7 +30,9 @@ _HOMES = {
     "shapes_of_runs": "shapes",
     "average_repeats": "shapes",
     "compare_rankings": "compare",
+    "LinearModelTreeClassifier": "linear_model_tree",
     "LinearModelTreeRegressor": "linear_model_tree",
+    "linear_tree_regressor": "_sklearn_compat",
 }
 
 __all__ = sorted(_HOMES)

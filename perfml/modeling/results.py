@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml._html import section
 from perfml.modeling.leakage import Leakage
 
 
@@ -73,7 +73,13 @@ class Evaluation:
         }
 
     def _repr_html_(self) -> str:
-        return _page(f"{self.task}: scores", self.warnings, self.scores)
+        scores = self.scores.drop(columns="baseline").rename(
+            columns={"q025": "2.5 %", "q975": "97.5 %", "splits": "fits"}
+        )
+        scores["model"] += np.where(self.scores["baseline"], " (baseline)", "")
+        rows = len(self.predictions["row"].unique())
+        title = f"{self.task} of {rows} rows by {len(self.features)} metrics: scores"
+        return section(title, self.warnings, scores)
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,18 @@ class Ranking:
         }
 
     def _repr_html_(self) -> str:
-        return _page(f"{self.task}: ranking", self.warnings, self.summary)
+        title = f"{self.task}: ranking over {self.resamples} resamples of {self.resampling}"
+        summary = self.summary.drop(columns="group").rename(
+            columns={
+                "members": "interchangeable metrics",
+                "mean_rank": "mean rank",
+                "rank_low": "2.5 %",
+                "rank_high": "97.5 %",
+                "p_top1": "P(first)",
+                "p_top3": "P(top 3)",
+            }
+        )
+        return section(title, self.warnings, summary)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -157,9 +174,3 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _page(title: str, warnings: tuple[str, ...], frame: pd.DataFrame) -> str:
-    notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
-    table = frame.to_html(index=False, border=0, float_format=lambda value: f"{value:.4g}")
-    return f"<div><h4>{html.escape(title)}</h4>{notes}{table}</div>"

@@ -81,13 +81,18 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
 
 
 def new_axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return `ax`, or the Axes of a new figure of a size in points (1/72 inch)."""
+    """Return `ax`, or the Axes of a new figure of a size in points (1/72 inch).
+
+    The new Axes show themselves in a notebook, see `perfml.report._shown`.
+    """
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
 
+    from perfml.report._shown import ShownAxes
+
     figure = Figure(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
-    return figure.subplots()
+    return figure.add_subplot(axes_class=ShownAxes)
 
 
 def plain(value: object, limit: int = 60) -> str:

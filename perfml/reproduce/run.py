@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml._html import section
 from perfml._version import __version__
 from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
@@ -53,6 +54,11 @@ class Reproduction:
     recording: Recording | None = None
     network: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+
+    def _repr_html_(self) -> str:
+        columns = ["claim", "where", "verdict", "evidence", "data"]
+        claims = pd.DataFrame([each.to_dict() for each in self.claims])[columns]
+        return section(f"{self.source.name}: the study's claims", self.notes, claims)
 
 
 def reproduce(
