@@ -1,0 +1,55 @@
+"""How perfml's objects show themselves in a notebook: a title, the warnings, one small table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+import pandas as pd
+
+_OPEN = 3
+"""More warnings than these fold."""
+
+
+def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
+    """Return a fragment of HTML; all text in it is shown as text.
+
+    Parameters
+    ----------
+    title
+        What it is.
+    warnings
+        Sentences that the reader has to see before the table.
+    frame
+        The table; its row labels are not shown, missing cells are empty.
+    """
+    notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
+    if notes.count("<p>") > _OPEN:
+        # a page of warnings would hide the table; one line still says how many there are
+        count = notes.count("<p>")
+        notes = f"<details><summary><b>{count} warnings</b></summary>{notes}</details>"
+    with pd.option_context("display.max_colwidth", None):
+        table = frame.to_html(
+            index=False, border=0, na_rep="", float_format=lambda value: f"{value:.4g}"
+        )
+    return f"<div><h4>{html.escape(title)}</h4>{notes}{table}</div>"
+
+
+def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:
+    """Return what a Kernels or Layers table holds, a row a run.
+
+    Parameters
+    ----------
+    frame
+        The table.
+    rows
+        What its rows are called: ``launches`` or ``layers``.
+    """
+    identity = ["workload", "backend", "precision", "batch", "device"]
+    grouped = frame.groupby("run_id", sort=False, dropna=False)
+    found = grouped[identity].first()
+    found["iterations"] = grouped["iteration"].nunique()
+    found["distinct layers"] = grouped["layer"].nunique()
+    found[rows] = grouped.size()
+    found["time, µs"] = grouped["time_us"].sum(min_count=1)
+    return found.reset_index(drop=True)

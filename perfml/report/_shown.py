@@ -1,0 +1,26 @@
+"""Axes that a notebook shows as their figure; imported when a figure is drawn."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from matplotlib.axes import Axes
+
+_DPI = 144
+"""Two pixels a point, so that text stays sharp on dense screens."""
+
+
+class ShownAxes(Axes):  # type: ignore[misc, unused-ignore]
+    """The Axes of a figure that no window and no pyplot knows.
+
+    IPython shows what a cell returns by its ``_repr_*_`` methods. A bare figure would otherwise
+    show as ``<Axes: ...>``; Axes that the caller made with pyplot are shown by IPython already.
+    """
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        figure: Any = self.figure
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=_DPI)
+        width, height = figure.get_size_inches() * 72
+        return buffer.getvalue(), {"width": round(width), "height": round(height)}
