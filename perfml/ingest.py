@@ -95,8 +95,11 @@ def ingest(
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         sources += [{"run_id": run_id, **each.provenance} for each in run.found]
+        prefix = f"{run_id}/" if run.manifest else ""
         warnings += [
-            f"{each.provenance.get('path')}: {note}" for each in run.found for note in each.warnings
+            f"{prefix}{each.provenance.get('path')}: {note}"
+            for each in run.found
+            for note in each.warnings
         ]
         warnings += notes
         if run.manifest:
@@ -232,7 +235,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         if len(frames) > 1:
             msg = "one run has several profiles and one timing pass"
             raise InputError(msg, where=where, found=str(len(frames)), cure="Ingest them apart.")
-        joined, notes = join_timing(frames[0], timings[0].frame, where=pair_key(files[0]))
+        where = str(manifest.get("run_id") or (files[0].parent.name if manifest else ""))
+        joined, notes = join_timing(frames[0], timings[0].frame, where=where or pair_key(files[0]))
         frames = [joined]
     guess = from_manifest(manifest).over(from_name(files[0]))
     known = user.over(guess)

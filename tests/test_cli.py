@@ -115,6 +115,15 @@ def test_merge_writes_the_published_schema(tables, tmp_path):
     assert len(lines) == 43
 
 
+def test_merge_keeps_the_layers_asked_for(tables, tmp_path):
+    out = tmp_path / "layers.parquet"
+    words = ("--layers", "conv_0[1-3]", "--out", out, "--json", "-q")
+    assert json.loads(run("merge", tables[0], *words).stdout)["layers"] == 3
+    result = run("merge", tables[0], "--layers", "pool", "--out", out)
+    assert result.exit_code == 1
+    assert "no layer's name matches" in result.stderr
+
+
 def test_inspect_shows_metrics_and_provenance(tables):
     document = json.loads(start("inspect", tables[1], "--json").stdout)
     assert document["kind"] == "layers"

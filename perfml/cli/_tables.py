@@ -106,6 +106,9 @@ def merge(
         WeightChoice,
         typer.Option(help="own: the row's kernel times, as published; layer-mean: over repeats."),
     ] = WeightChoice.own,
+    layers: Annotated[
+        str | None, typer.Option(help="Keep layers whose whole name matches, e.g. 'conv_.*'.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -120,7 +123,7 @@ def merge(
     from perfml.tables import read_table, replacing, write_table
 
     table = read_table(kernels, kind="kernels")
-    layers = merge_kernels(table.frame, weights=weights.value)
+    merged = merge_kernels(_matching(table.frame, layers), weights=weights.value)
     outside = unattributed(table.frame)
     for row in outside.to_dict("records"):
         if row["share"] > 0.05:
@@ -132,21 +135,21 @@ def merge(
         from perfml.datasets import to_published
 
         with replacing(out) as temporary:
-            to_published(layers).to_csv(temporary, index=False)
+            to_published(merged).to_csv(temporary, index=False)
     else:
         provenance = {**table.provenance, "weights": weights.value}
         provenance["unattributed"] = outside.to_dict("records")
-        write_table(layers, out, kind="layers", provenance=provenance)
-    runs = _run_summary(layers)
+        write_table(merged, out, kind="layers", provenance=provenance)
+    runs = _run_summary(merged)
     document = {
         "out": str(out),
-        "rows": len(layers),
-        "layers": int(layers["layer"].nunique()),
+        "rows": len(merged),
+        "layers": int(merged["layer"].nunique()),
         "weights": weights.value,
         "runs": runs,
         "unattributed": outside,
     }
-    out_.result(document, [f"{len(layers)} rows, {document['layers']} layers -> {out}"])
+    out_.result(document, [f"{len(merged)} rows, {document['layers']} layers -> {out}"])
     out_.table(list(runs[0]), [list(run.values()) for run in runs])
 
 
@@ -297,6 +300,26 @@ def datasets_fetch(
 
     path = fetch(name)
     out_.result({"name": name, "path": str(path)}, [str(path)])
+
+
+def _matching(kernels: pd.DataFrame, pattern: str | None) -> pd.DataFrame:
+    """Keep the launches of layers whose whole name matches a regular expression."""
+    import re
+
+    if pattern is None:
+        return kernels
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        msg = "not a regular expression"
+        raise PerfmlError(msg, where="--layers", found=str(error)) from error
+    names = kernels["layer"].dropna().unique()
+    kept = {name for name in names if expression.fullmatch(str(name))}
+    if not kept:
+        msg = f"no layer's name matches {pattern!r}"
+        found = ", ".join(map(str, names[:5])) or "no layers"
+        raise PerfmlError(msg, where="--layers", found=found, cure="Patterns match whole names.")
+    return kernels[kernels["layer"].isin(kept)]
 
 
 def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
