@@ -56,6 +56,7 @@ def test_the_card_states_the_medians_of_the_recording(frame):
         assert f" {total:,.0f} " in row
 
 
+@pytest.mark.filterwarnings("ignore:dataset.csv has no layer column")
 def test_dataset_csv_holds_the_same_rows(frame):
     table = load(find("h200-yolov4-tiny") / "dataset.csv").frame
     np.testing.assert_allclose(table["time_us"], frame["time_us"])

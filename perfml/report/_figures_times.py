@@ -184,7 +184,7 @@ def kernel_shares(
     times = kernel_times(condition.rows)
     order = times.groupby("kernel", sort=False)["time_us"].sum().nlargest(most).index
     tints = dict(zip(order, PALETTE, strict=False))
-    ax = new_axes(ax, width, 46 * len(condition.backends) + 60 + 20 * (len(order) + 1))
+    ax = new_axes(ax, width, 46 * len(condition.backends) + 90 + 22 * (len(order) + 1))
     for place, backend in enumerate(condition.backends):
         left = 0.0
         mine = times[times["backend"] == backend]
