@@ -19,14 +19,16 @@ def progress() -> Callable[[int, int, str], None]:
         `perfml.modeling.rank` and `perfml.reproduce.reproduce` call it. One bar, which shows the
         last call.
     """
+    from IPython import get_ipython
     from IPython.display import HTML, display
 
-    handle = display(display_id=True)
+    # outside a notebook there is nothing to draw on, and display would print an empty line
+    handle = display(display_id=True) if get_ipython() is not None else None
 
     def show(done: int, total: int, what: str) -> None:
-        if handle is None:  # no notebook around: nothing to draw on
-            return
-        label = f"{html.escape(what)} {done} of {total}"
-        handle.update(HTML(f'<progress value="{done}" max="{max(total, 1)}"></progress> {label}'))
+        if handle is not None:
+            label = f"{html.escape(what)} {done} of {total}"
+            bar = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
+            handle.update(HTML(f"{bar} {label}"))
 
     return show
