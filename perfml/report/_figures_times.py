@@ -179,6 +179,7 @@ def kernel_shares(
         known = ", ".join(map(str, kernels["layer"].dropna().unique()[:6]))
         raise PerfmlError(msg, where=plain(layer), found=known, cure="Choose one of the layers.")
     from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
 
     condition = one_condition(inside)
     times = kernel_times(condition.rows)
@@ -209,8 +210,17 @@ def kernel_shares(
     ax.set_title(f"Kernels of {plain(layer)}")
     ax.grid(axis="x")
     ax.tick_params(axis="y", length=0)
-    below = (0.0, -52 / (46 * len(condition.backends)))
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=below, ncols=1, borderpad=0)
+    # a distance in points: a share of the Axes' height would grow while the layout is worked out
+    figure: Any = ax.figure
+    below = ax.transAxes + ScaledTranslation(0, -52 / 72, figure.dpi_scale_trans)
+    ax.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=below,
+        ncols=1,
+        borderpad=0,
+    )
     return ax
 
 
