@@ -1,0 +1,40 @@
+"""Explain: why is this side slower than that one, in two attributions that are never mixed.
+
+`explain` compares two sides (two tables, or two backends of one dataset) layer by layer: the time
+ratio with its interval, the kernels and metrics that changed, a physical attribution from counters
+and one from a fitted model. Both attributions add up exactly to what they attribute.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "explain": "_explain",
+    "sides_of": "sides",
+    "Explanation": "results",
+    "LayerDiff": "results",
+    "Physical": "results",
+    "ModelAttribution": "results",
+    "Ratio": "results",
+    "align_layers": "align",
+    "compare_times": "times",
+    "exact_shapley": "shapley",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: pandas and scikit-learn take a second."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

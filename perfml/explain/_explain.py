@@ -1,0 +1,215 @@
+"""The one function that compares two sides; everything else is a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.agreement import find_disagreements
+from perfml.explain.align import align_layers
+from perfml.explain.launches import changes_between, changes_table, launches_of
+from perfml.explain.model import Explainer
+from perfml.explain.moved import moved_metrics, sort_metrics
+from perfml.explain.physical import attribute_kernels, attribute_layer
+from perfml.explain.results import Explanation, LayerDiff, Ratio
+from perfml.explain.sides import Side, check_conditions, make_side, same_device
+from perfml.explain.times import TOLERANCE, compare_times
+from perfml.tables import metric_columns
+
+Progress = Callable[[int, int, str], None]
+
+
+def explain(
+    baseline: pd.DataFrame | Side,
+    target: pd.DataFrame | Side,
+    *,
+    layers: Sequence[str] | None = None,
+    top: int = 3,
+    model: str | None = "gbr",
+    training: pd.DataFrame | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Explanation:
+    """Explain why the target is slower (or faster) than the baseline.
+
+    Parameters
+    ----------
+    baseline, target
+        Kernels or Layers tables, or what `sides_of` or `make_side` returned.
+    layers
+        Layers of the baseline to explain in detail; by default the `top` ones with the largest
+        absolute time difference.
+    top
+        How many those are.
+    model
+        Regression model of the model attribution; None leaves it out.
+    training
+        Layers table the model learns from; the two sides by default.
+    tolerance
+        Relative difference that is none, see `compare_times`.
+    seed
+        Of the model.
+    progress
+        Called as ``progress(done, total, layer)``.
+
+    Returns
+    -------
+    Explanation
+        All aligned layers, and details of some.
+
+    Raises
+    ------
+    PerfmlError
+        If nothing can be aligned, a named layer does not exist, or a side mixes measurements.
+
+    Examples
+    --------
+    >>> from perfml.datasets import load
+    >>> from perfml.explain import explain, sides_of
+    >>> table = load("h200-sweep").frame
+    >>> pair = sides_of(table[table["batch"] == 1], "cublas", "cudnn")
+    >>> explain(*pair, layers=["conv_20"], model=None).details[0].time.verdict
+    'slower'
+    """
+    left = baseline if isinstance(baseline, Side) else make_side("baseline", baseline)
+    right = target if isinstance(target, Side) else make_side("target", target)
+    warnings = check_conditions(left, right)
+    alignment = align_layers(left.layers, right.layers)
+    pairs = alignment.pairs
+    ratios = [
+        compare_times(_times(left, layer), _times(right, partner), tolerance=tolerance)
+        for layer, partner in zip(pairs["layer"], pairs["target_layer"], strict=True)
+    ]
+    table = _overview(pairs, ratios)
+    chosen = _chosen(table, layers, top)
+    explainer = None
+    if model is not None:
+        rows = pd.concat([left.layers, right.layers]) if training is None else training
+        try:
+            explainer = Explainer(rows, model=model, seed=seed)
+        except PerfmlError as error:
+            warnings.append(f"no model attribution: {error.what} (found: {error.found})")
+    details = []
+    for done, place in enumerate(chosen):
+        pair = pairs.iloc[place]
+        if progress is not None:
+            progress(done, len(chosen), str(pair["layer"]))
+        details.append(_detail(left, right, pair, ratios[place], explainer))
+    if any(side.kernels is None for side in (left, right)):
+        warnings.append(
+            "only merged layers were given: what vanished or appeared is known by name, not by "
+            "time; give the kernels table for that"
+        )
+    return Explanation(
+        baseline=left.name,
+        target=right.name,
+        total=_total(left, right, pairs, tolerance),
+        layers=table,
+        details=tuple(details),
+        only_baseline=alignment.only_baseline,
+        only_target=alignment.only_target,
+        warnings=tuple(warnings),
+    )
+
+
+def _rows(side: Side, layer: str) -> pd.DataFrame:
+    return side.layers[side.layers["layer"] == layer]
+
+
+def _times(side: Side, layer: str) -> np.ndarray:
+    return _rows(side, layer)["time_us"].to_numpy(dtype=float)
+
+
+def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
+    table = pairs.copy()
+    table["baseline_us"] = [each.baseline_us for each in ratios]
+    table["target_us"] = [each.target_us for each in ratios]
+    table["ratio"] = [each.ratio for each in ratios]
+    nothing = (float("nan"), float("nan"))
+    table["low"] = [(each.interval or nothing)[0] for each in ratios]
+    table["high"] = [(each.interval or nothing)[1] for each in ratios]
+    size = (table["target_us"] - table["baseline_us"]).abs()
+    table["share"] = size / size.sum() if size.sum() > 0 else 0.0
+    table["verdict"] = [each.verdict for each in ratios]
+    return table
+
+
+def _chosen(table: pd.DataFrame, layers: Sequence[str] | None, top: int) -> list[int]:
+    if layers is None:
+        order = table["share"].sort_values(ascending=False, kind="stable").index[:top]
+        return [int(place) for place in order]
+    names = table["layer"].tolist()
+    for name in layers:
+        if name not in names:
+            msg = f"no aligned layer is called {name!r}"
+            raise PerfmlError(msg, found=", ".join(map(str, names[:24])), cure="Name one of these.")
+    return [names.index(name) for name in layers]
+
+
+def _total(left: Side, right: Side, pairs: pd.DataFrame, tolerance: float) -> Ratio:
+    """Compare the sums over all aligned layers, of the iterations that have every one of them."""
+    sums = []
+    for side, column in ((left, "layer"), (right, "target_layer")):
+        names = set(pairs[column])
+        rows = side.layers[side.layers["layer"].isin(names)]
+        groups = rows.groupby(["run_id", "iteration"], dropna=False, sort=False)["time_us"]
+        whole = groups.sum()[groups.size() == len(names)]
+        if whole.empty:
+            # layers that were never measured together: the sum of their means
+            means = [compare_times(_times(side, name), [1.0]).baseline_us for name in names]
+            whole = pd.Series([float(np.sum(means))])
+        sums.append(whole.to_numpy(dtype=float))
+    return compare_times(*sums, tolerance=tolerance)
+
+
+def _detail(
+    left: Side, right: Side, pair: pd.Series, time: Ratio, explainer: Explainer | None
+) -> LayerDiff:
+    layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
+    before_rows, after_rows = _rows(left, layer), _rows(right, target_layer)
+    before = launches_of(left, layer, time.baseline_us)
+    after = launches_of(right, target_layer, time.target_us)
+    changes = changes_between(before.names, after.names)
+    comparable = same_device(left, right)
+    warnings = [
+        f"{side.name}: {each.others} of {each.others + each.repeats} repeats launch other kernels; "
+        "the kernels shown are those of the usual repeats"
+        for side, each in ((left, before), (right, after))
+        if each.others
+    ]
+    if before.frame is not None and after.frame is not None:
+        physical = attribute_kernels(changes, before, after, same_device=comparable)
+    else:
+        physical = attribute_layer(
+            _mean_row(before_rows, time.baseline_us),
+            _mean_row(after_rows, time.target_us),
+            same_device=comparable,
+        )
+    attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
+    metrics = moved_metrics(before_rows, after_rows)
+    if attribution is not None:
+        values = attribution.values.set_index("metric")["log_ratio"].to_dict()
+        metrics = sort_metrics(metrics, {str(name): float(each) for name, each in values.items()})
+    return LayerDiff(
+        layer=layer,
+        target_layer=target_layer,
+        aligned_by=str(pair["aligned_by"]),
+        time=time,
+        kernels=changes_table(changes, before, after),
+        metrics=metrics,
+        physical=physical,
+        model=attribution,
+        disagreements=find_disagreements(time, physical, attribution, metrics),
+        warnings=tuple(warnings),
+    )
+
+
+def _mean_row(rows: pd.DataFrame, time_us: float) -> pd.Series:
+    names = [name for name in ("kernels", "ncu_time_us") if name in rows.columns]
+    means = rows[[*names, *metric_columns(rows)]].astype(float).mean()
+    means["time_us"] = time_us
+    return means

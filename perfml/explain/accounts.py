@@ -1,0 +1,196 @@
+"""What a kernel's time can be divided by: the work counters, and where they come from.
+
+An account names one kind of work. Time is then work x cost, and cost is split along the machine:
+how many warps fit, how full the waves are, how many of those warps were resident, and what is
+left is the rate of a resident warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+Pair = tuple[pd.Series, pd.Series]
+"""A launch (or a whole layer) of the baseline, and what answers to it in the target."""
+
+OUTSIDE = "outside the profiler"
+"""Time without the profiler over the duration under it: warm caches, clocks, overlap."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """A kind of work.
+
+    Attributes
+    ----------
+    name, work
+        What it is called, and what its work term is called.
+    columns
+        Counters it needs.
+    level
+        Busy fraction of the unit that does this work; it tells which account matters.
+    derived
+        Whether the work is busy fraction x duration, which compares one kind of device only.
+    """
+
+    name: str
+    work: str
+    columns: tuple[str, ...]
+    level: str
+    derived: bool = False
+
+    def amount(self, row: pd.Series) -> float:
+        """Return the work of a launch (NaN where it was not counted)."""
+        if not all(name in row.index for name in self.columns):
+            return float("nan")
+        values = [float(row[name]) for name in self.columns]
+        if not self.derived:
+            return float(sum(values))
+        # a level of active multiprocessors misses those without a block, unless that was counted
+        active = number(row, "sm_efficiency") if self.level in _OF_ACTIVE else 1.0
+        busy = values[0] * (1.0 if np.isnan(active) else active)
+        return busy * duration(row)
+
+
+_OF_ACTIVE = ("single_precision_fu_utilization", "tensor_utilization", "issue_slot_utilization")
+
+ACCOUNTS = (
+    Account(
+        "tensor pipe", "work: tensor pipe time", ("tensor_utilization",), "tensor_utilization", True
+    ),
+    Account(
+        "FP32 operations",
+        "work: FP32 operations",
+        ("flop_count_sp",),
+        "single_precision_fu_utilization",
+    ),
+    Account(
+        "FP32 pipe",
+        "work: FP32 pipe time",
+        ("single_precision_fu_utilization",),
+        "single_precision_fu_utilization",
+        True,
+    ),
+    Account(
+        "DRAM bytes",
+        "work: DRAM bytes",
+        ("dram_read_bytes", "dram_write_bytes"),
+        "dram_utilization",
+    ),
+    Account("DRAM time", "work: DRAM busy time", ("dram_utilization",), "dram_utilization", True),
+    Account(
+        "L2 sectors",
+        "work: L2 sectors",
+        ("l2_read_transactions", "l2_write_transactions"),
+        "l2_utilization",
+    ),
+    Account("L2 time", "work: L2 busy time", ("l2_utilization",), "l2_utilization", True),
+    Account(
+        "shared memory",
+        "work: shared-memory busy time",
+        ("shared_utilization",),
+        "shared_utilization",
+        True,
+    ),
+    Account("instructions", "work: instructions", ("inst_executed",), "issue_slot_utilization"),
+)
+"""In order of preference where the levels tie; counted work comes before derived work."""
+
+
+def number(row: pd.Series, name: str) -> float:
+    """Return a cell, NaN where the table lacks it."""
+    return float(row[name]) if name in row.index else float("nan")
+
+
+def duration(row: pd.Series) -> float:
+    """Return the duration the counters were taken over: the profiler's, or else the time."""
+    under = number(row, "ncu_time_us")
+    return number(row, "time_us") if np.isnan(under) or under <= 0 else under
+
+
+def usable(pairs: Sequence[Pair], same_device: bool) -> list[Account]:
+    """Return the accounts that at least one pair has on both sides, the busiest unit's first."""
+    found = []
+    for place, account in enumerate(ACCOUNTS):
+        if account.derived and not same_device:
+            continue
+        both = [pair for pair in pairs if all(account.amount(row) > 0 for row in pair)]
+        if both:
+            found.append((-_level(account, pairs), account.derived, place, account))
+    return [account for *_, account in sorted(found, key=lambda each: each[:3])]
+
+
+def _level(account: Account, pairs: Sequence[Pair]) -> float:
+    """Return the busy fraction of the account's unit over all pairs, weighted by time."""
+    rows = [row for pair in pairs for row in pair]
+    total = sum(number(row, "time_us") for row in rows)
+    levels = [number(row, account.level) * number(row, "time_us") for row in rows]
+    return float(np.nansum(levels)) / total
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A divisor of the work.
+
+    Attributes
+    ----------
+    term
+        What its term is called.
+    value
+        Its level for a launch.
+    absolute
+        Whether the level includes the levels before it (achieved occupancy includes the limit).
+    then
+        What is left, once the levels up to this one are taken out.
+    """
+
+    term: str
+    value: Callable[[pd.Series], float]
+    absolute: bool
+    then: str
+
+
+_LIMIT = Factor(
+    "occupancy limit", lambda row: number(row, "theoretical_occupancy"), True, "rate at that limit"
+)
+_FILL = Factor(
+    "wave fill",
+    lambda row: wave_fill(number(row, "waves_per_sm")),
+    False,
+    "rate at that wave fill",
+)
+_REACHED = Factor(
+    "occupancy reached",
+    lambda row: number(row, "achieved_occupancy"),
+    True,
+    "rate per resident warp",
+)
+_ISSUED = Factor(
+    "issue rate per resident warp", lambda row: number(row, "ipc"), True, "clock and idle SMs"
+)
+
+
+def cost_factors(account: Account, single: bool) -> tuple[Factor, ...]:
+    """Return the divisors of the work, from the launch inwards.
+
+    Parameters
+    ----------
+    account
+        The work.
+    single
+        Whether rows are single launches; a mean of waves over kernels has no last wave.
+    """
+    launch = (_LIMIT, _FILL) if single else ()
+    issue = (_ISSUED,) if account.name == "instructions" else ()
+    return (*launch, _REACHED, *issue)
+
+
+def wave_fill(waves: float) -> float:
+    """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one.
+
+    1.28 waves take the time of 2 and fill 64 % of them: the tail of the last wave.
+    """
+    return waves / float(np.ceil(waves)) if waves > 0 else float("nan")

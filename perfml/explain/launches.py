@@ -1,0 +1,140 @@
+"""The kernels of one layer on one side, and how their order changed between two sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.sides import Side
+from perfml.tables import metric_columns
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What a layer launches in most of its repeats.
+
+    Attributes
+    ----------
+    names
+        Kernels in launch order.
+    frame
+        One row a launch: ``kernel, time_us, ncu_time_us`` and the metrics (medians over the
+        repeats); the times add up to the layer's. None where only a Layers table is known.
+    repeats, others
+        Repeats with this launch order, and with another.
+    """
+
+    names: tuple[str, ...]
+    frame: pd.DataFrame | None
+    repeats: int
+    others: int
+
+
+def launches_of(side: Side, layer: str, layer_us: float) -> Launches:
+    """Return the launches of a layer.
+
+    A launch's time is its mean share of the layer in a repeat times `layer_us`, so that launches
+    add up to the layer's time whatever mean that is.
+    """
+    rows = side.layers[side.layers["layer"] == layer]
+    orders = Counter(rows["kernel_names"].astype(str))
+    usual, repeats = orders.most_common(1)[0]
+    names = tuple(usual.split("\n"))
+    frame = None if side.kernels is None else _frame(side.kernels, layer, names, layer_us)
+    return Launches(names, frame, repeats, len(rows) - repeats)
+
+
+def _frame(
+    kernels: pd.DataFrame, layer: str, names: tuple[str, ...], layer_us: float
+) -> pd.DataFrame | None:
+    mine = kernels[kernels["layer"] == layer].sort_values("kernel_index", kind="stable")
+    kept = []
+    for _, repeat in mine.groupby(["run_id", "iteration"], dropna=False, sort=False):
+        if tuple(repeat["kernel"].astype(str)) == names:
+            total = float(repeat["time_us"].sum())
+            kept.append(
+                repeat.assign(place=np.arange(len(repeat)), share=repeat["time_us"] / total)
+            )
+    if not kept:
+        # kernels of other runs than the layers: they say nothing about these times
+        return None
+    whole = pd.concat(kept, ignore_index=True)
+    numbers = [name for name in ("ncu_time_us",) if name in whole.columns]
+    numbers += metric_columns(whole)
+    places = whole.groupby("place")
+    frame = places[numbers].median() if numbers else pd.DataFrame(index=range(len(names)))
+    frame.insert(0, "time_us", places["share"].mean() * layer_us)
+    frame.insert(0, "kernel", list(names))
+    return frame.reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A run of launches that stayed, or that one side does otherwise.
+
+    Attributes
+    ----------
+    kind
+        ``same``, ``replaced``, ``fused`` (into fewer), ``split`` (into more), ``vanished`` or
+        ``appeared``.
+    baseline, target
+        Places in the launch order of either side.
+    """
+
+    kind: str
+    baseline: range
+    target: range
+
+
+def changes_between(baseline: tuple[str, ...], target: tuple[str, ...]) -> tuple[Change, ...]:
+    """Return how one launch order becomes the other, in launch order.
+
+    Fused and split are said by count alone: a run of launches has fewer or more successors in the
+    same place, between launches that both sides have.
+
+    Examples
+    --------
+    >>> [change.kind for change in changes_between(("conv", "add", "relu"), ("conv", "add_relu"))]
+    ['same', 'fused']
+    """
+    matcher = SequenceMatcher(a=baseline, b=target, autojunk=False)
+    found = []
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            kind = "same"
+        elif tag == "delete":
+            kind = "vanished"
+        elif tag == "insert":
+            kind = "appeared"
+        else:
+            before, after = i2 - i1, j2 - j1
+            kind = "replaced" if before == after else "fused" if before > after else "split"
+        found.append(Change(kind, range(i1, i2), range(j1, j2)))
+    return tuple(found)
+
+
+def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
+    """Return the changes as rows: ``change, baseline, target, baseline_us, target_us``."""
+    rows = [
+        (
+            change.kind,
+            "\n".join(before.names[place] for place in change.baseline),
+            "\n".join(after.names[place] for place in change.target),
+            _time(before, change.baseline),
+            _time(after, change.target),
+        )
+        for change in changes
+    ]
+    return pd.DataFrame(rows, columns=["change", "baseline", "target", "baseline_us", "target_us"])
+
+
+def _time(launches: Launches, places: range) -> float:
+    if not len(places):
+        return 0.0
+    if launches.frame is None:
+        return float("nan")
+    return float(launches.frame["time_us"].iloc[list(places)].sum())

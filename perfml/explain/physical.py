@@ -1,0 +1,254 @@
+"""The physical attribution: a log time ratio as a sum of terms from counters, without training.
+
+A layer's time is a sum over its kernels, and a kernel's time a product of work and cost. The
+logarithmic mean carries the logarithms of the products through the sum without a remainder: with
+L(a, b) = (a - b) / ln(a / b), kernel k contributes L(t_k, b_k) / L(t, b) * ln(t_k / b_k), and a
+kernel that only one side has contributes its time over L(t, b) (B. W. Ang, "The LMDI approach to
+decomposition analysis", Energy Policy 33, 2005). Kernels that answer to each other are split
+further into factors; what no counter separates stays in one named residual.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.accounts import (
+    OUTSIDE,
+    Account,
+    Pair,
+    cost_factors,
+    duration,
+    number,
+    usable,
+)
+from perfml.explain.launches import Change, Launches
+from perfml.explain.results import Physical
+
+VANISHED, APPEARED = "kernels that vanished", "kernels that appeared"
+
+_WANTED = ("theoretical_occupancy", "waves_per_sm", "achieved_occupancy")
+_COUNTED = ("inst_executed", "ipc", "dram_read_bytes", "dram_write_bytes", "sm_efficiency")
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Launches that answer to each other, or (one of the two missing) a launch of one side."""
+
+    label: str
+    before: pd.Series | None
+    after: pd.Series | None
+
+
+def log_mean(a: float, b: float) -> float:
+    """Return the logarithmic mean of two positive numbers; it lies between them.
+
+    Examples
+    --------
+    >>> round(log_mean(1.0, 2.0), 4)
+    1.4427
+    """
+    step = math.log(a / b)
+    return b if step == 0 else b * math.expm1(step) / step
+
+
+def attribute_kernels(
+    changes: Sequence[Change], before: Launches, after: Launches, *, same_device: bool
+) -> Physical:
+    """Attribute a layer's log time ratio to its kernels and their factors.
+
+    Parameters
+    ----------
+    changes
+        From `changes_between`.
+    before, after
+        Launches of both sides, with frames.
+    same_device
+        Whether busy fractions of the two sides are fractions of the same peak.
+    """
+    left, right = before.frame, after.frame
+    assert left is not None
+    assert right is not None
+    units: list[_Unit] = []
+    for change in changes:
+        units += _units(change, left, right)
+    return _attribute(units, same_device=same_device, single=True)
+
+
+def attribute_layer(before: pd.Series, after: pd.Series, *, same_device: bool) -> Physical:
+    """Attribute a layer's log time ratio where only its merged row is known.
+
+    The rows hold ``time_us``, ``kernels`` and the layer's metrics.
+    """
+    single = number(before, "kernels") == 1 and number(after, "kernels") == 1
+    unit = _Unit("whole layer", before, after)
+    found = _attribute([unit], same_device=same_device, single=single)
+    wanted = ("kernels table (to tell kernels that vanished or appeared from those that changed)",)
+    return Physical(
+        found.account,
+        found.terms,
+        found.by_kernel,
+        found.log_ratio,
+        found.accounts,
+        (*wanted, *found.missing),
+    )
+
+
+def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Unit]:
+    if change.kind == "same":
+        return [
+            _Unit(_short(left["kernel"].iloc[i]), left.iloc[i], right.iloc[j])
+            for i, j in zip(change.baseline, change.target, strict=True)
+        ]
+    gone, new = list(change.baseline), list(change.target)
+    units = []
+    if gone and new:
+        i = max(gone, key=lambda place: _weight(_row(left, place)))
+        j = max(new, key=lambda place: _weight(_row(right, place)))
+        gone.remove(i)
+        new.remove(j)
+        label = f"{_short(left['kernel'].iloc[i])} -> {_short(right['kernel'].iloc[j])}"
+        units.append(_Unit(label, left.iloc[i], right.iloc[j]))
+    units += [_Unit(_short(left["kernel"].iloc[i]), left.iloc[i], None) for i in gone]
+    units += [_Unit(_short(right["kernel"].iloc[j]), None, right.iloc[j]) for j in new]
+    return units
+
+
+def _row(frame: pd.DataFrame, place: int) -> pd.Series:
+    row: pd.Series = frame.iloc[place]
+    return row
+
+
+def _weight(row: pd.Series) -> tuple[float, float]:
+    """Order the kernels of a replaced run: the one that does the arithmetic, or the longest."""
+    busy = np.array(
+        [number(row, "tensor_utilization"), number(row, "single_precision_fu_utilization")]
+    )
+    return float(np.nansum(busy)) * duration(row), number(row, "time_us")
+
+
+def _short(kernel: object) -> str:
+    text = " ".join(str(kernel).split())
+    return text if len(text) <= 90 else f"{text[:60]}...{text[-27:]}"
+
+
+def _attribute(units: Sequence[_Unit], *, same_device: bool, single: bool) -> Physical:
+    pairs: list[Pair] = [
+        (unit.before, unit.after)
+        for unit in units
+        if unit.before is not None and unit.after is not None
+    ]
+    total_before = sum(number(unit.before, "time_us") for unit in units if unit.before is not None)
+    total_after = sum(number(unit.after, "time_us") for unit in units if unit.after is not None)
+    whole = log_mean(total_after, total_before)
+    accounts = usable(pairs, same_device) if pairs else []
+    ledgers = {account.name: _ledger(units, account, whole, single) for account in accounts} or {
+        "": _ledger(units, None, whole, single)
+    }
+    name = next(iter(ledgers))
+    others = [
+        _summed(ledger).assign(account=key)[["account", "term", "log_ratio"]]
+        for key, ledger in ledgers.items()
+        if key and key != name
+    ]
+    return Physical(
+        account=name or None,
+        terms=_summed(ledgers[name]),
+        by_kernel=ledgers[name].drop(columns="residual"),
+        log_ratio=math.log(total_after / total_before),
+        accounts=pd.concat(others, ignore_index=True)
+        if others
+        else pd.DataFrame(columns=["account", "term", "log_ratio"]),
+        missing=_missing(pairs, same_device),
+    )
+
+
+def _ledger(
+    units: Sequence[_Unit], account: Account | None, whole: float, single: bool
+) -> pd.DataFrame:
+    rows: list[tuple[str, str, float, float, float, bool]] = []
+    for unit in units:
+        if unit.after is None and unit.before is not None:
+            time = number(unit.before, "time_us")
+            rows.append((unit.label, VANISHED, time, 0.0, -time / whole, False))
+        elif unit.before is None and unit.after is not None:
+            time = number(unit.after, "time_us")
+            rows.append((unit.label, APPEARED, 0.0, time, time / whole, False))
+        elif unit.before is not None and unit.after is not None:
+            share = log_mean(number(unit.after, "time_us"), number(unit.before, "time_us")) / whole
+            rows += [
+                (unit.label, term, left, right, share * value, residual)
+                for term, left, right, value, residual in _factors(
+                    unit.before, unit.after, account, single
+                )
+            ]
+    columns = ["kernels", "term", "baseline", "target", "log_ratio", "residual"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _factors(
+    before: pd.Series, after: pd.Series, account: Account | None, single: bool
+) -> list[tuple[str, float, float, float, bool]]:
+    """Split ln(after / before) of one launch; the values add up to it."""
+    rows = (before, after)
+    rest = math.log(number(after, "time_us") / number(before, "time_us"))
+    found: list[tuple[str, float, float, float, bool]] = []
+
+    def take(term: str, left: float, right: float, sign: float) -> None:
+        nonlocal rest
+        value = sign * math.log(right / left)
+        rest -= value
+        found.append((term, left, right, value, False))
+
+    if all(number(row, "ncu_time_us") > 0 for row in rows):
+        left, right = (number(row, "time_us") / duration(row) for row in rows)
+        take(OUTSIDE, left, right, 1.0)
+    amounts = [float("nan")] * 2 if account is None else [account.amount(row) for row in rows]
+    if account is None or not all(amount > 0 for amount in amounts):
+        left, right = (duration(row) for row in rows)
+        found.append(("kernels without counters of work", left, right, rest, True))
+        return found
+    take(account.work, amounts[0], amounts[1], 1.0)
+    reached = [1.0, 1.0]
+    residual = "achieved rate"
+    for factor in cost_factors(account, single):
+        levels = [factor.value(row) for row in rows]
+        if not all(level > 0 for level in levels):
+            continue
+        # an absolute level is measured against what the levels before it would give
+        steps = [a / b for a, b in zip(levels, reached, strict=True)] if factor.absolute else levels
+        take(factor.term, steps[0], steps[1], -1.0)
+        reached = [a * b for a, b in zip(reached, steps, strict=True)]
+        residual = factor.then
+    rates = [amount / duration(row) for amount, row in zip(amounts, rows, strict=True)]
+    left, right = (rate / level for rate, level in zip(rates, reached, strict=True))
+    found.append((residual, left, right, rest, True))
+    return found
+
+
+def _summed(ledger: pd.DataFrame) -> pd.DataFrame:
+    """Return the terms over all kernels, the largest first."""
+    sums = ledger.groupby("term", sort=False).agg(
+        log_ratio=("log_ratio", "sum"), residual=("residual", "any")
+    )
+    order = sums["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
+    sums = sums.loc[order].reset_index()
+    sums.insert(2, "factor", np.exp(sums["log_ratio"].to_numpy(dtype=float)))
+    return sums
+
+
+def _missing(pairs: Sequence[Pair], same_device: bool) -> tuple[str, ...]:
+    """Return what would split the terms further and was not collected."""
+    rows = [row for pair in pairs for row in pair]
+    absent = [
+        name
+        for name in (*_WANTED, *_COUNTED)
+        if rows and all(math.isnan(number(row, name)) for row in rows)
+    ]
+    if not same_device:
+        absent.append("peaks of both devices (busy fractions of different devices do not compare)")
+    return tuple(absent)

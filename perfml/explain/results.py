@@ -1,0 +1,293 @@
+"""What an explanation returns: tidy frames, JSON, and a short HTML form for notebooks."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfml.modeling.results import json_value, records
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Target time over baseline time.
+
+    Attributes
+    ----------
+    baseline_us, target_us
+        Geometric means over the repeats, microseconds.
+    log_ratio
+        Natural logarithm of target over baseline; above 0 the target is slower.
+    log_low, log_high
+        Interval of `log_ratio`; None without repeats on both sides.
+    repeats
+        Of the baseline and of the target.
+    verdict
+        ``slower``, ``faster``, ``no difference``, or ``undecided`` where the repeats scatter too
+        much to say.
+    """
+
+    baseline_us: float
+    target_us: float
+    log_ratio: float
+    log_low: float | None
+    log_high: float | None
+    repeats: tuple[int, int]
+    verdict: str
+
+    @property
+    def ratio(self) -> float:
+        """Target over baseline."""
+        return math.exp(self.log_ratio)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of `ratio`, or None."""
+        if self.log_low is None or self.log_high is None:
+            return None
+        return math.exp(self.log_low), math.exp(self.log_high)
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        where = self.interval
+        if where is None:
+            sure = "no interval: it takes two repeats or more on both sides"
+        else:
+            sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f}"
+        if self.verdict == "undecided":
+            return f"undecided: the repeats scatter too much (ratio {self.ratio:.3f}, {sure})"
+        if self.verdict == "no difference":
+            if where is None:
+                return f"no difference (ratio {self.ratio:.3f}; {sure})"
+            most = max(abs(math.expm1(bound)) for bound in (self.log_low or 0, self.log_high or 0))
+            return (
+                f"no difference (ratio {self.ratio:.3f}, {sure}; one above {most:.1%} would show)"
+            )
+        return f"{self.verdict}: {self.ratio:.3f} times the baseline's time ({sure})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "baseline_us": self.baseline_us,
+            "target_us": self.target_us,
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else list(self.interval),
+            "log_ratio": self.log_ratio,
+            "repeats": list(self.repeats),
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Physical:
+    """Where the time went, by counters alone; nothing was trained.
+
+    Attributes
+    ----------
+    account
+        Which work the time was divided by: ``FP32 pipe``, ``DRAM bytes``, ...; None where no
+        counter of work was collected.
+    terms
+        One row a term: ``term, log_ratio, factor, residual``. They add up to `log_ratio`.
+    by_kernel
+        One row a term of a kernel pair: ``kernels, term, baseline, target, log_ratio``.
+    log_ratio
+        Of the layer's time, as in its `Ratio`.
+    accounts
+        The other accounts of the same time, each adding up too: ``account, term, log_ratio``.
+    missing
+        Counters that would split a term further, and were not collected.
+    """
+
+    account: str | None
+    terms: pd.DataFrame
+    by_kernel: pd.DataFrame
+    log_ratio: float
+    accounts: pd.DataFrame
+    missing: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "account": self.account,
+            "log_ratio": self.log_ratio,
+            "terms": records(self.terms),
+            "by_kernel": records(self.by_kernel),
+            "accounts": records(self.accounts),
+            "missing": list(self.missing),
+        }
+
+
+@dataclass(frozen=True)
+class ModelAttribution:
+    """How a fitted model gets from the baseline's prediction to the target's.
+
+    Attributes
+    ----------
+    model
+        Its name in the registry; it was fitted to the logarithm of the time.
+    values
+        One row a metric: ``metric, family, baseline, target, log_ratio``; exact Shapley values
+        with the baseline as background, which add up to `predicted_log_ratio`.
+    predicted_log_ratio
+        Of the model fitted with this layer.
+    held_out_log_ratio
+        Predicted by the same model fitted without this layer; None if nothing is left to fit.
+    held_out_errors
+        Relative errors of that model on the baseline's and the target's time, or None.
+    training_rows
+        Rows the model was fitted to.
+    """
+
+    model: str
+    values: pd.DataFrame
+    predicted_log_ratio: float
+    held_out_log_ratio: float | None
+    held_out_errors: tuple[float, float] | None
+    training_rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "model": self.model,
+            "target": "log-time",
+            "values": records(self.values),
+            "predicted_log_ratio": self.predicted_log_ratio,
+            "held_out_log_ratio": self.held_out_log_ratio,
+            "held_out_errors": None if self.held_out_errors is None else list(self.held_out_errors),
+            "training_rows": self.training_rows,
+        }
+
+
+@dataclass(frozen=True)
+class LayerDiff:
+    """One layer, both sides.
+
+    Attributes
+    ----------
+    layer, target_layer, aligned_by
+        Names on both sides; ``name``, ``shape``, or ``only one``.
+    time
+        The time ratio.
+    kernels
+        Runs of the launch order: ``change, baseline, target, baseline_us, target_us`` with
+        ``change`` one of ``same, replaced, fused, split, vanished, appeared``; names one a line.
+        Times are missing where only a Layers table was given.
+    metrics
+        ``metric, baseline, target, difference, noise, moved``; ``moved`` is missing without
+        repeats. First those that moved, by the model's attribution or else by size.
+    physical, model
+        The two attributions.
+    disagreements
+        Where they contradict each other, or the measurement.
+    warnings
+        Sentences about this layer.
+    """
+
+    layer: str
+    target_layer: str
+    aligned_by: str
+    time: Ratio
+    kernels: pd.DataFrame
+    metrics: pd.DataFrame
+    physical: Physical
+    model: ModelAttribution | None
+    disagreements: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "layer": self.layer,
+            "target_layer": self.target_layer,
+            "aligned_by": self.aligned_by,
+            "time": self.time.to_dict(),
+            "kernels": records(self.kernels),
+            "metrics": records(self.metrics),
+            "physical": self.physical.to_dict(),
+            "model": None if self.model is None else self.model.to_dict(),
+            "disagreements": list(self.disagreements),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Two sides compared.
+
+    Attributes
+    ----------
+    baseline, target
+        What the sides are called.
+    total
+        Of all aligned layers together.
+    layers
+        One row an aligned layer: ``layer, target_layer, aligned_by, baseline_us, target_us,
+        ratio, low, high, share, verdict``; ``share`` is of the sum of absolute time differences.
+    details
+        The layers that were asked for, or those with the largest differences.
+    only_baseline, only_target
+        Layers without a counterpart.
+    warnings
+        Sentences for the top of every output.
+    """
+
+    baseline: str
+    target: str
+    total: Ratio
+    layers: pd.DataFrame
+    details: tuple[LayerDiff, ...]
+    only_baseline: tuple[str, ...] = ()
+    only_target: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; undefined numbers are None."""
+        document = {
+            "baseline": self.baseline,
+            "target": self.target,
+            "total": self.total.to_dict(),
+            "layers": records(self.layers),
+            "details": [each.to_dict() for each in self.details],
+            "only_baseline": list(self.only_baseline),
+            "only_target": list(self.only_target),
+            "warnings": list(self.warnings),
+        }
+        cleaned: dict[str, Any] = _clean(document)
+        return cleaned
+
+    def _repr_html_(self) -> str:
+        parts = [
+            f"<h4>{html.escape(self.target)} against {html.escape(self.baseline)}</h4>",
+            f"<p>{html.escape(self.total.sentence())}</p>",
+            *(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in self.warnings),
+            _html(self.layers),
+        ]
+        for each in self.details:
+            parts.append(f"<h5>{html.escape(each.layer)}</h5>")
+            parts.append(f"<p>{html.escape(each.time.sentence())}</p>")
+            parts.append(_html(each.kernels))
+            parts.append(f"<p>Physical, account {html.escape(each.physical.account or '-')}</p>")
+            parts.append(_html(each.physical.terms))
+            if each.model is not None:
+                parts.append(f"<p>Model {html.escape(each.model.model)}</p>")
+                parts.append(_html(each.model.values))
+            parts += [f"<p>{html.escape(line)}</p>" for line in each.disagreements]
+        return "<div>" + "".join(parts) + "</div>"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _clean(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_clean(each) for each in value]
+    return json_value(value)
+
+
+def _html(frame: pd.DataFrame) -> str:
+    text: str = frame.to_html(index=False, border=0, float_format=lambda value: f"{value:.4g}")
+    return text
