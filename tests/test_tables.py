@@ -4,7 +4,7 @@ import stat
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_kernels
+from _tables import make_kernels
 
 from perfml.errors import InputError, TableError
 from perfml.merge import merge

@@ -1,6 +1,6 @@
 import pandas as pd
 import pytest
-from conftest import make_kernels
+from _tables import make_kernels
 
 from perfml._timing import function_name, join_timing
 from perfml.errors import InputError
