@@ -10,13 +10,14 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.explain.agreement import find_disagreements
 from perfml.explain.align import align_layers
-from perfml.explain.launches import changes_between, changes_table, launches_of
+from perfml.explain.launches import changes_between, changes_table, launches_of, launches_table
 from perfml.explain.model import Explainer
 from perfml.explain.moved import moved_metrics, sort_metrics
 from perfml.explain.physical import attribute_kernels, attribute_layer
 from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.sides import Side, check_conditions, make_side, same_device
 from perfml.explain.times import TOLERANCE, compare_times
+from perfml.modeling.estimators import get_model
 from perfml.tables import metric_columns
 
 Progress = Callable[[int, int, str], None]
@@ -64,7 +65,8 @@ def explain(
     Raises
     ------
     PerfmlError
-        If nothing can be aligned, a named layer does not exist, or a side mixes measurements.
+        If nothing can be aligned, a named layer or model does not exist, or a side mixes
+        measurements.
 
     Examples
     --------
@@ -88,6 +90,7 @@ def explain(
     chosen = _chosen(table, layers, top)
     explainer = None
     if model is not None:
+        get_model(model, "regression")
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         try:
             explainer = Explainer(rows, model=model, seed=seed)
@@ -200,6 +203,7 @@ def _detail(
         aligned_by=str(pair["aligned_by"]),
         time=time,
         kernels=changes_table(changes, before, after),
+        launches=launches_table(changes, before, after),
         metrics=metrics,
         physical=physical,
         model=attribution,

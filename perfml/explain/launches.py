@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -11,6 +12,9 @@ import pandas as pd
 
 from perfml.explain.sides import Side
 from perfml.tables import metric_columns
+
+_FUNCTOR = re.compile(r"\b(CUDAFunctor_\w+|(?!gpu_kernel)\w+_kernel(?:_cuda)?)(?=[(<])")
+"""What a generic elementwise kernel was instantiated with."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,49 @@ def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches
         for change in changes
     ]
     return pd.DataFrame(rows, columns=["change", "baseline", "target", "baseline_us", "target_us"])
+
+
+def launches_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
+    """Return one row a launch: ``run, change, side, kernel, baseline_us, target_us``.
+
+    ``run`` numbers the changes; ``side`` is ``both``, ``baseline`` or ``target``; a launch that a
+    side lacks has no time there.
+    """
+    rows: list[tuple[int, str, str, str, float, float]] = []
+    nothing = float("nan")
+    for run, change in enumerate(changes):
+        left = [
+            (before.names[place], _time(before, range(place, place + 1)))
+            for place in change.baseline
+        ]
+        right = [
+            (after.names[place], _time(after, range(place, place + 1))) for place in change.target
+        ]
+        if change.kind == "same":
+            rows += [
+                (run, "same", "both", name, time, other)
+                for (name, time), (_, other) in zip(left, right, strict=True)
+            ]
+            continue
+        rows += [(run, change.kind, "baseline", name, time, nothing) for name, time in left]
+        rows += [(run, change.kind, "target", name, nothing, time) for name, time in right]
+    columns = ["run", "change", "side", "kernel", "baseline_us", "target_us"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def kernel_label(name: str, limit: int = 110) -> str:
+    """Return a kernel's name without its parameters, with what an elementwise kernel computes.
+
+    Examples
+    --------
+    >>> kernel_label("void at::elementwise_kernel<128, at::CUDAFunctor_add<float>>(int, T3)")
+    'elementwise_kernel [CUDAFunctor_add]'
+    """
+    from perfml.report._labels import short_kernel
+
+    label = short_kernel(name, limit)
+    inside = [each for each in _FUNCTOR.findall(name) if each not in label]
+    return f"{label} [{inside[0]}]" if inside else label
 
 
 def _time(launches: Launches, places: range) -> float:

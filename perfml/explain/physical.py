@@ -26,7 +26,7 @@ from perfml.explain.accounts import (
     number,
     usable,
 )
-from perfml.explain.launches import Change, Launches
+from perfml.explain.launches import Change, Launches, kernel_label
 from perfml.explain.results import Physical
 
 VANISHED, APPEARED = "kernels that vanished", "kernels that appeared"
@@ -99,9 +99,11 @@ def attribute_layer(before: pd.Series, after: pd.Series, *, same_device: bool) -
 
 
 def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Unit]:
+    before = [_label(left, place) for place in range(len(left))]
+    after = [_label(right, place) for place in range(len(right))]
     if change.kind == "same":
         return [
-            _Unit(_short(left["kernel"].iloc[i]), left.iloc[i], right.iloc[j])
+            _Unit(before[i], left.iloc[i], right.iloc[j])
             for i, j in zip(change.baseline, change.target, strict=True)
         ]
     gone, new = list(change.baseline), list(change.target)
@@ -111,11 +113,14 @@ def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Uni
         j = max(new, key=lambda place: _weight(_row(right, place)))
         gone.remove(i)
         new.remove(j)
-        label = f"{_short(left['kernel'].iloc[i])} -> {_short(right['kernel'].iloc[j])}"
-        units.append(_Unit(label, left.iloc[i], right.iloc[j]))
-    units += [_Unit(_short(left["kernel"].iloc[i]), left.iloc[i], None) for i in gone]
-    units += [_Unit(_short(right["kernel"].iloc[j]), None, right.iloc[j]) for j in new]
+        units.append(_Unit(f"{before[i]} -> {after[j]}", left.iloc[i], right.iloc[j]))
+    units += [_Unit(before[i], left.iloc[i], None) for i in gone]
+    units += [_Unit(after[j], None, right.iloc[j]) for j in new]
     return units
+
+
+def _label(frame: pd.DataFrame, place: int) -> str:
+    return kernel_label(str(frame["kernel"].iloc[place]), 64)
 
 
 def _row(frame: pd.DataFrame, place: int) -> pd.Series:
@@ -129,11 +134,6 @@ def _weight(row: pd.Series) -> tuple[float, float]:
         [number(row, "tensor_utilization"), number(row, "single_precision_fu_utilization")]
     )
     return float(np.nansum(busy)) * duration(row), number(row, "time_us")
-
-
-def _short(kernel: object) -> str:
-    text = " ".join(str(kernel).split())
-    return text if len(text) <= 90 else f"{text[:60]}...{text[-27:]}"
 
 
 def _attribute(units: Sequence[_Unit], *, same_device: bool, single: bool) -> Physical:

@@ -177,6 +177,8 @@ class LayerDiff:
         Runs of the launch order: ``change, baseline, target, baseline_us, target_us`` with
         ``change`` one of ``same, replaced, fused, split, vanished, appeared``; names one a line.
         Times are missing where only a Layers table was given.
+    launches
+        One row a launch: ``run, change, side, kernel, baseline_us, target_us``.
     metrics
         ``metric, baseline, target, difference, noise, moved``; ``moved`` is missing without
         repeats. First those that moved, by the model's attribution or else by size.
@@ -193,6 +195,7 @@ class LayerDiff:
     aligned_by: str
     time: Ratio
     kernels: pd.DataFrame
+    launches: pd.DataFrame
     metrics: pd.DataFrame
     physical: Physical
     model: ModelAttribution | None
@@ -207,6 +210,7 @@ class LayerDiff:
             "aligned_by": self.aligned_by,
             "time": self.time.to_dict(),
             "kernels": records(self.kernels),
+            "launches": records(self.launches),
             "metrics": records(self.metrics),
             "physical": self.physical.to_dict(),
             "model": None if self.model is None else self.model.to_dict(),

@@ -1,0 +1,106 @@
+"""From what a user names to the layers, and where they can be had, the launches behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from perfml.datasets import DATASETS, fetch
+from perfml.datasets import load as load_layers
+from perfml.errors import PerfmlError
+from perfml.tables import read_table
+
+
+def load_tables(
+    dataset: str | Path, where: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Load a Kernels or Layers table and the launches behind it.
+
+    Parameters
+    ----------
+    dataset
+        As for `perfml.datasets.load`, or a Kernels table.
+    where
+        Conditions ``COLUMN=VALUE`` that rows must meet.
+
+    Returns
+    -------
+    tuple
+        The table (Kernels where only those were given, else Layers, with the shapes of its layers
+        where they are known), and the launches, or None.
+
+    Raises
+    ------
+    PerfmlError
+        If it is no such thing, or no row meets a condition.
+    """
+    path = Path(dataset)
+    if str(dataset) in DATASETS and not path.exists():
+        path = fetch(str(dataset))
+    if path.is_dir() and not list(path.glob("*layers*.parquet")):
+        from perfml.ingest import ingest
+        from perfml.merge import merge
+
+        found = ingest([path])
+        launches = only(found.frame, where)
+        inside = launches[launches["layer"].notna()]
+        return _shaped(merge(inside), found.provenance), inside
+    if path.is_file() and _is_parquet(path):
+        table = read_table(path)
+        rows = only(table.frame, where)
+        if table.kind == "kernels":
+            return rows, None
+        return _shaped(rows, table.provenance), None
+    table = load_layers(dataset)
+    return _shaped(only(table.frame, where), table.provenance), None
+
+
+def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
+    """Keep the rows that meet every condition.
+
+    Parameters
+    ----------
+    frame
+        A table.
+    where
+        Conditions ``COLUMN=VALUE``.
+    strict
+        Whether a condition that no row meets is an error.
+
+    Raises
+    ------
+    PerfmlError
+        If a condition names no column, or (`strict`) no row meets it.
+    """
+    for condition in where or []:
+        column, equals, value = condition.partition("=")
+        if not equals or column not in frame.columns:
+            msg = f"--where needs COLUMN=VALUE with a column of the table, not {condition!r}"
+            raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, frame.columns[:12]))}.")
+        kept = frame[frame[column].astype("string") == value]
+        if kept.empty and strict:
+            values = sorted(map(str, frame[column].dropna().unique()))[:8]
+            msg = f"no row has {column}={value}"
+            raise PerfmlError(msg, found=", ".join(values), cure="Choose one of these values.")
+        frame = kept
+    return frame.reset_index(drop=True)
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(4) == b"PAR1"
+
+
+def _shaped(layers: pd.DataFrame, provenance: dict[str, object]) -> pd.DataFrame:
+    from perfml.modeling.shapes import AMOUNTS, shapes_of_runs, with_shapes
+
+    shapes = shapes_of_runs(provenance)
+    if shapes is None or all(name in layers.columns for name in AMOUNTS):
+        return layers
+    try:
+        return with_shapes(layers, shapes)
+    except PerfmlError:
+        # shapes of other layers than these: names alone align them
+        return layers
