@@ -10,6 +10,9 @@ import pandas as pd
 _OPEN = 3
 """More warnings than these fold."""
 
+_STYLE = "<style>table.perfml th, table.perfml td { text-align: left }</style>"
+"""Notebooks set cells flush right, which sentences cannot be read in."""
+
 
 def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
     """Return a fragment of HTML; all text in it is shown as text.
@@ -30,9 +33,13 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
         notes = f"<details><summary><b>{count} warnings</b></summary>{notes}</details>"
     with pd.option_context("display.max_colwidth", None):
         table = frame.to_html(
-            index=False, border=0, na_rep="", float_format=lambda value: f"{value:.4g}"
+            index=False,
+            border=0,
+            classes="perfml",
+            na_rep="",
+            float_format=lambda value: f"{value:.4g}",
         )
-    return f"<div><h4>{html.escape(title)}</h4>{notes}{table}</div>"
+    return f"<div>{_STYLE}<h4>{html.escape(title)}</h4>{notes}{table}</div>"
 
 
 def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
+from typing import Any
 
 
 def progress() -> Callable[[int, int, str], None]:
@@ -19,16 +20,26 @@ def progress() -> Callable[[int, int, str], None]:
         `perfml.modeling.rank` and `perfml.reproduce.reproduce` call it. One bar, which shows the
         last call.
     """
-    from IPython import get_ipython
-    from IPython.display import HTML, display
-
-    # outside a notebook there is nothing to draw on, and display would print an empty line
-    handle = display(display_id=True) if get_ipython() is not None else None
+    handle = _handle()
 
     def show(done: int, total: int, what: str) -> None:
         if handle is not None:
-            label = f"{html.escape(what)} {done} of {total}"
+            label = f"{what} {done} of {total}"
             bar = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
-            handle.update(HTML(f"{bar} {label}"))
+            handle.update(
+                {"text/html": f"{bar} {html.escape(label)}", "text/plain": label}, raw=True
+            )
 
     return show
+
+
+def _handle() -> Any:
+    """Return what IPython updates in place, or None where there is no notebook to draw on."""
+    try:
+        from IPython import display, get_ipython
+    except ImportError:
+        return None
+    if get_ipython() is None:
+        return None
+    start = {"text/html": "<progress></progress>", "text/plain": ""}
+    return display.display(start, raw=True, display_id=True)
