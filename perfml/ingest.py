@@ -42,6 +42,7 @@ class _Run:
     files: list[Path]
     found: list[Kernels]
     manifest: dict[str, Any]
+    collected: bool
 
 
 def ingest(
@@ -49,6 +50,8 @@ def ingest(
     *,
     identity: Identity | None = None,
     options: ReadOptions | None = None,
+    layer_map: LayerMap | None = None,
+    layer: str | None = None,
     progress: Progress | None = None,
 ) -> Kernels:
     """Read profiles and join each run's metrics with its times.
@@ -61,6 +64,10 @@ def ingest(
         Overrides the workload, backend, precision or batch of every run read.
     options
         What the user tells the readers.
+    layer_map
+        Ordered kernel patterns that give layers to programs without ranges.
+    layer
+        Name for all launches outside every range: a log of one layer has no other.
     progress
         Called as ``progress(done, total, name)``.
 
@@ -85,24 +92,29 @@ def ingest(
                 progress(done, total, path.name)
             found.append(read(path, options))
             done += 1
-        runs.append(_Run(files, found, read_manifest(manifest) if manifest is not None else {}))
+        document = read_manifest(manifest) if manifest is not None else {}
+        if layer_map is not None:
+            document = {**document, "layer_map": layer_map.as_dict()}
+        runs.append(_Run(files, found, document, manifest is not None))
     frames: list[pd.DataFrame] = []
     sources: list[dict[str, Any]] = []
     manifests: list[dict[str, Any]] = []
     warnings: list[str] = []
     for run in _paired_nvprof(runs):
         frame, notes = _one_run(run, identity or Identity())
+        if layer is not None:
+            frame["layer"] = frame["layer"].fillna(layer)
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         sources += [{"run_id": run_id, **each.provenance} for each in run.found]
-        prefix = f"{run_id}/" if run.manifest else ""
+        prefix = f"{run_id}/" if run.collected else ""
         warnings += [
             f"{prefix}{each.provenance.get('path')}: {note}"
             for each in run.found
             for note in each.warnings
         ]
         warnings += notes
-        if run.manifest:
+        if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
     if progress is not None:
         progress(total, total, "done")
@@ -113,7 +125,7 @@ def ingest(
     }
     if manifests:
         provenance["runs"] = manifests
-    shapes = _shapes({run.files[0].parent for run in runs if not run.manifest})
+    shapes = _shapes({run.files[0].parent for run in runs if not run.collected})
     if shapes:
         provenance["layers"] = shapes
     if warnings:
@@ -235,7 +247,7 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         if len(frames) > 1:
             msg = "one run has several profiles and one timing pass"
             raise InputError(msg, where=where, found=str(len(frames)), cure="Ingest them apart.")
-        where = str(manifest.get("run_id") or (files[0].parent.name if manifest else ""))
+        where = str(manifest.get("run_id") or (files[0].parent.name if run.collected else ""))
         joined, notes = join_timing(frames[0], timings[0].frame, where=where or pair_key(files[0]))
         frames = [joined]
     guess = from_manifest(manifest).over(from_name(files[0]))
@@ -284,7 +296,7 @@ def _nvprof(run: _Run) -> bool:
 
 def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
     """Put an nvprof metrics log, which has no times, together with a timed log of its program."""
-    logs = [run for run in runs if _nvprof(run) and not run.manifest]
+    logs = [run for run in runs if _nvprof(run) and not run.collected]
     timed = [run for run in logs if not _timeless(run)]
     paired = list(runs)
     for run in logs:

@@ -8,6 +8,7 @@ import pytest
 from perfml._identity import Identity
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest import ingest
+from perfml.layer_map import LayerMap
 from perfml.merge import merge
 from perfml.tables import metric_columns
 
@@ -128,6 +129,22 @@ def test_a_log_without_ranges_says_in_merge_how_to_get_layers(recorded):
     kernels = ingest([recorded / "nvprof" / "metrics.csv"]).frame
     with pytest.raises(PerfmlError, match="no launch belongs to a layer"):
         merge(kernels)
+
+
+def test_a_log_of_one_layer_is_given_its_name(recorded):
+    folder = recorded / "nvprof"
+    kernels = ingest([folder / "metrics.csv", folder / "summary.csv"], layer="conv_03")
+    layers = merge(kernels.frame)
+    assert layers["layer"].tolist() == ["conv_03"]
+    assert layers["time_us"].iloc[0] == pytest.approx(kernels.frame["time_us"].sum())
+
+
+def test_a_layer_map_gives_layers_to_a_trace_without_ranges(recorded):
+    path = recorded / "nvprof" / "trace.txt"
+    names = ingest([path]).frame["kernel"].tolist()
+    layer_map = LayerMap((("conv_01", (names[0],)), ("conv_02", (names[1],))))
+    frame = ingest([path], layer_map=layer_map).frame
+    assert frame["layer"].tolist()[:2] == ["conv_01", "conv_02"]
 
 
 def test_an_empty_folder_and_a_missing_file_are_errors(tmp_path):

@@ -52,6 +52,12 @@ def ingest(
         typer.Option(help="Number convention where the file cannot tell: 1,234.5 or 1.234,5."),
     ] = None,
     raw: Annotated[bool, typer.Option(help="Keep the profiler's own metric columns too.")] = False,
+    layer_map: Annotated[
+        Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(help="Layer of launches outside every range (a log of one layer).")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -67,6 +73,7 @@ def ingest(
     out_ = Output(as_json, quiet, verbose)
     from perfml._identity import Identity
     from perfml.ingest import ingest as read_all
+    from perfml.layer_map import read_layer_map
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
 
@@ -75,6 +82,8 @@ def ingest(
             files,
             identity=Identity(workload, backend, precision, batch),
             options=ReadOptions(locale=locale.value if locale else None, raw=raw),
+            layer_map=read_layer_map(layer_map) if layer_map else None,
+            layer=layer,
             progress=progress,
         )
     for warning in kernels.warnings:
