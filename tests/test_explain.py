@@ -9,6 +9,7 @@ import pytest
 from perfml.errors import PerfmlError, TableError
 from perfml.explain import align_layers, compare_times, explain, sides_of
 from perfml.explain.launches import changes_between
+from perfml.explain.load import load_tables
 from perfml.explain.moved import moved_metrics
 from perfml.explain.sides import WHOLE
 from perfml.ingest import ingest
@@ -86,6 +87,36 @@ def test_changes_are_found_in_launch_order(before, after, kinds):
     assert [each.kind for each in changes] == kinds
     assert [place for each in changes for place in each.baseline] == list(range(len(before)))
     assert [place for each in changes for place in each.target] == list(range(len(after)))
+
+
+def test_another_instantiation_of_a_function_is_a_variant_not_another_kernel():
+    before = ("conv_fp32", "void at::add_kernel<float>(int)", "relu")
+    after = ("pack", "conv_fp16", "void at::add_kernel<half>(int)", "relu")
+    changes = changes_between(before, after)
+    assert [each.kind for each in changes] == ["split", "variant", "same"]
+
+
+def test_kernels_are_found_by_what_they_do_not_by_how_busy_they_are(root):
+    layers, kernels = load_tables(
+        root / "datasets" / "h200-yolov4-tiny", ["batch=1", "backend=cudnn"]
+    )
+    pair = sides_of(layers, "fp32", "fp16", by="precision", kernels=kernels)
+    detail = explain(*pair, layers=["conv_20"], model=None).details[0]
+    appeared = detail.physical.by_kernel.query("term == 'kernels that appeared'")["kernels"]
+    assert sorted(set(appeared)) == ["nchwToNhwcKernel", "nhwcToNchwKernel"]
+    assert detail.kernels["change"].tolist() == ["split", "variant"]
+    assert detail.launches["baseline_us"].sum() == pytest.approx(detail.time.baseline_us)
+    assert detail.launches["target_us"].sum() == pytest.approx(detail.time.target_us)
+
+
+def test_a_table_that_names_no_kernels_is_still_explained(recorded_kernels):
+    layers = merge(recorded_kernels)
+    layers["kernel_names"] = pd.array([pd.NA] * len(layers), dtype="string")
+    detail = explain(*sides_of(layers, "cublas", "cudnn"), layers=["conv_20"], model=None).details[
+        0
+    ]
+    assert detail.kernels.empty
+    assert detail.physical.account is not None
 
 
 def metric_rows(**columns):

@@ -199,10 +199,15 @@ def _launches(out: Output, detail: LayerDiff) -> None:
     """Print the launches as a diff: - baseline only, + target only, = both."""
     from perfml.explain.launches import kernel_label
 
+    if detail.launches.empty:
+        out.result({}, ["Kernels: not named in this table."])
+        return
     out.result({}, ["Kernels in launch order (- baseline only, + target only, = both), us:"])
     for run, change in enumerate(detail.kernels.to_dict(orient="records")):
         rows = detail.launches[detail.launches["run"] == run].to_dict(orient="records")
-        if change["change"] != "same":
+        if change["change"] == "variant":
+            out.result({}, ["  variant (one function, other template arguments):"])
+        elif change["change"] != "same":
             counts = [sum(row["side"] == side for row in rows) for side in ("baseline", "target")]
             times = f"{cell(change['baseline_us'])} -> {cell(change['target_us'])} us"
             heading = f"  {change['change']} ({counts[0]} -> {counts[1]} launches, {times}):"

@@ -45,9 +45,10 @@ def launches_of(side: Side, layer: str, layer_us: float) -> Launches:
     add up to the layer's time whatever mean that is.
     """
     rows = side.layers[side.layers["layer"] == layer]
-    orders = Counter(rows["kernel_names"].astype(str))
+    orders = Counter(rows["kernel_names"].astype("string").fillna(""))
     usual, repeats = orders.most_common(1)[0]
-    names = tuple(usual.split("\n"))
+    # the published dataset names no kernels
+    names = tuple(usual.split("\n")) if usual else ()
     frame = None if side.kernels is None else _frame(side.kernels, layer, names, layer_us)
     return Launches(names, frame, repeats, len(rows) - repeats)
 
@@ -76,6 +77,10 @@ def _frame(
     return frame.reset_index(drop=True)
 
 
+PAIRED = ("same", "variant")
+"""Changes whose launches answer to each other one by one."""
+
+
 @dataclass(frozen=True)
 class Change:
     """A run of launches that stayed, or that one side does otherwise.
@@ -83,8 +88,8 @@ class Change:
     Attributes
     ----------
     kind
-        ``same``, ``replaced``, ``fused`` (into fewer), ``split`` (into more), ``vanished`` or
-        ``appeared``.
+        ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused``
+        (into fewer), ``split`` (into more), ``vanished`` or ``appeared``.
     baseline, target
         Places in the launch order of either side.
     """
@@ -105,20 +110,44 @@ def changes_between(baseline: tuple[str, ...], target: tuple[str, ...]) -> tuple
     >>> [change.kind for change in changes_between(("conv", "add", "relu"), ("conv", "add_relu"))]
     ['same', 'fused']
     """
-    matcher = SequenceMatcher(a=baseline, b=target, autojunk=False)
+    found: list[Change] = []
+    whole = (range(len(baseline)), range(len(target)))
+    for change in _matched(baseline, target, *whole, equal="same"):
+        if not len(change.baseline) or not len(change.target) or change.kind == "same":
+            found.append(change)
+            continue
+        # an add in fp16 is another instantiation of the add in fp32, not another kernel
+        left, right = _functions(baseline), _functions(target)
+        found += _matched(left, right, change.baseline, change.target, equal="variant")
+    return tuple(found)
+
+
+def _functions(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(kernel_label(name, 1000) for name in names)
+
+
+def _matched(
+    baseline: tuple[str, ...], target: tuple[str, ...], left: range, right: range, *, equal: str
+) -> list[Change]:
+    """Match the launches of two ranges by the names given, in order."""
+    matcher = SequenceMatcher(
+        a=baseline[left.start : left.stop], b=target[right.start : right.stop], autojunk=False
+    )
     found = []
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":
-            kind = "same"
+            kind = equal
         elif tag == "delete":
             kind = "vanished"
         elif tag == "insert":
             kind = "appeared"
         else:
-            before, after = i2 - i1, j2 - j1
-            kind = "replaced" if before == after else "fused" if before > after else "split"
-        found.append(Change(kind, range(i1, i2), range(j1, j2)))
-    return tuple(found)
+            fewer = (j2 - j1) - (i2 - i1)
+            kind = "replaced" if fewer == 0 else "fused" if fewer < 0 else "split"
+        before = range(left.start + i1, left.start + i2)
+        after = range(right.start + j1, right.start + j2)
+        found.append(Change(kind, before, after))
+    return found
 
 
 def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
@@ -152,9 +181,9 @@ def launches_table(changes: tuple[Change, ...], before: Launches, after: Launche
         right = [
             (after.names[place], _time(after, range(place, place + 1))) for place in change.target
         ]
-        if change.kind == "same":
+        if change.kind in PAIRED:
             rows += [
-                (run, "same", "both", name, time, other)
+                (run, change.kind, "both", name, time, other)
                 for (name, time), (_, other) in zip(left, right, strict=True)
             ]
             continue

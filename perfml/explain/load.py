@@ -53,8 +53,12 @@ def load_tables(
         if table.kind == "kernels":
             return rows, None
         return _shaped(rows, table.provenance), None
-    table = load_layers(dataset)
-    return _shaped(only(table.frame, where), table.provenance), None
+    table = load_layers(path if path.is_dir() else dataset)
+    behind = None
+    beside = sorted(path.glob("*kernels*.parquet")) if path.is_dir() else []
+    if len(beside) == 1:
+        behind = only(read_table(beside[0], kind="kernels").frame, where, strict=False)
+    return _shaped(only(table.frame, where), table.provenance), behind
 
 
 def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:

@@ -11,6 +11,7 @@ further into factors; what no counter separates stays in one named residual.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from perfml.explain.accounts import (
     number,
     usable,
 )
-from perfml.explain.launches import Change, Launches, kernel_label
+from perfml.explain.launches import PAIRED, Change, Launches, kernel_label
 from perfml.explain.results import Physical
 
 VANISHED, APPEARED = "kernels that vanished", "kernels that appeared"
@@ -101,7 +102,7 @@ def attribute_layer(before: pd.Series, after: pd.Series, *, same_device: bool) -
 def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Unit]:
     before = [_label(left, place) for place in range(len(left))]
     after = [_label(right, place) for place in range(len(right))]
-    if change.kind == "same":
+    if change.kind in PAIRED:
         return [
             _Unit(before[i], left.iloc[i], right.iloc[j])
             for i, j in zip(change.baseline, change.target, strict=True)
@@ -128,12 +129,24 @@ def _row(frame: pd.DataFrame, place: int) -> pd.Series:
     return row
 
 
-def _weight(row: pd.Series) -> tuple[float, float]:
-    """Order the kernels of a replaced run: the one that does the arithmetic, or the longest."""
+_ARITHMETIC = re.compile(r"gemm|conv(?!ert)|fprop|dgrad|wgrad|winograd|mma|attention|flash", re.I)
+"""Names of kernels that do a layer's arithmetic; what is added around them is not called so."""
+
+
+def _weight(row: pd.Series) -> tuple[float, float, float]:
+    """Order the kernels of a replaced run: first the one that does the arithmetic.
+
+    By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
+    says; then by how busy the arithmetic pipes were, then by time.
+    """
     busy = np.array(
         [number(row, "tensor_utilization"), number(row, "single_precision_fu_utilization")]
     )
-    return float(np.nansum(busy)) * duration(row), number(row, "time_us")
+    worked = float(np.nansum(busy)) * duration(row)
+    time = number(row, "time_us")
+    if _ARITHMETIC.search(str(row["kernel"])):
+        return time, worked, time
+    return 0.0, worked, time
 
 
 def _attribute(units: Sequence[_Unit], *, same_device: bool, single: bool) -> Physical:

@@ -175,7 +175,8 @@ class LayerDiff:
         The time ratio.
     kernels
         Runs of the launch order: ``change, baseline, target, baseline_us, target_us`` with
-        ``change`` one of ``same, replaced, fused, split, vanished, appeared``; names one a line.
+        ``change`` one of ``same, variant, replaced, fused, split, vanished, appeared``; names one
+        a line.
         Times are missing where only a Layers table was given.
     launches
         One row a launch: ``run, change, side, kernel, baseline_us, target_us``.
