@@ -21,6 +21,7 @@ _HOMES = {
     "align_layers": "align",
     "compare_times": "times",
     "exact_shapley": "shapley",
+    "roofline": "_roofline",
 }
 
 __all__ = sorted(_HOMES)

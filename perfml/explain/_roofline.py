@@ -1,0 +1,172 @@
+"""The roofline of every kernel or layer: how much time the machine's peaks alone would take.
+
+S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", CACM 52 (2009), with one roof a level of the memory hierarchy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+
+SECTOR_BYTES = 32
+
+PEAKS: dict[str, dict[str, float]] = {
+    "NVIDIA H200": {
+        "fp64": 34e12,
+        "fp32": 67e12,
+        "tf32": 494.7e12,
+        "fp16": 989.4e12,
+        "dram": 4.8e12,
+    },
+}
+"""Peaks from the vendor's data sheet (dense, SXM), FLOP/s and byte/s. No vendor publishes those
+of L2 and L1; measured ones can be given. ``fp64`` is that of the CUDA cores."""
+
+_BYTES: dict[str, tuple[tuple[str, ...], float]] = {
+    "dram": (("dram_read_bytes", "dram_write_bytes"), 1.0),
+    "l2": (("l2_read_transactions", "l2_write_transactions"), SECTOR_BYTES),
+    "l1": (("gld_transactions", "gst_transactions"), SECTOR_BYTES),
+}
+"""Counters of the bytes that cross each level: device memory, L2, and L1 (global accesses)."""
+
+_FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
+
+_CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
+
+
+def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> pd.DataFrame:
+    """Place kernels or layers under the roofs of their device.
+
+    Parameters
+    ----------
+    table
+        Kernels or Layers table with the metrics of ``--metrics roofline``; a column ``flops``
+        (see `perfml.modeling.with_shapes`) counts instead of the operation counters.
+    peaks
+        FLOP/s by precision (``fp32``, ``tf32``, ...) and byte/s by level (``dram``, ``l2``,
+        ``l1``); those of `PEAKS` by default. Levels without a peak or counters are left out.
+
+    Returns
+    -------
+    DataFrame
+        One row a row of `table`: what identifies it; ``time_us`` (the profiler's duration where
+        it is known, because the bytes were counted then); ``flops`` and ``flops_source``
+        (``shape``, ``counted`` or missing); a level's ``L_bytes``, ``L_intensity`` (FLOP/byte)
+        and ``L_rate`` (byte/s); ``flop_rate``; ``bound`` (``compute`` or the level whose roof is
+        the lowest) and ``fraction`` of that roof achieved. Operations on tensor cores have no
+        counter in the catalogue: without shapes, rows of ``tf32``, ``fp16``, ... have no
+        ``flops``, and only the memory roofs bound them.
+
+    Raises
+    ------
+    PerfmlError
+        If the device has no tabulated peaks and none are given, a peak is not positive, or the
+        table has no counter that a roof needs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from perfml.explain import roofline
+    >>> row = {"time_us": [10.0], "precision": ["fp32"], "flop_count_sp": [3.35e8],
+    ...        "dram_read_bytes": [1e6], "dram_write_bytes": [0.0]}
+    >>> roofline(pd.DataFrame(row), {"fp32": 67e12, "dram": 4.8e12})[["bound", "fraction"]]
+         bound  fraction
+    0  compute       0.5
+    """
+    roofs = _roofs(table, peaks)
+    found = table[[name for name in _CARRIED if name in table.columns]].copy()
+    seconds = _seconds(table)
+    found["time_us"] = seconds * 1e6
+    flops, source = _flops(table)
+    found["flops"] = flops
+    found["flops_source"] = pd.array(source, dtype="string")
+    found["flop_rate"] = flops / seconds
+    least = {"compute": flops / _flop_peaks(table, roofs)}
+    for level, (columns, size) in _BYTES.items():
+        if level not in roofs or not all(name in table.columns for name in columns):
+            continue
+        moved = table[list(columns)].astype(float).sum(axis=1, skipna=False).to_numpy() * size
+        found[f"{level}_bytes"] = moved
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found[f"{level}_intensity"] = np.where(moved > 0, flops / moved, np.nan)
+        found[f"{level}_rate"] = moved / seconds
+        least[level] = moved / roofs[level]
+    bounds = pd.DataFrame(least, index=table.index)
+    if bounds.isna().all(axis=None):
+        msg = "the table has neither operations nor bytes under a given roof"
+        raise PerfmlError(
+            msg,
+            found=f"roofs {', '.join(roofs)}",
+            cure="Collect with --metrics roofline, or add shapes (perfml.modeling.with_shapes).",
+        )
+    known = bounds.notna().any(axis=1)
+    bound = pd.Series(pd.NA, index=table.index, dtype="string")
+    bound[known] = bounds[known].idxmax(axis=1)
+    found["bound"] = bound
+    found["fraction"] = bounds.max(axis=1) / seconds
+    return found
+
+
+def _roofs(table: pd.DataFrame, peaks: Mapping[str, float] | None) -> dict[str, float]:
+    if peaks is None:
+        devices = sorted(set(table["device"].dropna())) if "device" in table.columns else []
+        if len(devices) != 1 or devices[0] not in PEAKS:
+            msg = "the peaks of this device are not known"
+            raise PerfmlError(
+                msg,
+                found=", ".join(map(str, devices)) or "no device in the table",
+                cure="Measure them with perfml doctor --measure-peaks and give them as peaks; "
+                f"known are: {', '.join(PEAKS)}.",
+            )
+        return dict(PEAKS[devices[0]])
+    roofs = {name: float(value) for name, value in peaks.items()}
+    wrong = {name: value for name, value in roofs.items() if not 0 < value < float("inf")}
+    if wrong or not roofs:
+        msg = "a peak must be a positive rate"
+        raise PerfmlError(msg, found=str(wrong), cure="Give FLOP/s and byte/s, such as 67e12.")
+    return roofs
+
+
+def _seconds(table: pd.DataFrame) -> np.ndarray:
+    time = table["time_us"].to_numpy(dtype=float, na_value=np.nan)
+    if "ncu_time_us" in table.columns:
+        under = table["ncu_time_us"].to_numpy(dtype=float, na_value=np.nan)
+        time = np.where(under > 0, under, time)
+    return np.asarray(np.where(time > 0, time, np.nan) * 1e-6)
+
+
+def _precisions(table: pd.DataFrame) -> pd.Series:
+    if "precision" not in table.columns:
+        return pd.Series("fp32", index=table.index, dtype="string")
+    return table["precision"].astype("string").fillna("fp32")
+
+
+def _flops(table: pd.DataFrame) -> tuple[np.ndarray, list[str | None]]:
+    """Return the operations of each row, from its shape or else counted."""
+    shape = _numbers(table, "flops")
+    # an operation counter of CUDA cores says nothing of a tensor core's work
+    counted = np.where(_precisions(table).isin(["fp32", "fp64"]), 0.0, np.nan)
+    have = [name for name in _FLOPS if name in table.columns]
+    counts = table[have].astype(float).sum(axis=1, min_count=1) if have else None
+    counted = counted + (np.nan if counts is None else counts.to_numpy())
+    flops = np.where(np.isnan(shape), counted, shape)
+    source: list[str | None] = [
+        "shape" if not np.isnan(a) else "counted" if not np.isnan(b) else None
+        for a, b in zip(shape, counted, strict=True)
+    ]
+    return flops, source
+
+
+def _flop_peaks(table: pd.DataFrame, roofs: Mapping[str, float]) -> np.ndarray:
+    return np.array([roofs.get(str(name), np.nan) for name in _precisions(table)])
+
+
+def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
+    if name not in table.columns:
+        return np.full(len(table), np.nan)
+    return np.asarray(table[name].to_numpy(dtype=float, na_value=np.nan))
