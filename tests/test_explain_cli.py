@@ -79,6 +79,30 @@ def test_a_table_against_itself_is_no_difference(tables):
     assert "slower" not in result.stdout
 
 
+def test_layers_of_other_names_are_aligned_by_the_shapes_in_the_provenance(tmp_path, sweep):
+    found = ingest([sweep])
+    frame = found.frame[(found.frame["backend"] == "cudnn") & (found.frame["batch"] == 1)]
+    renamed = frame.assign(layer=frame["layer"].str.replace("conv_", "block."))
+    shapes = [
+        {**row, "layer": row["layer"].replace("conv_", "block.")}
+        for row in found.provenance["layers"]
+    ]
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    write_table(frame, files[0], kind="kernels", provenance=found.provenance)
+    write_table(
+        renamed, files[1], kind="kernels", provenance={**found.provenance, "layers": shapes}
+    )
+    result = run(*files, "--layer", "conv_20", "--model", "none", "-q")
+    assert result.exit_code == 0, result.output
+    assert "== conv_20 -> block.20 (aligned: shape): no difference" in result.stdout
+
+
+def test_launches_outside_the_layers_are_warned_of_on_stderr(sweep):
+    result = run(sweep, *SIDES, "--where", "batch=1", "--top", "0", "--model", "none")
+    assert result.exit_code == 0, result.output
+    assert "launches lie outside every layer" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

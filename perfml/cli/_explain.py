@@ -185,6 +185,7 @@ def _detail(out: Output, detail: LayerDiff) -> None:
         ],
         "Its largest pieces (kernels that vanished or appeared: us; rate: work a us and warp)",
     )
+    _accounts(out, detail)
     if physical.missing:
         out.result({}, [f"   not collected: {'; '.join(physical.missing)}"])
     _model(out, detail)
@@ -193,6 +194,19 @@ def _detail(out: Output, detail: LayerDiff) -> None:
         out.result({}, ["Where they disagree:", *(f"  - {each}" for each in detail.disagreements)])
     elif detail.model is not None:
         out.result({}, ["The two attributions do not contradict each other by perfml's rules."])
+
+
+def _accounts(out: Output, detail: LayerDiff) -> None:
+    """Print what the other accounts of work leave to the rate; their other terms are the same."""
+    others = detail.physical.accounts
+    work = others[others["term"].str.startswith("work: ")]
+    if work.empty:
+        return
+    said = [
+        f"{term.removeprefix('work: ')} {_signed(value)}"
+        for term, value in zip(work["term"], work["log_ratio"], strict=True)
+    ]
+    out.result({}, [f"   other counts of work, each with its own rate: {'; '.join(said)}"])
 
 
 def _launches(out: Output, detail: LayerDiff) -> None:

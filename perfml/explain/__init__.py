@@ -13,6 +13,8 @@ from typing import Any
 _HOMES = {
     "explain": "_explain",
     "sides_of": "sides",
+    "make_side": "sides",
+    "load_tables": "load",
     "Explanation": "results",
     "LayerDiff": "results",
     "Physical": "results",

@@ -28,7 +28,7 @@ def load_tables(
     Returns
     -------
     tuple
-        The table (Kernels where only those were given, else Layers, with the shapes of its layers
+        The table (Kernels where no launch has a layer, else Layers, with the shapes of its layers
         where they are known), and the launches, or None.
 
     Raises
@@ -41,17 +41,14 @@ def load_tables(
         path = fetch(str(dataset))
     if path.is_dir() and not list(path.glob("*layers*.parquet")):
         from perfml.ingest import ingest
-        from perfml.merge import merge
 
         found = ingest([path])
-        launches = only(found.frame, where)
-        inside = launches[launches["layer"].notna()]
-        return _shaped(merge(inside), found.provenance), inside
+        return _merged(only(found.frame, where), found.provenance)
     if path.is_file() and _is_parquet(path):
         table = read_table(path)
         rows = only(table.frame, where)
         if table.kind == "kernels":
-            return rows, None
+            return _merged(rows, table.provenance)
         return _shaped(rows, table.provenance), None
     table = load_layers(path if path.is_dir() else dataset)
     behind = None
@@ -95,6 +92,18 @@ def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = Tru
 def _is_parquet(path: Path) -> bool:
     with path.open("rb") as stream:
         return stream.read(4) == b"PAR1"
+
+
+def _merged(
+    launches: pd.DataFrame, provenance: dict[str, object]
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    inside = launches[launches["layer"].notna()]
+    if inside.empty:
+        # without ranges the launches are the table; `make_side` makes one layer of them
+        return launches, None
+    from perfml.merge import merge
+
+    return _shaped(merge(inside), provenance), launches
 
 
 def _shaped(layers: pd.DataFrame, provenance: dict[str, object]) -> pd.DataFrame:

@@ -62,8 +62,10 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
         msg = f"the {name} side has no rows"
         raise TableError(msg, cure="Give a table that holds measurements.")
     if "kernel_names" in table.columns:
-        inside = None if kernels is None else kernels[kernels["layer"].notna()]
-        return Side(name, table.reset_index(drop=True), inside)
+        if kernels is None:
+            return Side(name, table.reset_index(drop=True), None)
+        inside = kernels[kernels["layer"].notna()]
+        return Side(name, table.reset_index(drop=True), inside, _outside(name, kernels))
     if "kernel" not in table.columns:
         msg = "neither a kernels nor a layers table"
         raise TableError(
@@ -72,18 +74,23 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
             found=", ".join(map(str, table.columns[:6])),
             cure="Make one with: perfml ingest, perfml merge",
         )
-    warnings: list[str] = []
     if table["layer"].isna().all():
         table = _one_layer(table)
-    elif table["layer"].isna().any():
-        outside = unattributed(table)
-        share = float(outside["share"].mean())
-        warnings.append(
-            f"{name}: {int(outside['launches'].sum())} launches lie outside every layer "
-            f"({share:.1%} of the time) and are not compared"
-        )
     inside = table[table["layer"].notna()].reset_index(drop=True)
-    return Side(name, merge(inside), inside, tuple(warnings))
+    return Side(name, merge(inside), inside, _outside(name, table))
+
+
+def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
+    """Say how much of a side lies outside every layer."""
+    if not kernels["layer"].isna().any():
+        return ()
+    outside = unattributed(kernels)
+    share = float(outside["share"].mean())
+    said = (
+        f"{name}: {int(outside['launches'].sum())} launches lie outside every layer "
+        f"({share:.1%} of the time) and are not compared"
+    )
+    return (said,)
 
 
 def sides_of(
