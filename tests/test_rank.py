@@ -16,13 +16,18 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 from sklearn.inspection import permutation_importance as scikit_permutation
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
+from typer.testing import CliRunner
 
+from perfml.cli import app
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
-from perfml.modeling import build_problem, compare_rankings, rank
+from perfml.merge import merge
+from perfml.modeling import build_problem, compare_rankings, rank, rank_both_weights
 from perfml.modeling._rank import METHODS, spearman_groups
 from perfml.modeling._resamples import ranks, resampled, top_share
 from perfml.modeling.importance import has_shap, permutation_importance, shapley_importance
+from perfml.modeling.weights import _verdict, remerged
+from perfml.tables import write_table
 
 needs_published = pytest.mark.skipif(
     published_file() is None, reason="the published file may not be shipped"
@@ -289,3 +294,107 @@ def test_the_published_groups_and_places_are_as_recorded():
         assert first["p_top1"] == 1.0
     boosted = found.table.query("model == 'gbr' and method == 'permutation'").set_index("metric")
     assert boosted.loc["shared_efficiency", "p_top3"] > 0.8
+
+
+def two_kernel_layers(noise):
+    """Return launches of two kernels a layer: a metric tells them apart, one repeat stretches one.
+
+    Without noise every repeat takes the same time, so both weights are the same numbers.
+    """
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(8):
+        shares, times = rng.uniform(0.2, 0.8, (2, 3)), rng.uniform(20, 200, 2)
+        for repeat in range(5):
+            for index in range(2):
+                metrics = ("gld_efficiency", "dram_utilization", "stall_sync")
+                row = {
+                    "run_id": "r",
+                    "workload": "net",
+                    "backend": "cudnn",
+                    "precision": "fp32",
+                    "batch": 1,
+                    "device": "gpu",
+                    "compute_capability": "9.0",
+                    "iteration": repeat,
+                    "layer": f"conv_{number:02d}",
+                    "kernel": f"k{index}",
+                    "kernel_index": index,
+                    "grid": "(1,1,1)",
+                    "block": "(128,1,1)",
+                    "time_us": times[index] * np.exp(noise * rng.standard_normal()),
+                }
+                rows.append(row | dict(zip(metrics, shares[index], strict=True)))
+    return pd.DataFrame(rows)
+
+
+def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
+    kernels = two_kernel_layers(noise=0.0)
+    both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1)
+    assert both.moved < 1e-12
+    assert not both.depends
+    assert both.verdict.startswith("The ranking does not depend")
+    assert (both.groups["own_place"] == both.groups["layer_mean_place"]).all()
+    pd.testing.assert_frame_equal(both.own.table, both.layer_mean.table)
+
+
+def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
+    kernels = two_kernel_layers(noise=0.5)
+    layers = merge(kernels).sample(frac=1.0, random_state=0).assign(flops=1.0)
+    own, mean = (remerged(layers, kernels, weights) for weights in ("own", "layer-mean"))
+    pd.testing.assert_frame_equal(own, layers)
+    assert (mean["time_us"] == layers["time_us"]).all()
+    # averaged weights are one number a kernel, so the metric is one number a layer
+    assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
+    assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
+    both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1)
+    assert both.moved > 0.01
+    document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
+    assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])
+
+
+def test_a_probability_that_moves_is_a_ranking_that_depends():
+    groups = pd.DataFrame(
+        {
+            "group": list("abcd"),
+            "members": list("abcd"),
+            "own_place": [1, 2, 3, 4],
+            "layer_mean_place": [1, 3, 2, 4],
+            "own_p_top3": [1.0, 0.8, 0.7, 0.5],
+            "layer_mean_p_top3": [1.0, 0.75, 0.72, 0.53],
+        }
+    )
+    assert not _verdict(groups, 0.01)[0]
+    assert _verdict(groups.assign(layer_mean_p_top3=[1.0, 0.6, 0.72, 0.68]), 0.01)[0]
+    depends, text = _verdict(groups.assign(layer_mean_place=[1, 4, 2, 3]), 0.01)
+    assert depends
+    assert "first three groups change" in text
+
+
+def test_kernels_of_other_data_are_refused():
+    kernels = two_kernel_layers(noise=0.1)
+    layers = merge(kernels)
+    with pytest.raises(PerfmlError, match="another time"):
+        remerged(layers, kernels.assign(time_us=kernels["time_us"] * 1.01), "own")
+    with pytest.raises(PerfmlError, match="5 of 40 rows"):
+        remerged(layers, kernels[kernels["layer"] != "conv_03"], "own")
+    with pytest.raises(PerfmlError, match="no launch of the kernels"):
+        remerged(layers, kernels.assign(layer="pool"), "own")
+
+
+def test_the_command_ranks_under_both_weights(tmp_path):
+    kernels = two_kernel_layers(noise=0.1)
+    write_table(kernels, tmp_path / "k.parquet", kind="kernels", provenance={})
+    write_table(merge(kernels), tmp_path / "layers.parquet", kind="layers", provenance={})
+    words = ["rank", str(tmp_path / "layers.parquet"), "--kernels", str(tmp_path / "k.parquet")]
+    words += ["--model", "dt", "--resamples", "3", "-q"]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "layer_mean_p_top3" in shown.stdout
+    assert "depend" in shown.stdout
+    document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert isinstance(document["weights"]["depends"], bool)
+    assert {row["method"] for row in document["table"]} == {"gini", "permutation"}
+    out = tmp_path / "ranks.csv"
+    assert CliRunner().invoke(app, [*words, "--out", str(out)]).exit_code == 0
+    assert set(pd.read_csv(out)["weights"]) == {"own", "layer-mean"}

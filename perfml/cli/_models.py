@@ -111,6 +111,10 @@ def rank(
         str | None,
         typer.Option(help="builtin, permutation, group-permutation, drop-column, shapley."),
     ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(help="The Kernels table of the same data: rank under both merge weights."),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 10,
     features: Features = "published",
     target: Target = "time",
@@ -123,24 +127,28 @@ def rank(
 ) -> None:
     """Rank the metrics, with intervals and the probability of being among the first three.
 
-    Example: perfml rank layers.parquet --where batch=1
+    With --kernels also by weights that do not hold the row's own time: does the ranking stay.
+
+    Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
     """
     out_ = Output(as_json, quiet, verbose)
+    table = _load(dataset, where, out_)
+    options: dict[str, Any] = {
+        "task": task.value,
+        "models": _names(model),
+        "features": _features(features),
+        "target": target,
+        "methods": _names(method),
+        "resamples": resamples,
+        "seed": seed,
+    }
+    if kernels is not None:
+        _rank_both(dataset, table, kernels, options, top, out, out_)
+        return
     from perfml.modeling import rank as rank_metrics
 
-    table = _load(dataset, where, out_)
     with out_.progress("ranking") as progress:
-        ranking = rank_metrics(
-            table.frame,
-            task=task.value,
-            models=_names(model),
-            features=_features(features),
-            target=target,
-            methods=_names(method),
-            resamples=resamples,
-            seed=seed,
-            progress=progress,
-        )
+        ranking = rank_metrics(table.frame, progress=progress, **options)
     for warning in ranking.warnings:
         out_.warn(warning)
     if out is not None:
@@ -151,6 +159,32 @@ def rank(
     out_.result({"dataset": dataset, **ranking.to_dict()})
     summary = ranking.summary.head(top)
     out_.table(list(summary.columns), summary.itertuples(index=False, name=None))
+
+
+def _rank_both(
+    dataset: str,
+    table: Table,
+    kernels: Path,
+    options: dict[str, Any],
+    top: int,
+    out: Path | None,
+    out_: Output,
+) -> None:
+    from perfml.modeling import rank_both_weights
+    from perfml.tables import read_table, replacing
+
+    launches = read_table(kernels, kind="kernels").frame
+    with out_.progress("ranking twice") as progress:
+        both = rank_both_weights(table.frame, launches, progress=progress, **options)
+    for warning in both.own.warnings:
+        out_.warn(warning)
+    if out is not None:
+        with replacing(out) as temporary:
+            both.table.to_csv(temporary, index=False)
+    shown = both.groups.drop(columns="group").head(top)
+    out_.table(list(shown.columns), shown.itertuples(index=False, name=None))
+    document = {"dataset": dataset, **both.own.to_dict(), "weights": both.to_dict()}
+    out_.result(document, [both.verdict])
 
 
 def report(

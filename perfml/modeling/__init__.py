@@ -30,6 +30,7 @@ _HOMES = {
     "shapes_of_runs": "shapes",
     "average_repeats": "shapes",
     "compare_rankings": "compare",
+    "rank_both_weights": "weights",
     "LinearModelTreeClassifier": "linear_model_tree",
     "LinearModelTreeRegressor": "linear_model_tree",
     "linear_tree_regressor": "_sklearn_compat",
