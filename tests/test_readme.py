@@ -73,6 +73,19 @@ def test_collecting_commands_print_what_they_would_run(commands, tmp_path):
     assert start("perfml doctor", tmp_path).returncode == 0
 
 
+def test_the_explanation_finds_what_the_readme_says(commands, tmp_path):
+    (command,) = [each for each in commands if each.startswith("perfml explain ")]
+    done = start(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3.996 times" in done.stdout
+    fill = next(
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith("wave fill  ") and "0.07" in line
+    )
+    assert "0.73" in fill
+
+
 def test_reproduce_is_called_as_its_help_says(commands):
     (command,) = [each for each in commands if each.startswith("perfml reproduce ")]
     text = start("perfml reproduce --help", None).stdout
