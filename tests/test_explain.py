@@ -248,6 +248,7 @@ def test_conv_03_is_faster_under_cudnn_because_im2col_vanished(explained):
     assert "im2col" in conv_03.kernels["baseline"].iloc[0]
     assert any("wrong direction" in line for line in conv_03.disagreements)
     assert "inst_executed" in conv_03.physical.missing
+    assert any("active multiprocessors only" in each for each in conv_03.physical.missing)
 
 
 def test_a_layers_table_alone_gives_the_coarser_split_and_says_so(recorded_kernels):

@@ -171,3 +171,15 @@ def test_shapley_values_of_a_boosted_tree_agree_with_the_shap_package():
     ours = exact_shapley(model.predict, X[0], X[1])
     explainer = shap.TreeExplainer(model, X[:1], feature_perturbation="interventional")
     assert ours == pytest.approx(explainer.shap_values(X[1:2])[0], abs=1e-5)
+
+
+def test_time_that_is_the_profiler_s_own_duration_has_no_term_outside_it():
+    frame = pd.DataFrame([{"kernel": "k", "time_us": 3.0, "ncu_time_us": 3.0}])
+    other = frame.assign(time_us=2.0)
+    terms = []
+    for after in (frame, other):
+        sides = [Launches(("k",), frame, 1, 0), Launches(("k",), after, 1, 0)]
+        found = attribute_kernels(changes_between(("k",), ("k",)), *sides, same_device=True)
+        terms.append(set(found.terms["term"]))
+    assert terms[0] == {"kernels without counters of work"}
+    assert "outside the profiler" in terms[1]

@@ -168,7 +168,23 @@ def _detail(out: Output, detail: LayerDiff) -> None:
         + [("sum", _signed(physical.log_ratio), f"x{detail.time.ratio:.3f}", "")],
         f"Physical attribution (no model; work counted as: {account})",
     )
-    pieces = physical.by_kernel[physical.by_kernel["log_ratio"].abs() >= PIECE]
+    _pieces(out, detail)
+    _accounts(out, detail)
+    if physical.missing:
+        out.result({}, [f"   not collected: {'; '.join(physical.missing)}"])
+    _model(out, detail)
+    _metrics(out, detail.metrics)
+    if detail.disagreements:
+        out.result({}, ["Where they disagree:", *(f"  - {each}" for each in detail.disagreements)])
+    elif detail.model is not None:
+        out.result({}, ["The two attributions do not contradict each other by perfml's rules."])
+
+
+def _pieces(out: Output, detail: LayerDiff) -> None:
+    """Print the terms of single kernels, with the numbers they come from."""
+    pieces = detail.physical.by_kernel[detail.physical.by_kernel["log_ratio"].abs() >= PIECE]
+    if pieces.empty:
+        return
     order = pieces["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
     _table(
         out,
@@ -185,15 +201,6 @@ def _detail(out: Output, detail: LayerDiff) -> None:
         ],
         "Its largest pieces (kernels that vanished or appeared: us; rate: work a us and warp)",
     )
-    _accounts(out, detail)
-    if physical.missing:
-        out.result({}, [f"   not collected: {'; '.join(physical.missing)}"])
-    _model(out, detail)
-    _metrics(out, detail.metrics)
-    if detail.disagreements:
-        out.result({}, ["Where they disagree:", *(f"  - {each}" for each in detail.disagreements)])
-    elif detail.model is not None:
-        out.result({}, ["The two attributions do not contradict each other by perfml's rules."])
 
 
 def _accounts(out: Output, detail: LayerDiff) -> None:
@@ -290,4 +297,4 @@ def _table(out: Output, columns: list[str], rows: Iterable[Sequence[Any]], title
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.3f}"
+    return f"{round(value, 3) + 0.0:+.3f}"  # no -0.000

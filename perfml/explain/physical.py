@@ -217,7 +217,8 @@ def _factors(
         rest -= value
         found.append((term, left, right, value, False))
 
-    if all(number(row, "ncu_time_us") > 0 for row in rows):
+    profiled = all(number(row, "ncu_time_us") > 0 for row in rows)
+    if profiled and any(number(row, "time_us") != duration(row) for row in rows):
         left, right = (number(row, "time_us") / duration(row) for row in rows)
         take(OUTSIDE, left, right, 1.0)
     amounts = [float("nan")] * 2 if account is None else [account.amount(row) for row in rows]
@@ -262,6 +263,9 @@ def _missing(pairs: Sequence[Pair], same_device: bool) -> tuple[str, ...]:
         for name in (*_WANTED, *_COUNTED)
         if rows and all(math.isnan(number(row, name)) for row in rows)
     ]
+    if "sm_efficiency" in absent:
+        absent.remove("sm_efficiency")
+        absent.append("sm_efficiency (without it, pipe times are of active multiprocessors only)")
     if not same_device:
         absent.append("peaks of both devices (busy fractions of different devices do not compare)")
     return tuple(absent)
