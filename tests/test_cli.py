@@ -51,6 +51,8 @@ VERBS = (
     "train",
     "rank",
     "report",
+    "explain",
+    "reproduce",
     "datasets list",
     "datasets path",
     "datasets fetch",
