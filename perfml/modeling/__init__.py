@@ -31,6 +31,7 @@ _HOMES = {
     "average_repeats": "shapes",
     "compare_rankings": "compare",
     "rank_both_weights": "weights",
+    "smallest_sufficient_set": "select",
     "LinearModelTreeClassifier": "linear_model_tree",
     "LinearModelTreeRegressor": "linear_model_tree",
     "linear_tree_regressor": "_sklearn_compat",
