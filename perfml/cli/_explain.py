@@ -62,7 +62,7 @@ def explain(
 ) -> None:
     """Explain why one side is slower than the other: kernels, metrics, counters, a model.
 
-    Examples: perfml explain A.parquet B.parquet;
+    Example: perfml explain A.parquet B.parquet;
     perfml explain h200-sweep --where batch=1 --baseline cublas --target cudnn --layer conv_20
     """
     out = Output(as_json, quiet, verbose)
