@@ -52,7 +52,8 @@ class SufficientSet:
     checks
         One row an outer fold, whose rows took no part in the choice: ``fold, layers, metrics,
         score, all_score, baseline, baseline_score``; the set was chosen anew without them.
-        Empty where the data do not allow it.
+        Empty where the data do not allow it. ``baseline`` is the best of the means, or the most
+        frequent class; a lookup on one metric is itself a set of one metric, so no rival.
     held_out, held_out_all, held_out_baseline
         Means of `checks`; NaN where it is empty.
     stability
