@@ -165,6 +165,7 @@ def test_a_program_that_floods_its_output_is_ended(tmp_path, tools, monkeypatch)
     monkeypatch.setattr("collectors.profilers._process.LOG_LIMIT", 1_000_000)
     with pytest.raises(ProfilerError, match="printed more than perfml keeps"):
         profile(tmp_path, "flood", tools)
+    assert (tmp_path / "log.txt").stat().st_size < 1_100_000
 
 
 def test_a_child_left_in_the_background_is_ended_after_a_normal_end(tmp_path):

@@ -104,17 +104,21 @@ def run(
         timed_out = flooded = False
         try:
             while process.poll() is None:
-                _follow(source, watch)
+                size = os.fstat(source.fileno()).st_size
                 timed_out = time.monotonic() - started > timeout_s
-                flooded = sink.tell() - begin > LOG_LIMIT
+                flooded = size - begin > LOG_LIMIT
                 if timed_out or flooded:
                     break
+                _follow(source, size, watch)
                 time.sleep(_POLL_S)
         finally:
             # also after a normal end: a child left in the background would go on using the GPU
             kill_tree(process)
-        _follow(source, watch)
+        if flooded:
+            # what it wrote until it was dead is of no use, and the disk may be nearly full
+            os.truncate(log, begin + LOG_LIMIT)
         size = os.fstat(source.fileno()).st_size
+        _follow(source, size, watch)
         source.seek(max(begin, size - _TAIL_BYTES))
         output = source.read().decode("utf-8", "replace")
     seconds = time.monotonic() - started
@@ -181,7 +185,10 @@ def last_lines(text: str, count: int = 5, *, without: str = "==") -> str:
     return " | ".join(line[:200] for line in own[-count:])
 
 
-def _follow(source: BinaryIO, watch: Callable[[str], None] | None) -> None:
-    new = source.read()
-    if new and watch is not None:
+def _follow(source: BinaryIO, size: int, watch: Callable[[str], None] | None) -> None:
+    """Read on to `size`, never to the end: a program may write faster than we can read."""
+    if watch is None:
+        return
+    new = source.read(max(0, size - source.tell()))
+    if new:
         watch(new.decode("utf-8", "replace"))
