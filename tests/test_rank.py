@@ -46,7 +46,9 @@ def test_the_metrics_that_make_the_time_are_first():
     assert found.summary["group"].iloc[1] == "stall_sync"
     assert found.summary["p_top1"].iloc[0] > 0.9
     assert found.summary["p_top3"].iloc[1] > 0.8
-    assert not found.warnings
+    # without the extra `explain` the ranking has to say that one method is missing, and no more
+    assert len(found.warnings) == (0 if has_shap() else 1)
+    assert all("shap is not installed" in each for each in found.warnings)
 
 
 def test_every_method_of_every_model_is_in_the_table():
