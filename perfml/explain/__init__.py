@@ -7,8 +7,9 @@ and one from a fitted model. Both attributions add up exactly to what they attri
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from perfml._lazy import resolve
 
 _HOMES = {
     "explain": "_explain",
@@ -31,12 +32,7 @@ __all__ = sorted(_HOMES)
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: pandas and scikit-learn take a second."""
-    if name not in _HOMES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return resolve(__name__, globals(), _HOMES, name)
 
 
 def __dir__() -> list[str]:

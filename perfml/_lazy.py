@@ -1,0 +1,33 @@
+"""Import a package's public names when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+
+def resolve(package: str, names: dict[str, Any], homes: Mapping[str, str], name: str) -> Any:
+    """Return a public name of a package, importing the module that defines it.
+
+    Parameters
+    ----------
+    package
+        The package's name.
+    names
+        The package's ``globals()``, which keep what was found.
+    homes
+        Public name to the module, within the package, that defines it.
+    name
+        The name asked for.
+
+    Raises
+    ------
+    AttributeError
+        If it is no public name.
+    """
+    if name not in homes:
+        msg = f"module {package!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    names[name] = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+    return names[name]
