@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfml._version import __version__
-from perfml.cli import _collect, _explain, _models, _reproduce, _tables
+from perfml.cli import _collect, _explain, _models, _report, _reproduce, _tables
 from perfml.cli._output import Commands
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ _collect.register(app)
 _tables.register(app)
 _models.register(app)
 _explain.register(app)
+_report.register(app)
 _reproduce.register(app)
 
 
