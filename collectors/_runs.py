@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfml._digest import sha256_of, sha256_of_file
 from perfml.errors import InputError
 
 PROFILERS = ("auto", "ncu", "nvprof")
@@ -121,7 +121,7 @@ class Run:
             sort_keys=True,
             default=str,
         )
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
+        digest = sha256_of(identity.encode())[:10]
         parts = [self.workload, self.backend, self.precision]
         parts += [f"b{self.batch}"] if self.batch is not None else []
         words = [re.sub(r"[^A-Za-z0-9.]+", "-", str(part)).strip("-.") for part in parts if part]
@@ -198,7 +198,7 @@ def _digest(argument: str) -> str | None:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_HASHED:
             return None
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256_of_file(path)
     except (OSError, ValueError):
         return None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from perfml._digest import sha256_of_file
 from perfml.errors import PerfmlError
 
 
@@ -89,7 +90,7 @@ def find(name: str) -> Path | None:
             raise PerfmlError(msg, found=named, cure=f"Correct or unset {dataset.variable}.")
         return Path(named)
     cached = _cache() / dataset.file
-    return cached if cached.is_file() and _digest(cached) == dataset.sha256 else None
+    return cached if cached.is_file() and sha256_of_file(cached) == dataset.sha256 else None
 
 
 def fetch(name: str, *, url: str | None = None) -> Path:
@@ -149,9 +150,3 @@ def _cache() -> Path:
     import pooch
 
     return Path(pooch.os_cache("perfml"))
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()

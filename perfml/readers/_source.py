@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import lzma
 import tempfile
 import zlib
@@ -14,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, cast
 
+from perfml._digest import sha256_of, sha256_of_file
 from perfml.errors import InputError
 from perfml.tables import require_file
 
@@ -86,9 +86,8 @@ class Source:
         """SHA-256 of the file as it lies on disk, in hexadecimal."""
         if not self.compressed and "data" in self.__dict__:
             # What was read is what is named, even if the file has grown since.
-            return hashlib.sha256(self.data).hexdigest()
-        with self.path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            return sha256_of(self.data)
+        return sha256_of_file(self.path)
 
     def text(self) -> str:
         """Return the whole file as text, without its byte order mark, line ends as they are.

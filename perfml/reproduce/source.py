@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml._digest import sha256_of_file
 from perfml.datasets import DATASETS, fetch, find, from_published
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
@@ -114,7 +114,7 @@ def _from_file(path: Path) -> Source:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         layers = from_published(path)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = sha256_of_file(path)
     notes = [
         f"{warning.message}." for warning in caught if issubclass(warning.category, UserWarning)
     ]
