@@ -165,7 +165,7 @@ def collect(
     if dry_run:
         return [_planned(each, place, root) for each in runs]
     results: list[RunResult] = []
-    with _interruptible():
+    with interruptible():
         for number, each in enumerate(runs):
             if progress is not None:
                 progress(number, len(runs), each.run_id)
@@ -239,7 +239,7 @@ def _matrix(
             from perfml.layer_map import read_layer_map
 
             mapped = read_layer_map(layer_map).as_dict()
-        name = _program_name(command)
+        name = program_name(command)
         return [Run(name, program=tuple(command), layer_map=mapped, settings=settings)]
     if layer_map is not None:
         msg = "a layer map is for programs without ranges"
@@ -262,7 +262,7 @@ def _matrix(
     ]
 
 
-def _program_name(command: Sequence[str]) -> str:
+def program_name(command: Sequence[str]) -> str:
     """Name a program by its script where an interpreter runs one."""
     words = [Path(word).name for word in command]
     if words[0].startswith("python") and len(words) > 1:
@@ -292,7 +292,7 @@ def _gpu(launched: bool, dry_run: bool) -> Gpu | None:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that no child and no half run is left."""
     if threading.current_thread() is not threading.main_thread():
         yield
