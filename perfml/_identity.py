@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from perfml._files import parse_json, read_document
 from perfml.errors import InputError
 
 BACKENDS = {
@@ -101,9 +101,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     InputError
         If it is no JSON object, or an identity in it has a wrong type.
     """
+    data = read_document(path)
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        manifest = parse_json(data)
+    except ValueError as error:
         msg = "not a run manifest"
         cure = "Collect the run again, or remove the file."
         raise InputError(msg, where=str(path), found=str(error), cure=cure) from error

@@ -26,9 +26,9 @@ class PerfmlError(Exception):
         found: str | None = None,
         cure: str | None = None,
     ) -> None:
-        self.what = what
-        self.where = where
-        self.found = found
+        self.what = plain(what)
+        self.where = plain(where) if where is not None else None
+        self.found = plain(found) if found is not None else None
         self.cure = cure
         super().__init__(str(self))
 
@@ -41,6 +41,34 @@ class PerfmlError(Exception):
     def as_dict(self) -> dict[str, str | None]:
         """Return the parts of the message, for ``--json``."""
         return {"what": self.what, "where": self.where, "found": self.found, "cure": self.cure}
+
+
+LONGEST = 1000
+"""Characters of foreign text that a message shows."""
+
+
+def plain(text: str) -> str:
+    r"""Return text from outside as one line that is safe to print.
+
+    Names of kernels and files go into messages; a terminal must not obey what stands in them, and
+    a name of ten thousand characters must not hide the message.
+
+    Examples
+    --------
+    >>> plain("a\x1b[2J\nb")
+    'a\\x1b[2J b'
+    """
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}"
+    if text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character == "\n" else character.encode("unicode_escape").decode()
 
 
 class InputError(PerfmlError):

@@ -22,13 +22,14 @@ layer.
 from __future__ import annotations
 
 import fnmatch
-import re
+import functools
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfml._files import read_document
+from perfml._sequence import REPEATS, Item, Pattern
 from perfml._timing import function_name
 from perfml.errors import InputError
 
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEYS = {"skip", "layer"}
-_REPEATS = ("+", "?", "*")
-_FIRST_SYMBOL = 0xE000  # private use: one character stands for one kernel name
+_REPEATS = tuple(repeat for repeat in REPEATS if repeat)
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,12 @@ def read_layer_map(path: str | Path) -> LayerMap:
         If it cannot be read, is no TOML, or breaks the rules of a layer map.
     """
     path = Path(path)
+    data = read_document(path)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        msg = "cannot read the layer map"
-        raise InputError(msg, where=str(path), found=str(error)[:200]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise _wrong(str(path), "not TOML", str(error)) from error
+        document = tomllib.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        # Beside its own error, tomllib lets those of int() and of deep nesting through.
+        raise _wrong(str(path), "not TOML", str(error)[:200]) from error
     return LayerMap.from_dict(document, where=str(path))
 
 
@@ -141,27 +140,26 @@ def apply_layer_map(
 
     ordered = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
     names = ordered["kernel"].astype(str).tolist()
-    symbols = {name: chr(_FIRST_SYMBOL + i) for i, name in enumerate(dict.fromkeys(names))}
-    text = "".join(symbols[name] for name in names)
-    expression, groups = _expression(layer_map, symbols)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    sequence = [numbers[name] for name in names]
+    pattern, skipped = _pattern(layer_map, numbers)
     layers: list[str | None] = [None] * len(names)
     iterations = [0] * len(names)
     found = 0
     last_end = 0
-    for match in re.finditer(expression, text):
-        if match.end() == match.start():
-            continue
-        iterations[last_end : match.start()] = [max(0, found - 1)] * (match.start() - last_end)
-        iterations[match.start() : match.end()] = [found] * (match.end() - match.start())
-        for group, (layer, _) in zip(groups, layer_map.layers, strict=True):
-            begin, end = match.span(group)
-            for row in range(begin, end):
-                if not _is_skipped(names[row], layer_map):
+    for match in pattern.matches(sequence):
+        begin, end = match.bounds[0], match.bounds[-1]
+        iterations[last_end:begin] = [max(0, found - 1)] * (begin - last_end)
+        iterations[begin:end] = [found] * (end - begin)
+        spans = zip(match.bounds, match.bounds[1:], layer_map.layers, strict=False)
+        for first, last, (layer, _) in spans:
+            for row in range(first, last):
+                if sequence[row] not in skipped:
                     layers[row] = layer
         found += 1
-        last_end = match.end()
+        last_end = end
     if not found:
-        raise _no_match(layer_map, names, symbols, text, where)
+        raise _no_match(layer_map, names, pattern.furthest, where)
     iterations[last_end:] = [found - 1] * (len(names) - last_end)
     ordered["layer"] = pd.array(layers, dtype="string")
     ordered["iteration"] = pd.array(iterations, dtype="int64").to_numpy()
@@ -169,41 +167,24 @@ def apply_layer_map(
     return ordered
 
 
-def _expression(
-    layer_map: LayerMap, symbols: dict[str, str], layers: int | None = None
-) -> tuple[str, list[str]]:
-    """Return a regular expression over symbols for the first `layers` layers, and its groups."""
-    skipped = _any_of(layer_map.skip, symbols)
-    pause = f"{skipped}*" if layer_map.skip else ""
-    parts: list[str] = []
-    groups: list[str] = []
-    for number, (_, patterns) in enumerate(layer_map.layers[:layers]):
-        groups.append(f"layer{number}")
-        inner = ""
-        for pattern in patterns:
-            wild, repeat = _split(pattern)
-            inner += f"(?:{_any_of((wild,), symbols)}{pause}){repeat}"
-        parts.append(f"(?P<{groups[-1]}>{inner})")
-    return "".join(parts), groups
+def _pattern(layer_map: LayerMap, numbers: dict[str, int]) -> tuple[Pattern, frozenset[int]]:
+    """Return the map over numbers for kernel names, and the numbers that are passed over."""
+    known = {name: (function_name(name), number) for name, number in numbers.items()}
 
+    @functools.cache
+    def matching(wild: str) -> frozenset[int]:
+        return frozenset(
+            number
+            for name, (bare, number) in known.items()
+            if fnmatch.fnmatchcase(bare, wild) or fnmatch.fnmatchcase(name, wild)
+        )
 
-def _any_of(patterns: Sequence[str], symbols: dict[str, str]) -> str:
-    """Return a character class of the kernels that match a pattern; of none, one never there."""
-    chosen = [
-        symbol
-        for name, symbol in symbols.items()
-        if any(_matches(name, _split(pattern)[0]) for pattern in patterns)
-    ]
-    return f"[{''.join(chosen)}]" if chosen else "(?!)"
-
-
-def _matches(kernel: str, wild: str) -> bool:
-    bare = function_name(kernel)
-    return fnmatch.fnmatchcase(bare, wild) or fnmatch.fnmatchcase(kernel, wild)
-
-
-def _is_skipped(kernel: str, layer_map: LayerMap) -> bool:
-    return any(_matches(kernel, _split(pattern)[0]) for pattern in layer_map.skip)
+    skipped = frozenset().union(*(matching(_split(each)[0]) for each in layer_map.skip))
+    groups = []
+    for _, patterns in layer_map.layers:
+        split = [_split(each) for each in patterns]
+        groups.append([Item(matching(wild), repeat) for wild, repeat in split])
+    return Pattern(groups, skipped), skipped
 
 
 def _split(pattern: str) -> tuple[str, str]:
@@ -223,17 +204,11 @@ def _patterns(given: object, place: str) -> tuple[str, ...]:
 
 
 def _no_match(
-    layer_map: LayerMap, names: list[str], symbols: dict[str, str], text: str, where: str
+    layer_map: LayerMap, names: list[str], furthest: dict[int, int], where: str
 ) -> InputError:
     """Tell which layer could not be found after the layers before it were."""
-    count = len(layer_map.layers)
-    best, end = 0, 0
-    for layers in range(1, count):
-        expression, _ = _expression(layer_map, symbols, layers)
-        match = re.search(expression, text)
-        if match is None:
-            break
-        best, end = layers, match.end()
+    best = max((count for count in furthest if count < len(layer_map.layers)), default=0)
+    end = furthest[best] if best else 0
     name, patterns = layer_map.layers[best]
     before = f" after {layer_map.layers[best - 1][0]}" if best else ""
     msg = f"the layer map does not fit: {name} ({', '.join(patterns)}) was not found{before}"

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml._files import parse_json
+from perfml._files import require_file as require_file
 from perfml._version import __version__
 from perfml.errors import InputError, TableError
 
@@ -236,20 +238,6 @@ def read_table(path: str | Path, *, kind: str | None = None) -> Table:
     return Table(check(frame, where=str(path)), found, document)
 
 
-def require_file(path: Path) -> None:
-    """Raise `InputError` unless `path` is a regular file that can be read."""
-    if not path.exists():
-        msg = "no such file"
-        raise InputError(msg, where=str(path), cure="Check the path.")
-    if not path.is_file():
-        kind = "a directory" if path.is_dir() else "a special file"
-        msg = "not a regular file"
-        raise InputError(msg, where=str(path), found=kind, cure="Name a file.")
-    if not os.access(path, os.R_OK):
-        msg = "no permission to read this file"
-        raise InputError(msg, where=str(path), cure="Check its mode and owner.")
-
-
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
@@ -295,7 +283,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 def _document(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(metadata.get(METADATA_KEY, b"{}"))
+        document = parse_json(metadata.get(METADATA_KEY, b"{}"))
     except ValueError:
         document = None
     if not isinstance(document, dict):
