@@ -46,7 +46,16 @@ ROOFS = (
 )
 """The device's own peaks, which ncu tells without a measurement."""
 
-EXTRA = ("sm_efficiency", "ipc", "branch_efficiency", "issue_slot_utilization")
+EXTRA = (
+    "sm_efficiency",
+    "ipc",
+    "branch_efficiency",
+    "issue_slot_utilization",
+    "shared_load_transactions_per_request",
+    "shared_store_transactions_per_request",
+    "global_load_requests",
+    "global_store_requests",
+)
 
 NETWORK = ("conv_01", "conv_03", "conv_08", "conv_15", "conv_20", "conv_21")
 PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
