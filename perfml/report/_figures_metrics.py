@@ -279,7 +279,7 @@ def roofline(
     if rows.empty:
         msg = "no layer has positive flops, bytes and time"
         raise PerfmlError(msg, cure="Collect with --metrics roofline.")
-    ax = new_axes(ax, width, width * 0.6)
+    ax = new_axes(ax, width, max(width * 0.5, 330))
     intensity = rows["flops"].to_numpy(float) / rows["bytes"].to_numpy(float)
     achieved = rows["flops"].to_numpy(float) / (rows["time_us"].to_numpy(float) * 1e-6)
     roofs = _named(peak_flops, "peak")
@@ -295,13 +295,13 @@ def roofline(
         ax.text(span[1], peak * 1.06, label, ha="right", va="bottom", color=MUTED)
     for name, slope in slopes.items():
         label = f"{plain(name, 30)}: {number(slope / 1e12)} TB/s"
+        # on a narrow figure points lie where the roof slopes
+        spot = (
+            ((0.02, 0.03), "axes fraction") if width < 500 else ((span[0], span[0] * slope), "data")
+        )
+        shift: dict[str, Any] = {"textcoords": "offset points", "va": "top", "color": MUTED}
         ax.annotate(
-            label,
-            (span[0], span[0] * slope),
-            xytext=(6, -4),
-            textcoords="offset points",
-            va="top",
-            color=MUTED,
+            label, spot[0], xycoords=spot[1], xytext=(6, 12 if width < 500 else -4), **shift
         )
     backends = (
         rows["backend"].astype(str) if "backend" in rows.columns else pd.Series("", rows.index)
@@ -322,11 +322,16 @@ def roofline(
             zorder=3,
         )
     if "layer" in rows.columns:
-        wanted = set(names)
-        for layer, x, y in zip(rows["layer"], intensity, achieved, strict=True):
-            if layer in wanted:
-                place: dict[str, Any] = {"xytext": (6, 4), "textcoords": "offset points"}
-                ax.annotate(plain(layer, 30), (float(x), float(y)), color=INK, **place)
+        # a layer is named once, at its fastest point, or its backends' names cover each other
+        order = np.argsort(-achieved, kind="stable")
+        named = rows["layer"].to_numpy()
+        wanted = {named[at]: at for at in order[::-1] if named[at] in set(names)}
+        for layer, at in wanted.items():
+            right = width >= 500 or intensity[at] < np.sqrt(span[0] * span[1])
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
+            style |= {"xytext": (6, 4)} if right else {"xytext": (-6, 4), "ha": "right"}
+            point = (float(intensity[at]), float(achieved[at]))
+            ax.annotate(plain(layer, 30), point, color=INK, **style)
     ax.set(xscale="log", yscale="log", xlim=span)
     ax.set_ylim(bottom=achieved.min() / 4, top=max(roofs.values()) * 2.5)
     ax.set_xlabel("arithmetic intensity, FLOP/byte of device memory")

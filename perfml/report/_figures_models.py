@@ -1,4 +1,4 @@
-"""Figures of what the models say: importances, ranks, a tree, predictions against measurements."""
+"""Figures of what the models say: importances, ranks, predictions against measurements."""
 
 from __future__ import annotations
 
@@ -158,58 +158,6 @@ def ranks(
     ax.set_xlabel(
         "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"
     )
-    return ax
-
-
-@styled
-def decision_tree(
-    tree: Any,
-    *,
-    feature_names: Sequence[str],
-    class_names: Sequence[str] | None = None,
-    depth: int = 3,
-    ax: Axes | None = None,
-    width: float = 1000,
-) -> Axes:
-    """Draw a fitted scikit-learn decision tree (figure 2-7).
-
-    Parameters
-    ----------
-    tree
-        A fitted DecisionTreeRegressor or DecisionTreeClassifier.
-    feature_names
-        The metrics it was fitted on, in order.
-    class_names
-        Of a classifier, the classes in the order of ``tree.classes_``.
-    depth
-        Levels drawn; deeper ones are shown as ``(...)``.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from sklearn.tree import plot_tree
-
-    levels = min(depth, int(tree.get_depth())) + 1
-    ax = new_axes(ax, width, 110 * levels + 30)
-    figure: Any = ax.figure
-    if not hasattr(figure.canvas, "get_renderer"):
-        # scikit-learn measures its boxes, for which a figure without a window needs a canvas
-        FigureCanvasAgg(figure)
-    plot_tree(
-        tree,
-        ax=ax,
-        max_depth=depth,
-        feature_names=[plain(name, 40) for name in feature_names],
-        class_names=None if class_names is None else [plain(name, 30) for name in class_names],
-        filled=True,
-        rounded=True,
-        impurity=False,
-        precision=3,
-        fontsize=9,
-    )
-    ax.set_axis_off()
     return ax
 
 

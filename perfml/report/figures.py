@@ -1,4 +1,4 @@
-"""Figures of layers, kernels, rankings and models.
+"""Figures of layers, kernels, rankings, models and comparisons.
 
 Every function takes a table, draws on ``ax`` or on a new figure, and returns the matplotlib Axes
 (``axes.figure.savefig(...)`` writes it). Colours are told apart in every kind of colour vision
@@ -8,26 +8,26 @@ and labels carry units. matplotlib is imported when a figure is drawn, and never
 from __future__ import annotations
 
 from perfml.report._canvas import PALETTE, svg
+from perfml.report._figures_explain import attribution, layer_roofline, time_ratios
 from perfml.report._figures_metrics import correlation_clusters, roofline, stall_breakdown
-from perfml.report._figures_models import (
-    decision_tree,
-    importances,
-    predicted_vs_measured,
-    ranks,
-)
+from perfml.report._figures_models import importances, predicted_vs_measured, ranks
 from perfml.report._figures_times import filter_table, kernel_shares, layer_times
+from perfml.report._figures_tree import decision_tree
 
 __all__ = [
     "PALETTE",
+    "attribution",
     "correlation_clusters",
     "decision_tree",
     "filter_table",
     "importances",
     "kernel_shares",
+    "layer_roofline",
     "layer_times",
     "predicted_vs_measured",
     "ranks",
     "roofline",
     "stall_breakdown",
     "svg",
+    "time_ratios",
 ]
