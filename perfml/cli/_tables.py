@@ -14,6 +14,8 @@ from perfml.errors import InputError, PerfmlError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.tables import Table
+
 
 class WeightChoice(StrEnum):
     """Which times weight a layer's metrics."""
@@ -164,18 +166,43 @@ def merge(
 
 def inspect(
     table: Annotated[Path, typer.Argument(help="A Kernels or Layers table.")],
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Without names of hosts and users, paths, environment; a run's folder too.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --redact: where to write what can be shared.")
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(help="With --redact: a further word to strike out; repeatable."),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
     """Show what a table holds and where it came from.
 
-    Example: perfml inspect layers.parquet
+    With --redact what could be shared is shown, and written with --out; of a run's folder these
+    are run.json and the CSV tables, without logs and binary reports.
+
+    Example: perfml inspect layers.parquet --redact --out shared.parquet
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.tables import metric_columns, read_table
 
+    if (out is not None or hide) and not redact:
+        msg = "--out and --hide belong to --redact"
+        raise PerfmlError(msg, cure="Add --redact, or leave them out.")
+    if redact and table.is_dir():
+        _redact_folder(table, out, hide or [], out_)
+        return
     found = read_table(table)
+    if redact:
+        found = _redact_table(found, out, hide or [], out_)
     frame, runs = found.frame, _run_summary(found.frame)
     names = metric_columns(frame)
     columns = [
@@ -188,7 +215,7 @@ def inspect(
         for name in names
     ]
     document = {
-        "table": str(table),
+        "table": str(out or table.name) if redact else str(table),
         "kind": found.kind,
         "rows": len(frame),
         "runs": runs,
@@ -209,6 +236,31 @@ def inspect(
         out_.table(["source", "format", "tool version", "sha256"], sources)
     for warning in provenance.get("warnings", []):
         out_.warn(warning)
+
+
+def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
+    from perfml.redact import redact_table
+    from perfml.tables import write_table
+
+    found, dropped = redact_table(found, hide=hide)
+    if out is not None:
+        write_table(found.frame, out, kind=found.kind, provenance=found.provenance)
+    if dropped:
+        out_.note(f"left out: {', '.join(dropped)}")
+    return found
+
+
+def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output) -> None:
+    from perfml.redact import redact_run
+
+    if out is None:
+        msg = "a run's folder is redacted into another folder"
+        raise PerfmlError(msg, where="--redact", cure="Name it with --out FOLDER.")
+    written, left = redact_run(folder, out, hide=hide)
+    if left:
+        out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
+    document = {"out": str(out), "written": [path.name for path in written], "left": left}
+    out_.result(document, [f"{len(written)} files -> {out}"])
 
 
 def metrics(
