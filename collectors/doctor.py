@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from collectors.profilers import ncu
 from collectors.profilers._gpu import NCU_FIRST, NVPROF_LAST, Gpu, gpus
@@ -19,6 +20,7 @@ from perfml.errors import PerfmlError
 
 _DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 _MINIMUM_FREE = 5e9
+_BANDWIDTHS = ("dram", "l2", "l1")
 _BASE = ("numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "typer", "jinja2")
 _OPTIONAL = (
     ("torch", "gpu", "built-in workloads"),
@@ -78,7 +80,7 @@ def diagnose(*, measure_peaks: bool = False) -> list[Check]:
     if gpu is not None:
         checks.append(_clocks(gpu))
     if measure_peaks:
-        checks += _guarded("peaks", _peaks)
+        checks += measured_peaks()[1]
     return checks
 
 
@@ -227,23 +229,32 @@ def _clocks(gpu: Gpu) -> Check:
     return Check("clocks", "ok", found, cure)
 
 
-def _peaks() -> list[Check]:
-    said, status = _ask([sys.executable, "-m", "collectors._peaks"], timeout_s=300)
-    if status != 0:
-        cure = "It needs torch and a GPU with 4 GB of free memory."
-        return [Check("peaks", "fail", said.strip().splitlines()[-1][:200] if said else "", cure)]
-    return [
-        Check(name.strip(), "ok", value.strip())
-        for name, _, value in (line.partition(":") for line in said.splitlines())
-        if value
-    ]
+def measured_peaks() -> tuple[dict[str, Any] | None, list[Check]]:
+    """Measure what this GPU reaches.
 
-
-def _guarded(name: str, make: Callable[[], list[Check]]) -> list[Check]:
+    Returns
+    -------
+    tuple
+        The document that `perfml.explain.load_peaks` reads, None where it could not be measured,
+        and one `Check` a peak.
+    """
+    cure = "It needs torch and a GPU with 4 GB of free memory."
     try:
-        return make()
+        said, status = _ask([sys.executable, "-m", "collectors._peaks"], timeout_s=300)
     except OSError as error:
-        return [Check(name, "fail", str(error)[:200])]
+        said, status = str(error), 1
+    try:
+        document: dict[str, Any] = json.loads(said) if status == 0 else {}
+        peaks = {str(name): float(value) for name, value in document["peaks"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        last = said.strip().splitlines()[-1:] or ["no answer"]
+        return None, [Check("peaks", "fail", last[0][:200], cure)]
+    checks = []
+    for name, value in peaks.items():
+        unit = "TB/s" if name in _BANDWIDTHS else "TFLOP/s"
+        how = document.get("how", {}).get(name, "")
+        checks.append(Check(f"peak {name}", "ok", f"{value / 1e12:.3g} {unit} ({how})"))
+    return document, checks
 
 
 def _ask(command: list[str], timeout_s: float = 120) -> tuple[str, int]:

@@ -1,12 +1,17 @@
 """Doctor sees coming what collect would stumble over, and names the cure."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from collectors import doctor
 from collectors.profilers._gpu import NoGpuError, gpus
+from perfml.cli import app
+from perfml.errors import PerfmlError
+from perfml.explain import load_peaks
 
 TOOLS = Path(__file__).parent / "data/fake_tools"
 
@@ -104,11 +109,64 @@ def test_tensorrt_for_rtx_is_known_not_to_run_here(tools):
     assert "9.0" in found.found
 
 
+PEAKS = {
+    "kind": "measured",
+    "device": "NVIDIA H200",
+    "source": "perfml doctor --measure-peaks, torch 2.11.0",
+    "date": "2026-11-21",
+    "peaks": {"dram": 4.22e12, "fp32": 51.2e12},
+    "how": {"dram": "copy", "fp32": "matrix product of 8192^3"},
+}
+
+
 def test_peaks_are_listed_when_asked_for(tools):
-    said = "peak copy bandwidth: 4.22 TB/s\npeak fp32 matrix product: 51.2 TFLOP/s\n"
-    tools.setattr(doctor, "_ask", lambda *_, **__: (said, 0))
+    tools.setattr(doctor, "_ask", lambda *_, **__: (json.dumps(PEAKS), 0))
     found = [each for each in doctor.diagnose(measure_peaks=True) if each.name.startswith("peak")]
-    assert [each.found for each in found] == ["4.22 TB/s", "51.2 TFLOP/s"]
+    assert [each.found for each in found] == [
+        "4.22 TB/s (copy)",
+        "51.2 TFLOP/s (matrix product of 8192^3)",
+    ]
+
+
+@pytest.mark.parametrize("answer", [("torch sees no GPU", 1), ("nonsense", 0), ("[]", 0), ("", 0)])
+def test_peaks_that_could_not_be_measured_are_a_failure_with_its_cure(tools, answer):
+    tools.setattr(doctor, "_ask", lambda *_, **__: answer)
+    document, found = doctor.measured_peaks()
+    assert document is None
+    assert [(each.status, bool(each.cure)) for each in found] == [("fail", True)]
+
+
+def test_measured_peaks_become_a_file_that_the_roofline_reads(tools, tmp_path):
+    tools.setattr(doctor, "measured_peaks", lambda: (PEAKS, []))
+    path = tmp_path / "peaks.json"
+    words = ["doctor", "--measure-peaks", "--out", str(path), "--json"]
+    result = CliRunner().invoke(app, words)
+    assert json.loads(result.stdout)["peaks"] == PEAKS
+    peaks = load_peaks(path)
+    assert (peaks.device, peaks.values) == ("NVIDIA H200", PEAKS["peaks"])
+    assert set(peaks.kinds.values()) == {"measured"}
+    assert "torch 2.11.0, 2026-11-21" in peaks.sources[0]
+    refused = CliRunner().invoke(app, ["doctor", "--out", str(path)])
+    assert refused.exit_code == 1
+    assert "--measure-peaks" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not a file of measured peaks"),
+        ("[1]", "not a file of measured peaks"),
+        ('{"peaks": {"dram": "fast"}}', "not a file of measured peaks"),
+        ('{"peaks": {"dram": -1}}', "positive rate"),
+        ('{"peaks": {}}', "positive rate"),
+        ('{"peaks": {"dram": NaN}}', "positive rate"),
+    ],
+)
+def test_a_damaged_peaks_file_is_an_error(tmp_path, text, said):
+    path = tmp_path / "peaks.json"
+    path.write_text(text)
+    with pytest.raises(PerfmlError, match=said):
+        load_peaks(path)
 
 
 @pytest.mark.parametrize("state", ["none", "broken"])

@@ -51,9 +51,13 @@ def test_intensity_is_operations_a_byte_of_each_level():
     assert found["flop_rate"] == pytest.approx(1e12)
 
 
-def test_a_level_without_a_peak_or_without_counters_is_left_out():
+def test_a_level_without_a_peak_bounds_nothing_and_one_without_counters_is_left_out():
     peaks = {"fp32": 10e12, "dram": 1e12}
-    assert "l2_bytes" not in roofline(table(), peaks)
+    row = table(l2_read_transactions=1e9)
+    assert roofline(row, peaks)["bound"].iloc[0] == "compute"
+    assert roofline(row, peaks)["l2_intensity"].iloc[0] == pytest.approx(
+        1e8 / (1e9 * 32 + 1e5 * 32)
+    )
     assert "l1_bytes" not in roofline(table().drop(columns="gld_transactions"), PEAKS)
 
 
@@ -88,7 +92,9 @@ def test_recorded_layers_of_fp32_are_bound_by_compute_where_their_filters_are_3x
     )
     found = roofline(layers).set_index("layer")
     assert found.loc["conv_20", "bound"] == "compute"
-    assert found.loc["conv_20", "fraction"] == pytest.approx(0.329, abs=0.001)
+    assert found.loc["conv_20", "fraction"] == pytest.approx(
+        0.430, abs=0.001
+    )  # of the measured 51.2 TFLOP/s
     assert found.loc["conv_21", "bound"] == "dram"
     assert (found["fraction"] > 0).all()
     assert (found["fraction"] < 1).all()

@@ -55,19 +55,34 @@ def doctor(
         bool,
         typer.Option("--measure-peaks", help="Also measure copy and GEMM rates, with torch."),
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --measure-peaks: write them to this JSON file.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
     """Say what works on this machine, and the cure for what does not.
 
-    Example: perfml doctor
+    Example: perfml doctor;
+    perfml doctor --measure-peaks --out peaks.json
     """
     out_ = Output(as_json, quiet, verbose)
-    from collectors.doctor import diagnose
+    from collectors.doctor import diagnose, measured_peaks
 
-    checks = diagnose(measure_peaks=measure_peaks)
-    out_.result({"checks": [vars(each) for each in checks]})
+    if out is not None and not measure_peaks:
+        msg = "--out is the file of the measured peaks"
+        raise PerfmlError(msg, where=str(out), cure="Add --measure-peaks.")
+    checks = diagnose()
+    document = None
+    if measure_peaks:
+        document, found = measured_peaks()
+        checks += found
+        if document is not None and out is not None:
+            from perfml.explain.peaks import save_peaks
+
+            save_peaks(document, out)
+    out_.result({"checks": [vars(each) for each in checks], "peaks": document})
     out_.table(
         ["", "what", "found", "cure"],
         [[each.status, each.name, each.found, each.cure] for each in checks],

@@ -25,6 +25,11 @@ _HOMES = {
     "compare_times": "times",
     "exact_shapley": "shapley",
     "roofline": "_roofline",
+    "Peaks": "peaks",
+    "known_peaks": "peaks",
+    "load_peaks": "peaks",
+    "Advice": "advice",
+    "advise": "advice",
 }
 
 __all__ = sorted(_HOMES)

@@ -12,20 +12,9 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.peaks import Peaks, peaks_of
 
 SECTOR_BYTES = 32
-
-PEAKS: dict[str, dict[str, float]] = {
-    "NVIDIA H200": {
-        "fp64": 34e12,
-        "fp32": 67e12,
-        "tf32": 494.7e12,
-        "fp16": 989.4e12,
-        "dram": 4.8e12,
-    },
-}
-"""Peaks from the vendor's data sheet (dense, SXM), FLOP/s and byte/s. No vendor publishes those
-of L2 and L1; measured ones can be given. ``fp64`` is that of the CUDA cores."""
 
 _BYTES: dict[str, tuple[tuple[str, ...], float]] = {
     "dram": (("dram_read_bytes", "dram_write_bytes"), 1.0),
@@ -39,7 +28,7 @@ _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
 _CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
 
 
-def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> pd.DataFrame:
+def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> pd.DataFrame:
     """Place kernels or layers under the roofs of their device.
 
     Parameters
@@ -49,7 +38,9 @@ def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> p
         (see `perfml.modeling.with_shapes`) counts instead of the operation counters.
     peaks
         FLOP/s by precision (``fp32``, ``tf32``, ...) and byte/s by level (``dram``, ``l2``,
-        ``l1``); those of `PEAKS` by default. Levels without a peak or counters are left out.
+        ``l1``); by default the device's own from `perfml.explain.known_peaks`: measured ones where
+        there are any, else the vendor's. A level without a peak bounds nothing, one without
+        counters is left out.
 
     Returns
     -------
@@ -78,7 +69,8 @@ def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> p
          bound  fraction
     0  compute       0.5
     """
-    roofs = _roofs(table, peaks)
+    devices = sorted(set(table["device"].dropna())) if "device" in table.columns else []
+    roofs = peaks_of([str(name) for name in devices], peaks).values
     found = table[[name for name in _CARRIED if name in table.columns]].copy()
     seconds = _seconds(table)
     found["time_us"] = seconds * 1e6
@@ -88,14 +80,15 @@ def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> p
     found["flop_rate"] = flops / seconds
     least = {"compute": flops / _flop_peaks(table, roofs)}
     for level, (columns, size) in _BYTES.items():
-        if level not in roofs or not all(name in table.columns for name in columns):
+        if not all(name in table.columns for name in columns):
             continue
         moved = table[list(columns)].astype(float).sum(axis=1, skipna=False).to_numpy() * size
         found[f"{level}_bytes"] = moved
         with np.errstate(divide="ignore", invalid="ignore"):
             found[f"{level}_intensity"] = np.where(moved > 0, flops / moved, np.nan)
         found[f"{level}_rate"] = moved / seconds
-        least[level] = moved / roofs[level]
+        if level in roofs:
+            least[level] = moved / roofs[level]
     bounds = pd.DataFrame(least, index=table.index)
     if bounds.isna().all(axis=None):
         msg = "the table has neither operations nor bytes under a given roof"
@@ -110,26 +103,6 @@ def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> p
     found["bound"] = bound
     found["fraction"] = bounds.max(axis=1) / seconds
     return found
-
-
-def _roofs(table: pd.DataFrame, peaks: Mapping[str, float] | None) -> dict[str, float]:
-    if peaks is None:
-        devices = sorted(set(table["device"].dropna())) if "device" in table.columns else []
-        if len(devices) != 1 or devices[0] not in PEAKS:
-            msg = "the peaks of this device are not known"
-            raise PerfmlError(
-                msg,
-                found=", ".join(map(str, devices)) or "no device in the table",
-                cure="Measure them with perfml doctor --measure-peaks and give them as peaks; "
-                f"known are: {', '.join(PEAKS)}.",
-            )
-        return dict(PEAKS[devices[0]])
-    roofs = {name: float(value) for name, value in peaks.items()}
-    wrong = {name: value for name, value in roofs.items() if not 0 < value < float("inf")}
-    if wrong or not roofs:
-        msg = "a peak must be a positive rate"
-        raise PerfmlError(msg, found=str(wrong), cure="Give FLOP/s and byte/s, such as 67e12.")
-    return roofs
 
 
 def _seconds(table: pd.DataFrame) -> np.ndarray:
