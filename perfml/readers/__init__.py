@@ -26,6 +26,7 @@ _TRACES = (
     (b"NVDISASM", "an Nsight Systems report: export kernels with Nsight Compute instead"),
     (b"\x7fELF", "a program"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file: decompress it first"),
 )
 
 
@@ -69,7 +70,12 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
         If it cannot be read whole, holds no kernels, or is of no known format.
     """
     source = Source(path)
-    kernels: Kernels = recognise(source).read(source, options or ReadOptions())
+    try:
+        kernels: Kernels = recognise(source).read(source, options or ReadOptions())
+    except MemoryError as error:
+        msg = "reading this file takes more memory than there is"
+        cure = "Split the profile into several files, or use a larger machine."
+        raise InputError(msg, where=str(path), cure=cure) from error
     return kernels
 
 
@@ -77,6 +83,8 @@ def _looks_like(head: bytes) -> str:
     for signature, meaning in _TRACES:
         if head.startswith(signature):
             return meaning
+    if head[:1024].count(b"\x00") * 5 > len(head[:1024]) * 2 and b"," in head[:1024]:
+        return "text in UTF-16 without a byte order mark: convert it to UTF-8"
     if b"\x00" in head[:1024]:
         return "binary data, beginning " + repr(head[:16])
     lines = [line for line in head.decode("utf-8", "replace").splitlines() if line.strip()]

@@ -12,8 +12,11 @@ import pandas as pd
 
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
-ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d+)", re.IGNORECASE)
-"""A range of this name counts repeats of the workload; it is no layer."""
+ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
+"""A range of this name counts repeats of the workload; it is no layer.
+
+A longer number is no count: it is more than fits into 64 bits, and than anybody repeats.
+"""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfml.errors import InputError
-from perfml.readers._source import Source
 
 _MESSAGE = re.compile(r"==(\d{1,10})== ?(.*)$|={8} ?(.*)$")
 _STARTED = re.compile(r"NVPROF is profiling process (\d+), command: (.*)")
@@ -147,14 +146,6 @@ class Log:
             found=repr(line.strip()[-120:]),
             cure="Copy or export the log again. If the row is whole, end it with a line break.",
         )
-
-
-def head_text(source: Source) -> str:
-    """Return the head of a file as text, whatever it holds; for recognising formats."""
-    data = source.head
-    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        return data.decode("utf-16", errors="replace")
-    return data.decode("utf-8-sig", errors="replace")
 
 
 def is_banner(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import tempfile
 import zlib
@@ -14,14 +15,23 @@ from pathlib import Path
 from typing import IO, cast
 
 from perfml._digest import sha256_of, sha256_of_file
+from perfml._files import require_file
 from perfml.errors import InputError
-from perfml.tables import require_file
 
 LARGEST = 4 << 30
 """Bytes a file may hold when decompressed; beyond it lies a mistake or an attack."""
 
+FREE = 128 << 20
+"""Bytes that a compressed file may always hold."""
+
+RATIO = 200
+"""How many times its own size a larger one may hold: recorded exports have 14 to 49 (xz)."""
+
 HEAD = 1 << 16
 """Bytes a reader sees to recognise its format."""
+
+_BLOCK = 1 << 20
+_UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 
 _Opener = Callable[[Path], IO[bytes]]
 _MAGIC: dict[bytes, _Opener] = {
@@ -48,7 +58,7 @@ class Source:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         require_file(self.path)
-        with self.path.open("rb") as stream:
+        with self._errors(), self.path.open("rb") as stream:
             magic = stream.read(8)
         if not magic:
             msg = "the file is empty"
@@ -66,6 +76,11 @@ class Source:
         with self._errors(), self._stream() as stream:
             return stream.read(HEAD)
 
+    def head_text(self) -> str:
+        """Return the head as text, whatever it holds; for recognising formats."""
+        encoding = "utf-16" if self.head[:2] in _UTF_16 else "utf-8-sig"
+        return self.head.decode(encoding, errors="replace")
+
     @cached_property
     def data(self) -> bytes:
         """The whole file, decompressed.
@@ -73,13 +88,11 @@ class Source:
         Raises
         ------
         InputError
-            If it is damaged, or larger than `LARGEST`.
+            If it is damaged, too large, or changes while it is read.
         """
-        with self._errors(), self._stream() as stream:
-            data = stream.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise self._too_large()
-        return data
+        whole = io.BytesIO()
+        self._copy(whole)
+        return whole.getvalue()
 
     @cached_property
     def sha256(self) -> str:
@@ -98,7 +111,7 @@ class Source:
             If the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
         """
         data = self.data
-        encoding = "utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
+        encoding = "utf-16" if data[:2] in _UTF_16 else "utf-8-sig"
         try:
             return data.decode(encoding)
         except UnicodeDecodeError as error:
@@ -119,21 +132,59 @@ class Source:
             return
         with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
             path = Path(folder) / f"profile{suffix}"
-            with self._errors(), self._stream() as stream, path.open("wb") as out:
-                size = 0
-                while block := stream.read(1 << 20):
-                    size += len(block)
-                    if size > LARGEST:
-                        raise self._too_large()
-                    out.write(block)
+            with path.open("wb") as out:
+                self._copy(out)
             yield path
+
+    def _copy(self, out: IO[bytes]) -> None:
+        """Copy the file, decompressed, and refuse one that is a bomb or is still written to."""
+        before = self._state()
+        limit = self._limit(before[0])
+        size = 0
+        with self._errors(), self._stream() as stream:
+            while block := stream.read(_BLOCK):
+                size += len(block)
+                if size > limit:
+                    raise self._too_large(limit)
+                self._write(out, block)
+        after = self._state()
+        if after != before:
+            msg = "the file changed while it was read"
+            found = f"{before[0]} bytes before, {after[0]} after"
+            cure = "Wait until the program that writes it has ended."
+            raise InputError(msg, where=str(self.path), found=found, cure=cure)
+
+    def _write(self, out: IO[bytes], block: bytes) -> None:
+        try:
+            out.write(block)
+        except OSError as error:
+            msg = "no room to unpack the file"
+            cure = "Free some space, or set TMPDIR to a folder that has it."
+            found = error.strerror or str(error)
+            raise InputError(msg, where=str(self.path), found=found, cure=cure) from error
+
+    def _state(self) -> tuple[int, int]:
+        """Return what changes when a file is written to: its size and its time."""
+        with self._errors():
+            found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def _limit(self, size: int) -> int:
+        if not self.compressed:
+            return LARGEST
+        return min(LARGEST, max(FREE, RATIO * size))
 
     def _stream(self) -> IO[bytes]:
         return self._open(self.path) if self._open is not None else self.path.open("rb")
 
-    def _too_large(self) -> InputError:
-        msg = f"larger than {LARGEST >> 30} GiB when decompressed"
-        return InputError(msg, where=str(self.path), cure="Split the profile into several files.")
+    def _too_large(self, limit: int) -> InputError:
+        msg = f"larger than {limit >> 20} MiB" + (" when decompressed" if self.compressed else "")
+        if limit == LARGEST:
+            cure = "Split the profile into several files."
+            return InputError(msg, where=str(self.path), cure=cure)
+        found = f"more than {RATIO} times its size"
+        cure = "Profiles shrink less: check where it is from. If you trust it, decompress it first."
+        return InputError(msg, where=str(self.path), found=found, cure=cure)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

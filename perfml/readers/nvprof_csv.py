@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from perfml.readers._nvprof import Row, Tables
-from perfml.readers._nvprof_log import Line, Log, head_text
+from perfml.readers._nvprof_log import Line, Log
 from perfml.readers._nvprof_values import MICROSECONDS, Value, is_kernel, parse_value
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
@@ -56,7 +56,7 @@ def has_header(text: str) -> bool:
 
 def recognises(source: Source) -> bool:
     """Tell whether the head has the header of one of nvprof's CSV tables."""
-    return has_header(head_text(source))
+    return has_header(source.head_text())
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:

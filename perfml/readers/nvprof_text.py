@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from perfml.metrics import load_catalogue
 from perfml.readers import nvprof_csv
 from perfml.readers._nvprof import Row, Tables
-from perfml.readers._nvprof_log import Line, Log, head_text, is_banner
+from perfml.readers._nvprof_log import Line, Log, is_banner
 from perfml.readers._nvprof_values import (
     Value,
     is_kernel,
@@ -54,7 +54,7 @@ _TRACE_COLUMNS = {
 
 def recognises(source: Source) -> bool:
     """Tell whether the head has nvprof's own lines, or the header of one of its tables."""
-    text = head_text(source)
+    text = source.head_text()
     if nvprof_csv.has_header(text):
         return False
     return is_banner(text) or any(
@@ -142,9 +142,10 @@ class _Reader:
             else:
                 self._open("summary", "summary")
         elif _TRACE_HEADER.match(text) and text.split()[-1] != "Stream":
-            self.columns = _COLUMNS.split(text.strip())
-            if "Name" not in self.columns and "Kernel" not in self.columns:
+            columns = _COLUMNS.split(text.strip())
+            if "Name" not in columns and "Kernel" not in columns:
                 return False
+            self.columns = columns
             self._open("trace", "GPU trace")
         elif _UNIFIED_HEADER.match(text):
             self._open("", "unified memory")

@@ -6,9 +6,14 @@ Columns ``iteration, layer, kernel, time_us`` and, where known, ``grid``, ``bloc
 
 from __future__ import annotations
 
-import io
+import re
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
 from perfml.errors import InputError
 from perfml.readers._frame import kernels_frame
@@ -20,12 +25,17 @@ NAME = "timing-csv"
 
 _REQUIRED = ("iteration", "layer", "kernel", "time_us")
 _OPTIONAL = ("grid", "block", "start_us")
+_BLOCK = 1 << 20
+_MOST = 1e15
+"""Beyond it a floating-point number is no longer every whole number."""
+_PLACE = re.compile(r"Row #(\d+)")
+_CURE = "Copy it again, or collect the timing again; a whole file ends in a newline."
 
 
 def recognises(source: Source) -> bool:
     """Tell whether the first line is the timing pass's header."""
-    first = source.head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].strip()
-    return first.startswith(b",".join(name.encode() for name in _REQUIRED))
+    first = source.head_text().split("\n", 1)[0]
+    return tuple(_cells(first)[: len(_REQUIRED)]) == _REQUIRED
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
@@ -34,37 +44,24 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     Raises
     ------
     InputError
-        If a row is cut, a number is no number, or there is no launch.
+        If a row is cut or damaged, a number is no number, or there is no launch.
     """
     del options
-    text = source.text()
-    try:
-        rows = pd.read_csv(io.StringIO(text), dtype="string", keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        msg = "not a timing CSV"
-        raise InputError(
-            msg, where=str(source.path), found=str(error), cure="Collect it again."
-        ) from error
-    if not text.endswith("\n"):
-        msg = "the last line is cut"
-        where = f"{source.path}:{text.count(chr(10)) + 1}"
-        raise InputError(msg, where=where, cure="Copy it again; a whole one ends in a newline.")
-    unknown = [name for name in rows.columns if name not in {*_REQUIRED, *_OPTIONAL}]
-    if unknown or rows.empty:
-        msg = "not a timing CSV" if unknown else "no launch in this timing CSV"
-        found = f"column {unknown[0]!r}" if unknown else "only a header"
-        raise InputError(msg, where=str(source.path), found=found, cure="Collect it again.")
-    iteration = _numbers(rows, "iteration", source)
+    rows = _Rows(source)
+    iteration = rows.numbers("iteration", whole=True)
     launches = pd.DataFrame(
-        {"kernel": rows["kernel"], "time_us": _numbers(rows, "time_us", source)}
+        {"kernel": rows.texts("kernel"), "time_us": rows.numbers("time_us")},
     )
+    unnamed = np.flatnonzero((launches["kernel"].str.strip() == "").to_numpy())
+    if len(unnamed):
+        raise rows.wrong(int(unnamed[0]), "a launch has no kernel name", None)
     for name in ("grid", "block"):
-        if name in rows.columns:
-            launches[name] = rows[name].replace("", pd.NA)
+        if name in rows:
+            launches[name] = rows.texts(name).mask(lambda cells: cells == "")
     launches["time_source"] = "timing"
     ranges = [
-        [f"iter_{int(number)}", *([layer] if layer else [])]
-        for number, layer in zip(iteration, rows["layer"], strict=True)
+        [f"iter_{number:.0f}", *([layer] if layer else [])]
+        for number, layer in zip(iteration, rows.texts("layer"), strict=True)
     ]
     return Kernels(
         kernels_frame(launches, ranges),
@@ -73,21 +70,101 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             "sha256": source.sha256,
             "format": NAME,
             "tool": "timing pass without counters",
-            "iterations": int(iteration.nunique()),
+            "iterations": len(np.unique(iteration)),
         },
     )
 
 
-def _numbers(rows: pd.DataFrame, name: str, source: Source) -> pd.Series[float]:
-    numbers = pd.to_numeric(rows[name], errors="coerce").astype("float64")
-    bad = numbers.isna() | (numbers < 0)
-    if bad.any():
-        row = int(bad.to_numpy().argmax())
-        msg = f"column {name} needs a number that is not negative"
-        raise InputError(
-            msg,
-            where=f"{source.path}, data row {row + 1}",
-            found=repr(str(rows[name].iloc[row]))[:80],
-            cure="Collect the timing again.",
+class _Rows:
+    """The rows of a timing CSV, one a line: no cell holds a line break."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        text = source.text()
+        lines = text.split("\n")
+        if lines.pop() != "":
+            msg = "the last line is cut"
+            raise self._error(msg, len(lines) + 1, None)
+        header = _cells(lines[0]) if lines else []
+        self._check(header)
+        self._lines = [n for n, line in enumerate(lines, 1) if line.strip("\r")][1:]
+        if not self._lines:
+            msg = "no launch in this timing CSV"
+            raise self._error(msg, 1, "only a header")
+        self._table = self._parsed(text, header, max(map(len, lines)))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._table.column_names
+
+    def texts(self, name: str) -> pd.Series[str]:
+        """Return a column of text; an empty cell is an empty text."""
+        found: pd.Series[str] = self._table.column(name).to_pandas().astype("string")
+        return found
+
+    def numbers(self, name: str, *, whole: bool = False) -> np.ndarray[Any, Any]:
+        """Return a column of numbers, none of them negative or infinite."""
+        cells = self._table.column(name)
+        try:
+            found = np.asarray(pc.cast(cells, pa.float64()).to_numpy())
+        except pa.ArrowInvalid:
+            found = pd.to_numeric(cells.to_pandas(), errors="coerce").to_numpy(dtype=float)
+        limit = _MOST if whole else np.inf
+        good = (found >= 0) & (found < limit) & (not whole or found == np.floor(found))
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            kind = "a whole number" if whole else "a number"
+            msg = f"column {name} needs {kind} that is not negative"
+            raise self.wrong(row, msg, repr(cells[row].as_py())[:80])
+        return found
+
+    def wrong(self, row: int, what: str, found: str | None) -> InputError:
+        """Return the error for a row, which names its line."""
+        return self._error(what, self._lines[row], found)
+
+    def _check(self, header: list[str]) -> None:
+        known = (*_REQUIRED, *_OPTIONAL)
+        unknown = [name for name in header if name not in known]
+        twice = [name for name in known if header.count(name) > 1]
+        missing = [name for name in _REQUIRED if name not in header]
+        if not (unknown or twice or missing):
+            return
+        what = (
+            f"column {twice[0]} comes twice"
+            if twice
+            else f"not a timing CSV: {'unknown' if unknown else 'no'} column"
         )
-    return numbers
+        raise self._error(what, 1, repr((unknown or twice or missing)[0])[:80])
+
+    def _parsed(self, text: str, header: list[str], longest: int) -> Any:
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(text.encode()),
+                # Characters have up to four bytes.
+                read_options=pa.csv.ReadOptions(
+                    column_names=header,
+                    skip_rows=1,
+                    block_size=max(_BLOCK, 8 * longest),
+                    use_threads=False,  # else an error does not say which row
+                ),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowException as error:
+            found = str(error).splitlines()[0][:200]
+            place = _PLACE.search(found)
+            row = min(int(place.group(1)) - 2, len(self._lines) - 1) if place else 0
+            msg = f"a row does not have the {len(header)} cells of the header"
+            raise self.wrong(max(row, 0), msg, _PLACE.split(found)[-1].strip(" :")) from error
+        if len(table) != len(self._lines):
+            msg = "quotes that do not close: there are fewer rows than lines"
+            raise self._error(msg, 1, f"{len(table)} rows in {len(self._lines)} lines")
+        return table
+
+    def _error(self, what: str, line: int, found: str | None) -> InputError:
+        where = f"{self._source.path}:{line}"
+        return InputError(what, where=where, found=found, cure=_CURE)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.strip().split(",")]

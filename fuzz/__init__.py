@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of the text readers, with atheris: see run.py."""

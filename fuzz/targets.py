@@ -1,0 +1,256 @@
+"""What is fuzzed: each reader of text, with seeds from recorded files and what must hold.
+
+A finding is any exception that is no `PerfmlError`, an error that is not one clear message, a
+table that no measurement can give, or more than two seconds of processor time for one input.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from collectors.workloads.yolov4_tiny.darknet import read_cfg, with_classes
+from perfml.errors import PerfmlError
+from perfml.layer_map import apply_layer_map, read_layer_map
+from perfml.readers import (
+    ReadOptions,
+    Source,
+    ncu_csv,
+    nvprof_csv,
+    nvprof_text,
+    timing_csv,
+)
+from perfml.readers._frame import kernels_frame
+from perfml.readers._ncu_launches import needed
+from perfml.tables import Kernels, metric_columns
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDED = ROOT / "tests" / "data"
+CORPUS = Path(__file__).resolve().parent / "corpus"
+
+SLOWEST_S = 2.0
+"""Processor time that an input of at most `LARGEST` bytes may take."""
+
+LARGEST = 100_000
+_LAUNCHES = 3
+
+
+class Finding(Exception):  # noqa: N818 - what a fuzzer looks for is called that
+    """Something that must not happen, and is no exception of its own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to fuzz.
+
+    Attributes
+    ----------
+    run
+        Reads a file; anything but a `PerfmlError` that comes out is a finding.
+    seeds
+        Contents to start from.
+    words
+        What the format is made of, for the mutations.
+    suffix
+        Ending of the file's name.
+    """
+
+    run: Callable[[Path], None]
+    seeds: Callable[[], Iterator[bytes]]
+    words: tuple[str, ...]
+    suffix: str = ".csv"
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="perfml-fuzz-")
+
+
+def one(name: str, data: bytes) -> bool:
+    """Give one input to a target; tell whether it was accepted.
+
+    Raises
+    ------
+    Exception
+        The finding.
+    """
+    target = TARGETS[name]
+    path = Path(_FOLDER.name) / f"input{target.suffix}"
+    path.write_bytes(data)
+    began = time.process_time()
+    accepted = True
+    try:
+        target.run(path)
+    except PerfmlError as error:
+        accepted = False
+        _check_error(error)
+    took = time.process_time() - began
+    if len(data) <= LARGEST and took > SLOWEST_S:
+        msg = f"{took:.1f} s for {len(data)} bytes"
+        raise Finding(msg)
+    return accepted
+
+
+def _check_error(error: PerfmlError) -> None:
+    lines = str(error).splitlines()
+    if not 1 <= len(lines) <= 2 or not error.what or len(str(error)) > 4000:
+        msg = f"not one clear message: {str(error)[:500]!r}"
+        raise Finding(msg)
+    if not str(error).replace("\n", "").isprintable():
+        msg = f"control characters in a message: {str(error)[:500]!r}"
+        raise Finding(msg)
+
+
+def check_kernels(kernels: Kernels) -> None:
+    """Raise `Finding` unless a Kernels table holds what a measurement can give."""
+    frame = kernels.frame
+    if frame.empty:
+        msg = "no launches, and no error"
+        raise Finding(msg)
+    numbers = frame[["time_us", *metric_columns(frame)]].to_numpy(dtype=float)
+    if np.isinf(numbers).any():
+        msg = "an infinite number"
+        raise Finding(msg)
+    if (frame["time_us"].to_numpy(dtype=float) < 0).any():
+        msg = "a negative time"
+        raise Finding(msg)
+    json.dumps(kernels.provenance, allow_nan=False)
+    if not all(isinstance(text, str) and text for text in kernels.warnings):
+        msg = f"a warning that says nothing: {kernels.warnings!r}"
+        raise Finding(msg)
+
+
+def _reader(module) -> Callable[[Path], None]:  # noqa: ANN001
+    def run(path: Path) -> None:
+        source = Source(path)
+        module.recognises(source)
+        # Every other input is read with the profiler's own columns: both cost time.
+        raw = bool(zlib.crc32(source.data) & 1)
+        check_kernels(module.read(source, ReadOptions(raw=raw)))
+
+    return run
+
+
+def _layer_map(path: Path) -> None:
+    found = read_layer_map(path)
+    apply_layer_map(_LAUNCHED.copy(), found)
+
+
+def _cfg(path: Path) -> None:
+    from collectors.workloads.yolov4_tiny.network import build_network
+
+    build_network(with_classes(read_cfg(path), 3))
+
+
+def _text(name: str) -> bytes:
+    path = RECORDED / name
+    data = path.read_bytes()
+    return lzma.decompress(data) if path.suffix == ".xz" else data
+
+
+def _ncu_seeds() -> Iterator[bytes]:
+    for name in ("vectors.csv", "conv_03_range.csv", "yolov4tiny_cudnn_b1_fp32.csv.xz"):
+        yield _narrowed(_text(f"ncu/{name}"))
+    details = _text("ncu/details_with_output.csv")
+    yield details
+    yield details.replace(b'"', b"").replace(b", ", b" ")
+
+
+def _narrowed(page: bytes) -> bytes:
+    """Keep a few launches of a raw page, and of its columns those that perfml reads."""
+    rows = list(csv.reader(io.StringIO(page.decode())))
+    wanted = needed()
+    chosen = [n for n, name in enumerate(rows[0]) if "__" not in name or name in wanted]
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([row[n] for n in chosen] for row in rows[: 2 + _LAUNCHES])
+    return out.getvalue().encode()
+
+
+def _nvprof_seeds(ending: str) -> Callable[[], Iterator[bytes]]:
+    def seeds() -> Iterator[bytes]:
+        for path in sorted((RECORDED / "nvprof").glob(f"*.{ending}")):
+            yield path.read_bytes()
+
+    return seeds
+
+
+def _timing_seeds() -> Iterator[bytes]:
+    recorded = lzma.decompress((RECORDED / "fake_tools/yolov4-tiny/timing.csv.xz").read_bytes())
+    yield b"".join(recorded.splitlines(keepends=True)[:12])
+    yield b'iteration,layer,kernel,time_us\n0,a,"f<1, 2>(""x"")",1.5\n1,,g,2e-3\n'
+
+
+def _layer_map_seeds() -> Iterator[bytes]:
+    for kernels in (
+        '["im2col*", "*gemm*", "activate?"]',
+        '["*gemm* +", "[!a-c]* ?", "* *"]',
+        "['''x''', \"\\u0061\"]",
+    ):
+        for skip in ("", 'skip = ["*memset*"]\n'):
+            layers = [f'[[layer]]\nname = "conv_{n}"\nkernels = {kernels}\n' for n in (1, 2)]
+            yield (skip + "".join(layers)).encode()
+
+
+def _cfg_seeds() -> Iterator[bytes]:
+    yield _text("darknet/every-layer.cfg")
+    network = ROOT / "collectors/workloads/yolov4_tiny/yolov4-tiny.cfg"
+    yield network.read_bytes()
+
+
+_LAUNCHED = kernels_frame(
+    pd.DataFrame(
+        {
+            "kernel": ["im2col<1>(float*)", "void ns::gemm<float>(int)", "x", "a", "memset"] * 12,
+            "time_us": 1.0,
+        }
+    ),
+    [()] * 60,
+)
+
+_NCU_WORDS = (
+    *('"ID","Process ID",', '"Metric Value"', "gpu__time_duration.sum", "==PROF== ", "==ERROR== "),
+    *("us", "Kbyte", "Gbyte/second", "1,234.5", "1.234,5", "-1", "inf", "-nan", "n/a", "(1, 2, 3)"),
+    *('" <default domain>:iter_0:none:none:none:none:none:none"', "iter_99999999999999999999"),
+)
+_NVPROF_WORDS = (
+    *("==1== Metric result:", "==1== Profiling result:", "==1== NVPROF is profiling process 1,"),
+    *("======== Warning: ", "Invocations", "Kernel: ", 'Device "', "Mid (5)", "98.76%", "1.5GB/s"),
+    *("<OVERFLOW>", "1e308", "-1", "inf", "nan%", "999999999999999", "(1 2 3)", "1e+999"),
+    *("API calls:", "NVTX result:", "GPU activities:", "1.5ms", "-1us", "Regs: x: "),
+)
+
+TARGETS: dict[str, Target] = {
+    "ncu_csv": Target(_reader(ncu_csv), _ncu_seeds, _NCU_WORDS),
+    "nvprof_text": Target(_reader(nvprof_text), _nvprof_seeds("txt"), _NVPROF_WORDS, ".txt"),
+    "nvprof_csv": Target(_reader(nvprof_csv), _nvprof_seeds("csv"), _NVPROF_WORDS),
+    "timing_csv": Target(
+        _reader(timing_csv),
+        _timing_seeds,
+        ("iteration,layer,kernel,time_us", "inf", "-1", "1e400", "nan", '""', "0x10", "1_0", "NA"),
+    ),
+    "layer_map": Target(
+        _layer_map,
+        _layer_map_seeds,
+        ("[[layer]]", "name = ", "kernels = [", "skip = [", '"* *"', '"* +"', "[!a]", "'''", "{}"),
+        ".toml",
+    ),
+    "darknet_cfg": Target(
+        _cfg,
+        _cfg_seeds,
+        (
+            *("[net]", "[convolutional]", "[yolo]", "[route]", "layers=-1", "from=-3", "filters="),
+            *("groups=", "size=", "stride=", "padding=", "mask=", "99999999999999999999", "-1"),
+        ),
+        ".cfg",
+    ),
+}
