@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfml._version import __version__
-from perfml.cli import _collect, _explain, _models, _report, _reproduce, _tables
+from perfml.cli import _collect, _explain, _models, _report, _reproduce, _sweep, _tables
 from perfml.cli._output import Commands
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
     ),
 )
 _collect.register(app)
+_sweep.register(app)
 _tables.register(app)
 _models.register(app)
 _explain.register(app)

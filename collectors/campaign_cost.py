@@ -1,0 +1,106 @@
+"""What a sweep will cost in device time, from constants that were measured on an H200.
+
+The constants are of YOLOv4-Tiny under torch 2.11, Nsight Compute 2025.3.1 and the published
+metrics; ``datasets/h200-yolov4-tiny/README.md`` tells how they were taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collectors._runs import Run
+
+LAUNCH_S = 0.147
+"""Seconds a launch with the published metrics in kernel replay, 8 passes."""
+RUN_S = 14.0
+"""Seconds a built-in run takes besides: the timing pass, two starts of torch, the conversion.
+
+12.4 to 16.7 in the six runs of cublas and cudnn at batch 1; the two of inductor took 28.5 and 29.
+"""
+COMPILED_S = 29.0
+"""The same where torch compiles first, in both of its starts."""
+TWINS = 75 / 89
+"""Share of the launches of an iteration that deduplication leaves (cuBLAS, the convolutions)."""
+
+_CONVOLUTIONS = {
+    ("cublas", "fp32"): 89,
+    ("cublas", "tf32"): 85,
+    ("cublas", "fp16"): 82,
+    ("cudnn", "fp32"): 61,
+    ("cudnn", "tf32"): 92,
+    ("cudnn", "fp16"): 101,
+    ("inductor", "fp32"): 42,
+    ("inductor", "fp16"): 43,
+}
+"""Launches of one iteration in the 21 convolutions of YOLOv4-Tiny at batch 1."""
+_OTHERS = 25
+_LAYERS = 21
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Device time of a sweep before it ran.
+
+    Attributes
+    ----------
+    seconds
+        GPU seconds of the runs it knows something about.
+    launches
+        Profiled launches of these runs.
+    unknown
+        Ids of runs it knows nothing about: programs, and workloads that were never measured.
+    """
+
+    seconds: float
+    launches: int
+    unknown: tuple[str, ...]
+
+
+def launches_of(run: Run) -> int | None:
+    """Return how many launches a run will profile, or None if nobody has measured that."""
+    if run.workload != "yolov4-tiny" or run.settings.workload_options:
+        return None
+    convolutions = _CONVOLUTIONS.get((run.backend or "", run.precision or ""))
+    if convolutions is None:
+        return None
+    if run.backend == "cublas":
+        # im2col and GEMM once an image
+        convolutions = round(convolutions * _cublas_growth(run.batch or 1))
+    wanted, others = 1.0, _OTHERS
+    if run.settings.layers is not None:
+        names = [f"conv_{number:02d}" for number in range(1, _LAYERS + 1)]
+        wanted = sum(bool(re.fullmatch(run.settings.layers, name)) for name in names) / _LAYERS
+        others = 0 if wanted else _OTHERS
+    per_iteration = convolutions * wanted + others
+    if run.settings.dedupe:
+        return round(per_iteration * TWINS)
+    return round(per_iteration * run.settings.metric_iterations)
+
+
+def _cublas_growth(batch: int) -> float:
+    """Launches at a batch over those at batch 1: 432 in place of 89 were counted at batch 8."""
+    return 1 + (432 / 89 - 1) * (batch - 1) / 7
+
+
+def seconds_of(run: Run) -> float | None:
+    """Return the GPU seconds a run will take, or None if nothing is known about it."""
+    launches = launches_of(run)
+    if launches is None:
+        return None
+    fixed = COMPILED_S if run.backend == "inductor" else RUN_S
+    return fixed + launches * LAUNCH_S
+
+
+def estimate(runs: Iterable[Run]) -> Estimate:
+    """Return what runs will cost."""
+    seconds, launches, unknown = 0.0, 0, []
+    for run in runs:
+        needed = seconds_of(run)
+        if needed is None:
+            unknown.append(run.run_id)
+        else:
+            launches += launches_of(run) or 0
+            seconds += needed
+    return Estimate(seconds, launches, tuple(unknown))
