@@ -49,15 +49,22 @@ def train(
     where: Where = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the scores, as CSV.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Also fit the models on all rows, and save them (skops).")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
     """Train the models and score them on random splits and on unseen layers, side by side.
 
-    Example: perfml train layers.parquet --task regression --where batch=1
+    Example: perfml train layers.parquet --model gbr --where batch=1 --save models.skops
     """
     out_ = Output(as_json, quiet, verbose)
+    if save is not None:
+        from perfml.persist import fit_models, require_skops, save_models
+
+        require_skops()  # before the training, which takes long
     from perfml.modeling import evaluate
 
     table = load_dataset(dataset, where, out_)
@@ -84,7 +91,19 @@ def train(
 
         with replacing(out) as temporary:
             evaluation.scores.to_csv(temporary, index=False)
-    out_.result({"dataset": dataset, **evaluation.to_dict()})
+    document = {"dataset": dataset, **evaluation.to_dict()}
+    if save is not None:
+        saved = fit_models(
+            table.frame,
+            task.value,
+            _names(model),
+            features=_features(features),
+            target=target,
+            seed=seed,
+        )
+        save_models(saved, save)
+        document["saved"] = str(save)
+    out_.result(document)
     scores = evaluation.scores
     out_.table(list(scores.columns), scores.itertuples(index=False, name=None))
     for name, reason in evaluation.dropped.items():
