@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.modeling._convergence import Notes, sentences
 from perfml.modeling._folds import Outcome, Work, fitting_seconds, run_split
 from perfml.modeling._parallel import Progress, run_all
 from perfml.modeling.baselines import baseline_names
@@ -115,8 +117,8 @@ def evaluate(
         ]
         _check_trainable(problem, protocol)
         tasks.append(_Task(protocol, works, []))
-    _run(tasks, chosen, problem, n_jobs, progress)
-    return _result(problem, tasks, chosen, seed, target, tuple(warnings))
+    notes = _run(tasks, chosen, problem, n_jobs, progress)
+    return _result(problem, tasks, chosen, seed, target, (*warnings, *sentences(notes)))
 
 
 def _methods(importances: bool | Sequence[str]) -> tuple[str, ...]:
@@ -191,7 +193,8 @@ def _run(
     problem: Problem,
     n_jobs: int | None,
     progress: Progress | None,
-) -> None:
+) -> Notes:
+    notes: Notes = Counter()
     works = [(task, work) for task in tasks for work in task.works]
     seconds = fitting_seconds(models, problem, sum(len(work.seeds) for _, work in works))
     outcomes = run_all(
@@ -201,9 +204,11 @@ def _run(
         seconds=seconds,
         progress=progress,
         what=f"{problem.task}: splits",
+        notes=notes,
     )
     for (task, _), found in zip(works, outcomes, strict=True):
         task.outcomes.append(found)
+    return notes
 
 
 def _result(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfml.modeling._convergence import noting
 from perfml.modeling.baselines import predict_baseline
 from perfml.modeling.estimators import Model, get_model, imputed_owners, make_imputer
 from perfml.modeling.features import Floats, Ints, Problem
@@ -54,11 +55,13 @@ def prepare(problem: Problem, train: Rows, test: Rows) -> Prepared:
 
 
 def fit(model: Model, problem: Problem, target: Target, X: Floats, rows: Rows, seed: int) -> Any:
-    """Fit a model on prepared features of some rows."""
+    """Fit a model on prepared features of some rows; a fit that did not converge is noted."""
     truth = problem.truth[rows]
     if problem.task == "regression":
         truth = target.forward(truth, rows)
-    return model.make(seed).fit(X, truth)
+    estimator = model.make(seed)
+    with noting(model.name):
+        return estimator.fit(X, truth)
 
 
 def predict(

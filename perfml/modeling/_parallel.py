@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import joblib
 from sklearn import config_context
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from perfml.modeling._convergence import Notes, collecting
 
 Progress = Callable[[int, int, str], None]
 Unit = TypeVar("Unit")
@@ -29,6 +30,7 @@ def run_all(
     what: str = "",
     done: int = 0,
     total: int | None = None,
+    notes: Notes | None = None,
 ) -> list[Result]:
     """Return ``[function(unit) for unit in units]``, on several cores where that is faster.
 
@@ -44,11 +46,15 @@ def run_all(
         Called as ``progress(done, total, what)`` after each unit.
     done, total
         Where this work starts within a longer count, and how long that is.
+    notes
+        Gets what the fits noted (`perfml.modeling._convergence`), and how often.
     """
     end = len(units) if total is None else total
     results: list[Result] = []
-    for result in _results(function, units, _jobs(n_jobs, seconds, len(units))):
+    for result, noted in _results(function, units, _jobs(n_jobs, seconds, len(units))):
         results.append(result)
+        if notes is not None:
+            notes.update(noted)
         if progress is not None:
             progress(done + len(results), end, what)
     return results
@@ -56,7 +62,7 @@ def run_all(
 
 def _results(
     function: Callable[[Unit], Result], units: Sequence[Unit], jobs: int
-) -> Iterator[Result]:
+) -> Iterator[tuple[Result, Notes]]:
     if jobs <= 1:
         for unit in units:
             yield quietly(function, unit)
@@ -65,20 +71,20 @@ def _results(
     yield from parallel(joblib.delayed(quietly)(function, unit) for unit in units)
 
 
-def quietly(function: Callable[[Unit], Result], unit: Unit) -> Result:
+def quietly(function: Callable[[Unit], Result], unit: Unit) -> tuple[Result, Notes]:
     """Call a function with one BLAS thread and without scikit-learn's checks of its input.
+
+    Returns what it returned, and what its fits noted.
 
     Matrices here are small: threads cost more than they bring, and checking arrays that were
     checked once takes as long as a tree.
     """
     with (
-        warnings.catch_warnings(),
+        collecting() as notes,
         _pools().limit(limits=1),
         config_context(assume_finite=True, skip_parameter_validation=True),
     ):
-        # a Gaussian process whose noise reaches its bound has met repeats without noise: no fault
-        warnings.filterwarnings("ignore", message="The optimal value found for dimension")
-        return function(unit)
+        return function(unit), notes
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.modeling._convergence import Notes, sentences
 from perfml.modeling._parallel import Progress, run_all
 from perfml.modeling._resamples import (
     GROUP_METHOD,
@@ -31,7 +33,8 @@ METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shaple
 """How importance is measured.
 
 ``builtin`` appears in the results under its own name: ``gini`` for trees, ``coefficient`` (mean
-absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree.
+absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree,
+``term-importance`` for the explainable boosting machine.
 ``permutation`` and ``group-permutation`` shuffle a metric, or a group of interchangeable ones, on
 held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the mean absolute
 Shapley value on held-out rows; for trees it needs the package shap (extra ``explain``).
@@ -122,6 +125,7 @@ def rank(
         )
         for index, drawn in enumerate(resampled(problem, unit, resamples, seed))
     ]
+    fits: Notes = Counter()
     found = run_all(
         measure,
         works,
@@ -129,6 +133,7 @@ def rank(
         seconds=_seconds(chosen, problem, wanted, resamples),
         progress=progress,
         what=f"{task}: resamples",
+        notes=fits,
     )
     measured = [each for one in found for each in one]
     labels = tuple(_label(problem, group) for group in groups)
@@ -140,7 +145,7 @@ def rank(
         summary=_summary(problem, groups, labels, measured),
         groups=tuple(tuple(problem.design.names[j] for j in group) for group in groups),
         agreement=_agreement(groups, measured),
-        warnings=(*warnings, *_cautions(problem, unit), *notes),
+        warnings=(*warnings, *_cautions(problem, unit), *notes, *sentences(fits)),
         dropped=problem.design.dropped,
         resampling=unit,
         resamples=resamples,

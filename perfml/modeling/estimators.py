@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
+from perfml.modeling._boosted import make_boosting, require_boosting
 from perfml.modeling._forest import QuickForestClassifier
 
 REGRESSION = ("dt", "gbr", "lmt")
@@ -41,11 +43,13 @@ class Model:
         Returns an unfitted scikit-learn estimator for a seed.
     builtin
         Name of the importance that the fitted model brings along: ``gini``, ``coefficient``,
-        ``explained-variance``; None if it has none.
+        ``explained-variance``, ``term-importance``; None if it has none.
     seeded
         Whether the fit depends on the seed.
     cost
         Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
+    require
+        Raises MissingExtraError where a package that the model needs is not installed.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Model:
     builtin: str | None
     seeded: bool
     cost: float
+    require: Callable[[], None] | None = None
 
 
 def _logistic(c: float) -> Callable[[int], Any]:
@@ -106,6 +111,19 @@ def _gaussian_process(seed: int) -> Any:
         FunctionTransformer(log_features),
         StandardScaler(),
         GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed),
+    )
+
+
+def _boosting(task: str) -> Model:
+    return Model(
+        "ebm",
+        "explainable boosting machine",
+        task,
+        functools.partial(make_boosting, task),
+        "term-importance",
+        True,
+        0.7,
+        require_boosting,
     )
 
 
@@ -228,9 +246,15 @@ _CLASSIFICATION: dict[str, Model] = {
 
 _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 
+_EXTRA = {"ebm": {task: _boosting(task) for task in _REGISTRY}}
+"""Models of optional packages: name, task, model."""
+
 
 def model_names(task: str) -> tuple[str, ...]:
-    """Return the names that `get_model` knows for a task, besides ``lr:C``."""
+    """Return the names that `get_model` always knows for a task, besides ``lr:C``.
+
+    ``ebm``, the explainable boosting machine, is there with the extra ``explain``.
+    """
     return tuple(_REGISTRY[task])
 
 
@@ -240,7 +264,7 @@ def get_model(name: str, task: str) -> Model:
     Parameters
     ----------
     name
-        One of `model_names`, or ``lr:0.1`` for logistic regression with another C.
+        One of `model_names`, ``ebm``, or ``lr:0.1`` for logistic regression with another C.
     task
         ``regression`` or ``classification``.
 
@@ -248,10 +272,17 @@ def get_model(name: str, task: str) -> Model:
     ------
     PerfmlError
         If there is no such model for the task.
+    MissingExtraError
+        If the model's package is not installed.
     """
     registry = _REGISTRY[task]
     if name in registry:
         return registry[name]
+    if name in _EXTRA:
+        model = _EXTRA[name][task]
+        if model.require is not None:
+            model.require()
+        return model
     base, _, argument = name.partition(":")
     if task == "classification" and base == "lr" and argument:
         try:
@@ -267,7 +298,7 @@ def get_model(name: str, task: str) -> Model:
     raise PerfmlError(
         msg,
         found=f"a {other[0]} model" if other else None,
-        cure=f"Models are: {', '.join(registry)}{extra}.",
+        cure=f"Models are: {', '.join([*registry, *_EXTRA])}{extra}.",
     )
 
 
@@ -277,7 +308,7 @@ def get_models(names: Sequence[str] | None, task: str) -> tuple[Model, ...]:
         names = REGRESSION if task == "regression" else CLASSIFICATION
     if not names:
         msg = "no model was named"
-        raise PerfmlError(msg, cure=f"Models are: {', '.join(_REGISTRY[task])}.")
+        raise PerfmlError(msg, cure=f"Models are: {', '.join([*_REGISTRY[task], *_EXTRA])}.")
     return tuple(get_model(name, task) for name in dict.fromkeys(names))
 
 

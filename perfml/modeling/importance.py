@@ -26,7 +26,8 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     """Return the importance that a fitted model brings along.
 
     Trees: mean decrease in impurity (Gini). Linear models: mean over the classes of the absolute
-    coefficient. Linear model tree: share of variance explained.
+    coefficient. Linear model tree: share of variance explained. Explainable boosting machine: mean
+    absolute contribution of each term over the training rows (and classes).
 
     Parameters
     ----------
@@ -40,6 +41,11 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     last = fitted[-1] if hasattr(fitted, "named_steps") else fitted
     if hasattr(last, "feature_importances_"):
         columns = np.asarray(last.feature_importances_, dtype=np.float64)
+    elif hasattr(last, "term_importances"):
+        columns = np.zeros(len(owners))
+        for features, value in zip(last.term_features_, last.term_importances(), strict=True):
+            # the importance of a term of several features is shared among them
+            np.add.at(columns, list(features), value / len(features))
     else:
         columns = np.abs(class_coefficients(last)).mean(axis=0)
     return np.asarray(np.bincount(owners, weights=columns, minlength=n_features), dtype=np.float64)

@@ -102,7 +102,7 @@ def detect_leakage(
     shares = [float(np.isin(twins[test], twins[train]).mean()) for train, test in splits]
     metrics = [_lookup_metric(problem, train) for train, _ in splits]
     if not model_scores or not baseline_scores:
-        model_scores = {"dt": quietly(_probe_tree, (problem, splits))}
+        model_scores = {"dt": quietly(_probe_tree, (problem, splits))[0]}
         baseline_scores = _probe_baselines(problem, splits)
     pick = min if problem.task == "regression" else max
     best = pick(model_scores, key=lambda name: model_scores[name])

@@ -13,6 +13,7 @@ import pandas as pd
 
 from perfml._html import section
 from perfml.errors import PerfmlError
+from perfml.modeling._convergence import Notes, sentences
 from perfml.modeling._folds import fit, predict, prepare, score
 from perfml.modeling._parallel import Progress, run_all
 from perfml.modeling.baselines import baseline_names, predict_baseline
@@ -182,8 +183,15 @@ def smallest_sufficient_set(
     columns = len(problem.design.names)
     fits = len(searches) * len(folds) * min(most, columns) * columns
     seconds = fits * chosen.cost * problem.rows / 261
+    notes: Notes = Counter()
     found = run_all(
-        _run, searches, n_jobs=n_jobs, seconds=seconds, progress=progress, what="search"
+        _run,
+        searches,
+        n_jobs=n_jobs,
+        seconds=seconds,
+        progress=progress,
+        what="search",
+        notes=notes,
     )
     checks = pd.DataFrame(
         [
@@ -192,7 +200,8 @@ def smallest_sufficient_set(
         ],
         columns=["fold", "layers", "metrics", "score", "all_score", "baseline", "baseline_score"],
     )
-    return _result(search, found[0], checks, reason)
+    result = _result(search, found[0], checks, reason)
+    return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
 
 
 def _folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
