@@ -1,0 +1,438 @@
+"""Advice: which hazard a slow layer has, the numbers behind it, what helps, and how much at most.
+
+Rules are data (``rules.toml``). They are evaluated on the launches of a layer where the Kernels
+table is there, on the merged row where it is not; a rule whose metrics were not collected is
+listed as not checked. The gains of several findings do not add up: they are often two views of
+one loss.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml._html import section
+from perfml.errors import PerfmlError
+from perfml.explain._inputs import INPUTS, LAYER_INPUTS, LEVELS, layer_values, values_of
+from perfml.explain._rules import Rule, Rules, filled, load_rules
+from perfml.explain.launches import kernel_label
+from perfml.explain.ncu_agreement import measure_agreement, ncu_flags
+from perfml.explain.peaks import Peaks, given_peaks
+from perfml.explain.sides import make_side
+from perfml.metrics.expressions import Array
+from perfml.modeling.results import json_value, records
+from perfml.tables import metric_columns
+
+CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
+"""What repeats of a layer have in common; rows that share all of it are pooled."""
+
+MIN_GAIN = 0.02
+"""Findings that promise less than 2 % of the layer's time are counted, not listed."""
+
+COLUMNS = (
+    "layer", "backend", "precision", "batch", "kernel", "rule", "hazard", "evidence",
+    "mitigation", "gain_low", "gain_high", "time_us", "saved_us", "ncu", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the rules say of a table.
+
+    Attributes
+    ----------
+    table
+        One row a finding, the largest possible saving first: ``layer, backend, precision, batch,
+        kernel, rule, hazard, evidence, mitigation, gain_low, gain_high`` (fractions of the
+        layer's time), ``time_us`` (of the layer), ``saved_us`` (``gain_high`` of it), ``ncu``
+        (whether Nsight Compute's own rules ``agree`` or are ``silent``; missing where they were
+        not recorded or have no counterpart) and ``source``.
+    not_checked
+        One row a rule and condition: ``backend, precision, batch, rule, missing``.
+    agreement
+        Our rules beside Nsight Compute's (`perfml.explain.ncu_agreement`), or None.
+    ncu_only
+        What Nsight Compute's rules found and ours did not: ``launch, kernel, rule, ncu_rule,
+        message, speedup``; None without its results.
+    below
+        Findings left out because they promise too little.
+    layers
+        Layers looked at.
+    warnings
+        Sentences for the top of every output.
+    """
+
+    table: pd.DataFrame
+    not_checked: pd.DataFrame
+    agreement: pd.DataFrame | None = None
+    ncu_only: pd.DataFrame | None = None
+    below: int = 0
+    layers: int = 0
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; undefined numbers are None."""
+        document: dict[str, Any] = {
+            "findings": records(self.table),
+            "not_checked": records(self.not_checked),
+            "agreement": None if self.agreement is None else records(self.agreement),
+            "ncu_only": None if self.ncu_only is None else records(self.ncu_only),
+            "below": self.below,
+            "layers": self.layers,
+            "warnings": list(self.warnings),
+        }
+        return {key: _plain(value) for key, value in document.items()}
+
+    def _repr_html_(self) -> str:
+        shown = ["layer", "backend", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
+        title = f"{len(self.table)} findings in {self.layers} layers"
+        page = section(title, self.warnings, self.table[shown])
+        if len(self.not_checked):
+            rules = sorted(set(self.not_checked["rule"]))
+            page += f"<p>Not checked everywhere: {html.escape(', '.join(rules))}</p>"
+        return page
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [
+            {key: json_value(each) for key, each in row.items()} if isinstance(row, dict) else row
+            for row in value
+        ]
+    return value
+
+
+def advise(
+    table: pd.DataFrame,
+    *,
+    kernels: pd.DataFrame | None = None,
+    peaks: Mapping[str, float] | Peaks | None = None,
+    ncu_rules: pd.DataFrame | None = None,
+    rules: str | Path | None = None,
+    layers: Sequence[str] | None = None,
+    min_gain: float = MIN_GAIN,
+) -> Advice:
+    """Check every layer against the rules of advice.
+
+    Parameters
+    ----------
+    table
+        Kernels or Layers table.
+    kernels
+        Kernels table behind a Layers table; rules about single launches need it.
+    peaks
+        FLOP/s by precision, for rules that compare precisions; by default those known of each
+        device.
+    ncu_rules
+        Results of Nsight Compute's own rules (``perfml.readers.ncu_report.rules`` or ``ncu_csv``)
+        for the launches of `kernels` (or `table`), in its order.
+    rules
+        A file of rules; perfml's own by default.
+    layers
+        Only these layers.
+    min_gain
+        Findings below this fraction of the layer's time are counted, not listed.
+
+    Returns
+    -------
+    Advice
+
+    Raises
+    ------
+    PerfmlError
+        If the table is neither kind, a layer does not exist, or the results of Nsight Compute's
+        rules are of other launches.
+
+    Examples
+    --------
+    >>> from perfml.datasets import load
+    >>> table = load("h200-sweep").frame
+    >>> found = advise(table[(table["backend"] == "cudnn") & (table["batch"] == 1)])
+    >>> "bank_conflicts" in set(found.table["rule"])
+    True
+    """
+    book = load_rules(rules)
+    given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
+    side = make_side("advice", table, kernels)
+    source = table if kernels is None and side.kernels is not None else kernels
+    agreement = ncu_only = flags = None
+    if ncu_rules is not None:
+        if source is None:
+            msg = "results of Nsight Compute's rules belong to launches, not to merged layers"
+            raise PerfmlError(msg, cure="Give the Kernels table of the same file.")
+        flags = ncu_flags(source, ncu_rules, book)
+        ours = {rule.id: _holds(rule, source, given) for rule in book if rule.scope == "kernel"}
+        agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
+    launches = _typical(side.kernels, flags) if side.kernels is not None else None
+    merged = launches is None
+    rows = _merged(side.layers) if launches is None else launches
+    if layers is not None:
+        rows = _only(rows, layers)
+    findings, below = _findings(rows, book, given, min_gain, merged)
+    return Advice(
+        table=findings,
+        not_checked=_not_checked(rows, book, given, merged),
+        agreement=agreement,
+        ncu_only=ncu_only,
+        below=below,
+        layers=rows["group"].nunique(),
+        warnings=side.warnings
+        + (
+            ("only merged layers were given: rules about launches were not checked",)
+            if merged
+            else ()
+        ),
+    )
+
+
+def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
+    known = rows["layer"].astype(str)
+    for name in layers:
+        if name not in set(known):
+            msg = f"no layer is called {name!r}"
+            found = ", ".join(dict.fromkeys(known.head(400)))[:200]
+            raise PerfmlError(msg, found=found, cure="Name one of these.")
+    return rows[known.isin(list(layers))].reset_index(drop=True)
+
+
+def _keys(frame: pd.DataFrame) -> list[str]:
+    return [*(name for name in CONDITIONS if name in frame.columns), "layer"]
+
+
+def _typical(kernels: pd.DataFrame, flags: dict[str, Array] | None) -> pd.DataFrame:
+    """Return the usual launches of every layer: means of times, medians of metrics."""
+    frame = kernels.copy()
+    for name, values in (flags or {}).items():
+        frame[f"ncu {name}"] = values[kernels.index.to_numpy()]
+    keys = _keys(frame)
+    repeat = [*keys, *(name for name in ("run_id", "iteration") if name in frame.columns)]
+    frame = frame.sort_values("kernel_index", kind="stable")
+    frame["place"] = frame.groupby(repeat, dropna=False, sort=False).cumcount()
+    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
+    repeats = (
+        frame.drop_duplicates(["group", *repeat[len(keys) :]]).groupby("group")["place"].size()
+    )
+    medians = dict.fromkeys(metric_columns(frame), "median")
+    firsts = dict.fromkeys([*keys, "grid", "block"], "first")
+    told = dict.fromkeys([name for name in frame.columns if str(name).startswith("ncu ")], "max")
+    groups = frame.groupby(["group", "place", "kernel"], sort=True)
+    plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians, **told}
+    usual = groups.agg(plan)
+    usual["count"] = groups.size()
+    usual = usual.reset_index()
+    kept = usual["count"] * 2 > usual["group"].map(repeats)
+    usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
+    total = usual.groupby("group")["time_us"].transform("sum")
+    usual["layer_us"] = total
+    usual["share"] = usual["time_us"] / total
+    usual["label"] = [kernel_label(str(name), 64) for name in usual["kernel"]]
+    return usual
+
+
+def _merged(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a layer, as if it were one launch."""
+    frame = layers.copy()
+    keys = _keys(frame)
+    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
+    numbers = [name for name in ("kernels", "time_us") if name in frame.columns]
+    plan: dict[Any, Any] = {
+        **dict.fromkeys(keys, "first"),
+        **dict.fromkeys([*numbers, *metric_columns(frame)], "mean"),
+    }
+    usual = frame.groupby("group", sort=True).agg(plan).reset_index()
+    usual["layer_us"] = usual["time_us"]
+    usual["share"] = 1.0
+    usual["label"] = "whole layer"
+    return usual
+
+
+def _lookups(
+    rule: Rule, frame: pd.DataFrame, peaks: Peaks | None, names: Sequence[str]
+) -> tuple[dict[str, Array], list[str]]:
+    """Return the inputs by name, and what was not collected."""
+    values: dict[str, Array] = {}
+    missing: list[str] = []
+    for name in names:
+        found = values_of(frame, name, peaks)
+        if isinstance(found, str):
+            missing.append(found)
+            values[name] = np.full(len(frame), np.nan)
+        else:
+            values[name] = found
+    return values, missing
+
+
+def _applies(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Array:
+    applies = np.ones(len(frame), dtype=bool)
+    if rule.precisions and "precision" in frame.columns:
+        precision = frame["precision"].astype("string").fillna("fp32")
+        applies &= precision.isin(rule.precisions).to_numpy(dtype=bool)
+    if rule.single and merged:
+        # a mean over several kernels has no grid, no waves and no registers of its own
+        alone = frame["kernels"].to_numpy(dtype=float) == 1 if "kernels" in frame else False
+        applies &= alone
+    return np.asarray(applies)
+
+
+def _holds(rule: Rule, frame: pd.DataFrame, peaks: Peaks | None) -> tuple[Array, Array]:
+    """Return whether a rule holds for each launch, and whether that could be told."""
+    values, _ = _lookups(rule, frame, peaks, rule.compared)
+    met, told = rule.holds(lambda name: values[name], len(frame))
+    applies = _applies(rule, frame)
+    return np.asarray(met & applies), np.asarray(told & applies)
+
+
+def _findings(
+    rows: pd.DataFrame, book: Rules, peaks: Peaks | None, min_gain: float, merged: bool
+) -> tuple[pd.DataFrame, int]:
+    found: list[dict[str, Any]] = []
+    for rule in book:
+        if rule.scope == "kernel":
+            found += _of_launches(rule, rows, peaks, merged)
+        elif not merged:
+            found += _of_layers(rule, rows, book, peaks)
+    table = pd.DataFrame(found, columns=list(COLUMNS))
+    large = table["gain_high"].to_numpy(dtype=float) >= min_gain
+    kept = table[large]
+    order = kept["saved_us"].astype(float).sort_values(ascending=False, kind="stable").index
+    return kept.loc[order].reset_index(drop=True), int((~large).sum())
+
+
+def _of_launches(
+    rule: Rule, rows: pd.DataFrame, peaks: Peaks | None, merged: bool
+) -> list[dict[str, Any]]:
+    names = tuple(dict.fromkeys((*rule.needed, *rule.said)))
+    values, _ = _lookups(rule, rows, peaks, names)
+
+    def lookup(name: str) -> Array:
+        return values[name]
+
+    met, _ = rule.holds(lookup, len(rows))
+    low = np.clip(np.broadcast_to(rule.gain_low(lookup), len(rows)), 0, 1)
+    high = np.clip(np.broadcast_to(rule.gain_high(lookup), len(rows)), 0, 1)
+    high = np.minimum(high, 1 - _busiest(rows, rule.relieves))
+    low = np.minimum(low, high)
+    flagged = np.flatnonzero(met & _applies(rule, rows, merged) & ~np.isnan(high))
+    hits = rows.iloc[flagged].assign(low=low[flagged], high=high[flagged], at=flagged)
+    found = []
+    for _, same in hits.groupby(["group", "label"], sort=False):
+        share = same["share"].to_numpy(dtype=float)
+        worst = same.loc[(same["high"] * same["share"]).idxmax()]
+        at = int(worst["at"])
+        said = filled(rule.evidence, {name: float(values[name][at]) for name in rule.said})
+        if not merged:
+            said = f"{_which(same, worst)}: {said}"
+        found.append(
+            _finding(
+                rule,
+                worst,
+                said,
+                float(same["low"].to_numpy() @ share),
+                float(same["high"].to_numpy() @ share),
+                _beside(rule, same),
+            )
+        )
+    return found
+
+
+def _which(same: pd.DataFrame, worst: pd.Series) -> str:
+    many = f"{len(same)} launches, " if len(same) > 1 else ""
+    return f"{many}{same['time_us'].sum():.3g} of {worst['layer_us']:.3g} us"
+
+
+def _busiest(rows: pd.DataFrame, relieves: Sequence[str]) -> Array:
+    """Return the busy fraction of the busiest unit that the mitigation does not relieve."""
+    levels = [name for name in LEVELS if name in rows.columns and name not in relieves]
+    if not levels:
+        return np.zeros(len(rows))
+    return np.asarray(rows[levels].astype(float).max(axis=1).fillna(0.0).clip(0, 1))
+
+
+def _beside(rule: Rule, rows: pd.DataFrame) -> str | None:
+    column = f"ncu {rule.id}"
+    if column not in rows.columns or rows[column].isna().all():
+        return None
+    return "agrees" if bool((rows[column] > 0).any()) else "silent"
+
+
+def _of_layers(
+    rule: Rule, rows: pd.DataFrame, book: Rules, peaks: Peaks | None
+) -> list[dict[str, Any]]:
+    found = []
+    for _, layer in rows.groupby("group", sort=False):
+        if not _applies(rule, layer.head(1))[0]:
+            continue
+        inputs = layer_values(layer, book)
+
+        def lookup(name: str, inputs: dict[str, float] = inputs) -> Array:
+            return np.array([inputs.get(name, np.nan)])
+
+        met, _ = rule.holds(lookup, 1)
+        low, high = (
+            float(np.clip(np.ravel(gain(lookup))[0], 0, 1))
+            for gain in (rule.gain_low, rule.gain_high)
+        )
+        if met[0] and not np.isnan(high):
+            said = filled(rule.evidence, inputs)
+            found.append(_finding(rule, layer.iloc[0], said, min(low, high), high, None))
+    return found
+
+
+def _finding(
+    rule: Rule, row: pd.Series, evidence: str, low: float, high: float, ncu: str | None
+) -> dict[str, Any]:
+    cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
+    return {
+        **cells,
+        "kernel": row["label"] if rule.scope == "kernel" else "whole layer",
+        "rule": rule.id,
+        "hazard": rule.hazard,
+        "evidence": evidence,
+        "mitigation": rule.mitigation,
+        "gain_low": low,
+        "gain_high": high,
+        "time_us": float(row["layer_us"]),
+        "saved_us": high * float(row["layer_us"]),
+        "ncu": ncu,
+        "source": rule.source,
+    }
+
+
+def _not_checked(
+    rows: pd.DataFrame, book: Rules, peaks: Peaks | None, merged: bool
+) -> pd.DataFrame:
+    """Return what could not be checked, and the metrics that would be needed, by condition."""
+    shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
+    found: list[dict[str, Any]] = []
+    keys = [name for name in _keys(rows) if name != "layer"]
+    for _, part in rows.groupby(keys or "share", dropna=False, sort=False):
+        same = {name: part[name].iloc[0] for name in shown}
+        for rule in book:
+            if rule.precisions and not _applies(rule, part).any():
+                continue
+            if merged and (rule.scope == "layer" or rule.single):
+                if rule.scope == "kernel" and _applies(rule, part, merged).all():
+                    continue
+                found.append({**same, "rule": rule.id, "missing": "launches (a Kernels table)"})
+                continue
+            if rule.scope == "layer":
+                absent = [name for name in rule.needed if name not in LAYER_INPUTS]
+            else:
+                absent = _lookups(rule, part, peaks, rule.needed)[1]
+            if absent:
+                missing = ", ".join(dict.fromkeys(", ".join(absent).split(", ")))
+                found.append({**same, "rule": rule.id, "missing": missing})
+        bare = part.groupby("layer", sort=False)[metric_columns(part)].count().sum(axis=1) == 0
+        if bare.any():
+            names = ", ".join(map(str, bare[bare].index))
+            found.append({**same, "rule": "all of a launch", "missing": f"counters of {names}"})
+    return pd.DataFrame(found, columns=[*shown, "rule", "missing"])
+
+
+__all__ = ["COLUMNS", "INPUTS", "Advice", "advise"]
