@@ -7,7 +7,7 @@ bytes add up; the catalogue says which rule a metric follows.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +53,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     kernels = validate_kernels(kernels)
     inside = kernels[kernels["layer"].notna()].reset_index(drop=True)
     if inside.empty:
-        msg = "no launch belongs to a layer"
-        raise PerfmlError(
-            msg,
-            found=f"{len(kernels)} launches outside every NVTX range",
-            cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map.",
-        )
+        raise no_layer(len(kernels))
     time = inside["time_us"].to_numpy(dtype=float)
     _check_times(inside, time)
     row, first = _groups(inside)
@@ -113,15 +108,44 @@ def _check_times(inside: pd.DataFrame, time: npt.NDArray[np.float64]) -> None:
     if not len(bad):
         return
     row = int(bad[0])
-    missing = bool(np.isnan(time[row]))
-    msg = (
-        f"{len(bad)} of {len(time)} launches have no usable time; the first is "
-        f"{str(inside['kernel'].iloc[row])[:120]}"
+    raise unusable_time(
+        len(bad),
+        len(time),
+        kernel=str(inside["kernel"].iloc[row]),
+        layer=inside["layer"].iloc[row],
+        iteration=inside["iteration"].iloc[row],
+        time=float(time[row]),
     )
-    raise TableError(
+
+
+def no_layer(kernels: int) -> PerfmlError:
+    """Return the error that no launch of a table lies in a layer."""
+    msg = "no launch belongs to a layer"
+    return PerfmlError(
         msg,
-        where=f"layer {inside['layer'].iloc[row]}, iteration {inside['iteration'].iloc[row]}",
-        found="no time" if missing else f"{time[row]} us",
+        found=f"{kernels} launches outside every NVTX range",
+        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map.",
+    )
+
+
+def unusable_time(
+    bad: int, launches: int, *, kernel: str, layer: Any, iteration: Any, time: float
+) -> TableError:
+    """Return the error that launches have a time that is missing, zero or negative.
+
+    Parameters
+    ----------
+    bad, launches
+        How many of how many.
+    kernel, layer, iteration, time
+        The first of them.
+    """
+    missing = bool(np.isnan(time))
+    msg = f"{bad} of {launches} launches have no usable time; the first is {kernel[:120]}"
+    return TableError(
+        msg,
+        where=f"layer {layer}, iteration {iteration}",
+        found="no time" if missing else f"{time} us",
         cure=(
             "Ingest the metrics together with a timing run (nvprof summary or trace, timing.csv)."
             if missing
