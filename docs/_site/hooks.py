@@ -1,0 +1,80 @@
+"""What the documentation takes from the program when it is built, so that it cannot go stale.
+
+A page says where with ``<!-- generated: commands -->``, ``<!-- generated: metrics -->``, or
+``<!-- data card: datasets/NAME -->``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+CARD = re.compile(r"^<!-- data card: (datasets/[\w-]+) -->$", re.MULTILINE)
+MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put what was generated where a page asks for it."""
+    markdown = CARD.sub(lambda mark: data_card(mark.group(1)), markdown)
+    return MARK.sub(lambda mark: GENERATORS[mark.group(1)](), markdown)
+
+
+def data_card(folder: str) -> str:
+    """Return a dataset's README, its headings one level down."""
+    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"^(#+ )", r"#\1", text, flags=re.MULTILINE)
+
+
+def commands() -> str:
+    """Return the help of every command, as Typer writes it in Markdown."""
+    program = [sys.executable, "-m", "typer", "perfml.cli", "utils", "docs", "--name", "perfml"]
+    text = subprocess.run(program, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    body = text.partition("\n")[2]  # the page has its own title
+    examples = re.compile(r"^Example: (.+?)(?=\n\n)", re.MULTILINE | re.DOTALL)
+    return examples.sub(_example, re.sub(r"^### ", "## ", body, flags=re.MULTILINE))
+
+
+def metrics() -> str:
+    """Return the metric catalogue as a table, and what is to be known of single metrics."""
+    from perfml.metrics import load_catalogue
+
+    catalogue = load_catalogue()
+    found = [catalogue[name] for name in catalogue.names]
+    rows = ["| metric | unit | merge | match | what |", "|---|---|---|---|---|"]
+    rows += [
+        f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.merge} | {each.exactness} "
+        f"| {_plain(each.description)} |"
+        for each in found
+    ]
+    return "\n".join(rows) + "\n\n" + "\n\n".join(_metric(each) for each in found)
+
+
+def _metric(metric: Any) -> str:
+    lines = [f"## `{metric.name}` {{ #{metric.name} }}", _plain(metric.description) + "."]
+    formula = metric.ncu.text if metric.ncu else None
+    scale = f" × {metric.scale:g}" if formula and metric.scale != 1 else ""
+    lines.append(f"Nsight Compute: `{formula}`{scale}" if formula else "Nsight Compute: none.")
+    if metric.guard:
+        lines.append(f"Undefined where this is 0: `{metric.guard.text}`")
+    if metric.note:
+        lines.append(_plain(metric.note))
+    return "\n\n".join(lines)
+
+
+def _example(found: re.Match[str]) -> str:
+    commands_ = found.group(1).replace("\n", " ").split("; ")
+    shown = "\n".join(f"$ {each.strip()}" for each in commands_)
+    return f"**Example**:\n\n```console\n{shown}\n```"
+
+
+def _plain(text: str) -> str:
+    """Return text in which Markdown finds nothing to format."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
+
+
+GENERATORS: dict[str, Callable[[], str]] = {"commands": commands, "metrics": metrics}

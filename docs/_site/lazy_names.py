@@ -1,0 +1,22 @@
+"""Show griffe the public names that a package of perfml imports when they are first used."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import griffe
+
+
+class LazyNames(griffe.Extension):
+    """Add an alias for every entry of a package's ``_HOMES``, which griffe cannot follow."""
+
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Read ``_HOMES`` (public name to defining module) of a package that has it."""
+        homes = mod.members.get("_HOMES")
+        if not isinstance(homes, griffe.Attribute) or not isinstance(homes.value, griffe.ExprDict):
+            return
+        found = ast.literal_eval(str(homes.value))
+        for name, home in found.items():
+            mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
+        mod.exports = sorted(found)
