@@ -16,7 +16,7 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,13 +153,13 @@ def run_sweep(
         return _Driver(sweep, out.resolve(), executor, manifest, observer).drive()
 
 
-def finished_runs(runs: Sequence[Run], out: Path) -> dict[str, int | None]:
+def finished_runs(run_ids: Iterable[str], out: Path) -> dict[str, int | None]:
     """Return the runs whose folder is finished, and their launches."""
     found: dict[str, int | None] = {}
-    for run in runs:
-        record = folders.finished(out, run.run_id)
+    for run_id in run_ids:
+        record = folders.finished(out, run_id)
         if record is not None:
-            found[run.run_id] = record.get("launches_profiled")
+            found[run_id] = record.get("launches_profiled")
     return found
 
 
@@ -229,14 +229,14 @@ class _Driver:
         runs = self.sweep.runs
         kept = finished_runs(runs, self.out)
         self.manifest.plan(runs, kept)
-        left = [run for run in runs if run.run_id not in kept]
-        self.open = {run.run_id for run in left}
+        left = {run_id: run for run_id, run in runs.items() if run_id not in kept}
+        self.open = set(left)
         for number, run_id in enumerate(kept, 1):
             self.observer(Change(run_id, "kept", finished=number, total=self.total))
         if left:
             self._measure(left)
         states = self.manifest.states()
-        own = tuple(states[run.run_id] for run in runs)
+        own = tuple(states[run_id] for run_id in runs)
         return Outcome(
             self.out,
             own,
@@ -249,9 +249,9 @@ class _Driver:
             len(states) - len(own),
         )
 
-    def _measure(self, runs: list[Run]) -> None:
+    def _measure(self, runs: dict[str, Run]) -> None:
         # the longest first, so that the last to end is a short one
-        waiting = deque(sorted(runs, key=lambda each: -(seconds_of(each) or 0)))
+        waiting = deque(sorted(runs, key=lambda each: -(seconds_of(runs[each]) or 0)))
         with workers(self.executor, self.out) as client:
             client.subscribe_topic(self.topic, self._heard)
             try:
@@ -266,15 +266,15 @@ class _Driver:
     def _heard(self, event: tuple[float, Any]) -> None:
         self.events.put(("begun", event[1]))
 
-    def _submit(self, client: Any, run: Run) -> None:
+    def _submit(self, client: Any, run_id: str) -> None:
         from collectors.executors_task import Task, measure_run
 
         limits = (self.sweep.launcher, self.sweep.timeout_s)
-        task = Task(run, run.run_id, str(self.out), *limits, self.topic)
-        key = f"{run.run_id}-{self.topic}"
+        task = Task(self.sweep.runs[run_id], run_id, str(self.out), *limits, self.topic)
+        key = f"{run_id}-{self.topic}"
         future = client.submit(measure_run, task, key=key, pure=False, resources={RESOURCE: 1})
-        self.flying[run.run_id] = future
-        future.add_done_callback(lambda each: self._ended(run.run_id, each))
+        self.flying[run_id] = future
+        future.add_done_callback(lambda each: self._ended(run_id, each))
 
     def _ended(self, run_id: str, future: Any) -> None:
         """Take a future's result; called in a thread of the client."""
@@ -286,7 +286,7 @@ class _Driver:
         except Exception as error:
             self.events.put(("broken", (run_id, error)))
 
-    def _follow(self, client: Any, waiting: deque[Run]) -> None:
+    def _follow(self, client: Any, waiting: deque[str]) -> None:
         """Hand out runs and handle what becomes of them until every one has ended.
 
         No more are handed out than there are workers: Dask would hold a run that only waits at a

@@ -7,7 +7,7 @@ metrics; ``datasets/h200-yolov4-tiny/README.md`` tells how they were taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collectors._runs import Run
@@ -93,13 +93,13 @@ def seconds_of(run: Run) -> float | None:
     return fixed + launches * LAUNCH_S
 
 
-def estimate(runs: Iterable[Run]) -> Estimate:
-    """Return what runs will cost."""
+def estimate(runs: Mapping[str, Run]) -> Estimate:
+    """Return what runs, by their ids, will cost."""
     seconds, launches, unknown = 0.0, 0, []
-    for run in runs:
+    for run_id, run in runs.items():
         needed = seconds_of(run)
         if needed is None:
-            unknown.append(run.run_id)
+            unknown.append(run_id)
         else:
             launches += launches_of(run) or 0
             seconds += needed

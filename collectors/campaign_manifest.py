@@ -10,7 +10,7 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,8 @@ class Manifest:
                 self._base.execute("ROLLBACK")
             raise self._damaged(error) from error
 
-    def plan(self, runs: Iterable[Run], finished: dict[str, int | None]) -> None:
-        """Enter a sweep's runs; those of `finished` (id to launches) are done, others pending.
+    def plan(self, runs: Mapping[str, Run], finished: dict[str, int | None]) -> None:
+        """Enter a sweep's runs by id; those of `finished` (id to launches) are done.
 
         An attempt without an end belongs to a driver that was killed: it is closed as lost.
         """
@@ -137,14 +137,14 @@ class Manifest:
                 "UPDATE attempts SET ended = COALESCE(ended, since), outcome = 'lost' "
                 "WHERE outcome IS NULL"
             )
-            for run in runs:
+            for run_id, run in runs.items():
                 definition = json.dumps(asdict(run), default=str)
-                state = "done" if run.run_id in finished else "pending"
+                state = "done" if run_id in finished else "pending"
                 self._base.execute(
                     "INSERT INTO runs (run_id, definition, state, launches) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (run_id) DO UPDATE SET state = excluded.state, message = '', "
                     "launches = COALESCE(excluded.launches, launches)",
-                    (run.run_id, definition, state, finished.get(run.run_id)),
+                    (run_id, definition, state, finished.get(run_id)),
                 )
 
     def begin(self, run_id: str, worker: str, host: str, gpu: str, since: float) -> int:

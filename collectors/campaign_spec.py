@@ -46,7 +46,8 @@ class Sweep:
     path
         Its file.
     runs
-        Its runs in the order of the file, each once.
+        Its runs by id, in the order of the file. Ids are those of now: they depend on the content
+        of the files a command names.
     twins
         How many combinations were left out because they are the same run as another.
     out
@@ -60,7 +61,7 @@ class Sweep:
     """
 
     path: Path
-    runs: tuple[Run, ...]
+    runs: dict[str, Run]
     twins: int = 0
     out: Path | None = None
     launcher: tuple[str, ...] = ()
@@ -118,7 +119,7 @@ class _Expansion:
             raise _first_of(faults)
         return Sweep(
             self.document.path,
-            tuple(runs.values()),
+            runs,
             len(points) - len(runs),
             *self._top_options(top),
         )

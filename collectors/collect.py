@@ -186,7 +186,8 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
             return RunResult(run_id, "kept", final, record=record)
         try:
             with folders.building(out, run_id) as folder:
-                record = measure(subject, folder, place)
+                # a program may change a file it was given, and with it what its id would be now
+                record = {**measure(subject, folder, place), "run_id": run_id}
                 folders.write_json(folder / folders.RUN_FILE, record)
         except PerfmlError as error:
             return _failed(out, run_id, error)

@@ -108,10 +108,9 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
         chosen = numbers
     elif "," in asked:
         chosen = list(dict.fromkeys(each.strip() for each in asked.split(",") if each.strip()))
-    elif asked.isdigit() and 0 < int(asked) <= len(numbers):
-        chosen = numbers[: int(asked)]
     else:
-        chosen = [asked]
+        few = asked.isdigit() and 0 < int(asked) <= len(numbers)
+        chosen = numbers[: int(asked)] if few else []
     if not chosen or not set(chosen) <= set(numbers):
         msg = "there are no such GPUs here"
         cure = "Give how many (2), or which (0,2); CUDA_VISIBLE_DEVICES may hide some."

@@ -141,14 +141,19 @@ def _check_same(task: Task) -> None:
         found = f"{__version__} here on {socket.gethostname()}, {task.version} there"
         raise ProfilerError(msg, found=found, cure=cure)
     if task.run.run_id != task.run_id:
-        msg = "the program, or a file it is given, differs from the driver's"
-        cure = "Put it on a file system that all machines share."
+        msg = "the program, or a file it is given, is not what it was when the sweep was planned"
+        cure = "Put it on a file system that all machines share, and leave it alone meanwhile."
         raise ProfilerError(msg, where=socket.gethostname(), found=task.run.run_id, cure=cure)
 
 
 def announce(task: Task) -> dict[str, str]:
-    """Tell the driver that a run begins, and where; return the same message."""
+    """Tell the driver that a run begins, and where; return the same message.
+
+    Waits until the scheduler has it: `Worker.log_event` alone may lose what it was told, if the
+    worker is killed at once.
+    """
     from distributed import get_worker
+    from distributed.utils import sync
 
     worker = get_worker()
     message = {
@@ -157,7 +162,7 @@ def announce(task: Task) -> dict[str, str]:
         "host": socket.gethostname(),
         "gpu": os.environ.get(_VISIBLE, ""),
     }
-    worker.log_event(task.sweep, message)
+    sync(worker.loop, worker.scheduler.log_event, topic=task.sweep, msg=message)
     return message
 
 

@@ -116,13 +116,13 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
     from collectors.campaign_cost import LAUNCH_S, estimate, launches_of, seconds_of
 
     kept = finished_runs(plan.runs, folder)
-    left = [run for run in plan.runs if run.run_id not in kept]
+    left = {run_id: run for run_id, run in plan.runs.items() if run_id not in kept}
     expected = estimate(left)
     rows: list[list[Any]] = []
-    for run in plan.runs:
-        done = run.run_id in kept
+    for run_id, run in plan.runs.items():
+        done = run_id in kept
         known = (None, None) if done else (launches_of(run), seconds_of(run))
-        rows.append([run.run_id, "done" if done else "planned", *known])
+        rows.append([run_id, "done" if done else "planned", *known])
     names = ("run_id", "state", "launches", "seconds")
     document = {
         "out": str(folder),
@@ -197,8 +197,10 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         lost = f"; {outcome.lost} attempts lost with their worker" if outcome.lost else ""
         out_.result({}, [text + lost])
     if outcome.failed:
-        msg = f"{len(outcome.failed)} of {len(outcome.states)} runs failed"
-        raise PerfmlError(msg, cure="--resume does only those again.")
+        # the document is out: an error through Output would be a second one
+        count = f"{len(outcome.failed)} of {len(outcome.states)}"
+        sys.stderr.write(f"error: {count} runs failed\n--resume does only those again.\n")
+        raise typer.Exit(1)
 
 
 @contextmanager

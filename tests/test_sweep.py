@@ -1,0 +1,314 @@
+"""A sweep on a real Dask cluster: GPUs are not shared, and what dies takes no result with it.
+
+Nsight Compute and nvidia-smi are stand-ins at the boundary of the process
+(``data/fake_tools/two_gpus``); workers, scheduler and signals are real.
+"""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from collectors.campaign import run_sweep
+from collectors.campaign_manifest import read_states
+from collectors.campaign_spec import read_sweep
+from collectors.executors import Executor, choose_gpus
+from collectors.executors_task import lock_of
+from perfml.errors import InputError, PerfmlError
+
+ROOT = Path(__file__).parent.parent
+TOOLS = Path(__file__).parent / "data/fake_tools"
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A host with two GPUs; its notes say who profiled what, where and when."""
+    path = os.pathsep.join([str(TOOLS / "two_gpus"), str(TOOLS), os.environ["PATH"]])
+    locks = tmp_path / "tmp"
+    locks.mkdir()
+    # not in the working directory: a file that a command names is part of the run's id
+    (tmp_path / "control").mkdir()
+    for name, value in {
+        "PATH": path,
+        "TMPDIR": str(locks),  # the locks of GPUs: two tests at once would wait for each other
+        "FAKE_NOTES": str(tmp_path / "notes"),
+        "FAKE_HOLD": str(tmp_path / "control/hold"),
+        "FAKE_FAIL": str(tmp_path / "control/failing"),
+        "PYTHONPATH": str(ROOT),
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def write(host, *programs, **options):
+    document = {"defaults": {"timing": "ncu"}, "matrix": {"command": list(programs)}, **options}
+    path = host / "sweep.yaml"
+    path.write_text(json.dumps(document))  # JSON is YAML
+    return path
+
+
+def sweeping(host, *arguments, **popen):
+    command = [sys.executable, "-m", "perfml", "sweep", str(host / "sweep.yaml")]
+    return subprocess.Popen(
+        [*command, "--out", str(host / "runs"), *arguments],
+        cwd=host,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,
+    )
+
+
+def sweep(host, *arguments):
+    process = sweeping(host, "--json", *arguments)
+    answer, said = process.communicate(timeout=100)
+    return process.returncode, json.loads(answer or "null"), said
+
+
+def notes(host):
+    path = host / "notes"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def gone(pid):
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] in "ZX"
+
+
+def held(host):
+    return [each for each in notes(host) if "child" in each]
+
+
+def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
+    (host / "control/failing").touch()
+    write(host, "./p 1", "./p 2", "./p fail", "./p 3", "./p 4", "./p 5")
+    code, document, said = sweep(host, "--pin")
+    assert code == 1
+    counts = document["summary"]
+    assert (counts["runs"], counts["done"], counts["failed"]) == (6, 5, 1)
+    assert counts["launches"] == 5 * 7
+    assert "1 of 6 runs failed" in said
+    failed = next(each for each in document["runs"] if each["state"] == "failed")
+    assert "exit status 3" in failed["message"] or "hello" in failed["message"]
+    seen = [each for each in notes(host) if "ended" in each]
+    assert sorted(each["word"] for each in seen) == ["1", "2", "3", "4", "5", "fail"]
+    on = {gpu: [e for e in seen if e["CUDA_VISIBLE_DEVICES"] == gpu] for gpu in ("0", "1")}
+    assert all(len(each) >= 2 for each in on.values())
+    for entries in on.values():
+        entries.sort(key=lambda each: each["began"])
+        assert len({each["TMPDIR"] for each in entries}) == 1
+        for before, after in itertools.pairwise(entries):
+            assert after["began"] >= before["ended"]
+    assert on["0"][0]["TMPDIR"] != on["1"][0]["TMPDIR"]
+    # both at once, or the second GPU bought nothing
+    pairs = [(here, there) for here in on["0"] for there in on["1"]]
+    assert any(a["began"] < b["ended"] and b["began"] < a["ended"] for a, b in pairs)
+    assert {each["OMP_NUM_THREADS"] for each in seen} == {None}
+    assert {each["processors"] for each in seen} == {max(1, len(os.sched_getaffinity(0)) // 2)}
+
+    (host / "control/failing").unlink()
+    code, document, said = sweep(host, "--resume")
+    assert code == 0, said
+    assert document["summary"]["kept"] == 5
+    assert [each["word"] for each in notes(host)[6:]] == ["fail"]
+    states = read_states(host / "runs")
+    assert {each["state"] for each in states.values()} == {"done"}
+    assert states[failed["run_id"]]["attempts"] == 2
+
+
+def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
+    (host / "control/hold").touch()
+    write(host, "./p hold", "./p 1", "./p deadly", "./p 2")
+    process = sweeping(host, "--json")
+    (first,) = until(lambda: held(host))
+    os.kill(first["worker"], signal.SIGKILL)
+    until(lambda: gone(first["pid"]) and gone(first["child"]), 20)
+    second = until(lambda: held(host)[1:])[0]
+    # on the same GPU only after its first profiler was gone, on the other one at any time
+    assert second["pid"] != first["pid"]
+    (host / "control/hold").unlink()
+    answer, said = process.communicate(timeout=100)
+    assert process.returncode == 1
+    document = json.loads(answer)
+    assert "runs" in document, said
+    runs = {each["run_id"]: each for each in document["runs"]}
+    by_word = dict(zip(("hold", "1", "deadly", "2"), runs.values(), strict=True))
+    assert [by_word[word]["state"] for word in ("hold", "1", "2")] == ["done"] * 3
+    assert by_word["hold"]["attempts"] == 2
+    assert by_word["deadly"]["state"] == "failed"
+    assert by_word["deadly"]["attempts"] == 3
+    assert "every worker that measured it died" in by_word["deadly"]["message"]
+    assert document["summary"]["launches"] == 3 * 7
+    assert document["summary"]["lost_attempts"] == 4
+    assert len(list((host / "runs").glob("*/run.json"))) == 3
+    assert "attempt 2" in said
+
+
+def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
+    (host / "control/hold").touch()
+    write(host, "./p 1", "./p hold", "./p 2")
+    process = sweeping(host, "--gpus", "2")
+    (held_one,) = until(lambda: held(host))
+    finished = until(lambda: len(found := list((host / "runs").glob("*/run.json"))) == 2 and found)
+    before = {path: path.stat().st_mtime_ns for path in finished}
+    process.kill()
+    process.communicate()
+    until(lambda: all(gone(held_one[name]) for name in ("pid", "child", "worker")), 20)
+    (host / "control/hold").unlink()
+
+    code, _, said = sweep(host)
+    assert code == 1
+    assert "--resume" in said
+    code, document, said = sweep(host, "--resume", "--gpus", "1,")
+    assert code == 0, said
+    assert document["summary"]["kept"] == 2
+    assert {path: path.stat().st_mtime_ns for path in finished} == before
+    assert notes(host)[-1]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert sorted(each["attempts"] for each in document["runs"]) == [1, 1, 2]
+    assert not (host / "runs/.partial").exists()
+
+
+def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host):
+    (host / "control/hold").touch()
+    write(host, "./p 1", "./p hold", "./p 2")
+    process = sweeping(host, "--gpus", "1", start_new_session=True)
+    (first,) = until(lambda: held(host))
+    second = sweeping(host, "--resume", "--quiet")
+    _, refused = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert "another sweep is at work in this folder" in refused
+    assert f'"pid": {process.pid}' in refused
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers and driver
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    until(lambda: all(gone(first[name]) for name in ("pid", "child", "worker")), 20)
+    assert not (host / "runs/.partial").exists()
+    states = read_states(host / "runs")
+    assert [each["state"] for each in states.values()].count("running") == 0
+    done = [each for each in states.values() if each["state"] == "done"]
+    assert len(done) == len(list((host / "runs").glob("*/run.json")))
+    assert {each["attempts"] for each in states.values() if each["state"] == "pending"} <= {0, 1}
+
+
+def test_a_scheduler_that_is_there_is_used(host):
+    from distributed import LocalCluster
+
+    plan = read_sweep(write(host, "./p 1", "./p 2", launcher=str(TOOLS / "launcher")))
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        resources={"GPU": 1},
+        dashboard_address=None,
+        worker_dashboard_address=None,
+        silence_logs=50,
+    ) as cluster:
+        executor = Executor("dask", address=cluster.scheduler_address)
+        changes = []
+        outcome = run_sweep(plan, host / "runs", executor, observer=changes.append)
+        states = [each.state for each in outcome.states]
+        assert states == ["done", "done"], [each.message for each in outcome.states]
+        assert [each.finished for each in changes] == [0, 1, 1, 2]
+        # the folder is what counts: a second driver with a lost manifest measures nothing
+        (host / "runs/sweep.sqlite").unlink()
+        again = run_sweep(plan, host / "runs", executor, resume=True)
+        assert (again.kept, again.launches) == (2, 0)
+    with pytest.raises(PerfmlError, match="no Dask scheduler answers"):
+        run_sweep(
+            read_sweep(write(host, "./p 3")), host / "other", Executor("dask", address="tcp://::1")
+        )
+
+
+def test_workers_without_a_gpu_are_told_how_to_have_one(host):
+    from distributed import LocalCluster
+
+    plan = read_sweep(write(host, "./p 1"))
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        pytest.raises(PerfmlError, match="--resources GPU=1"),
+    ):
+        run_sweep(plan, host / "runs", Executor("dask", address=cluster.scheduler_address))
+
+
+def test_a_gpu_that_another_sweep_measures_on_is_refused(host, monkeypatch):
+    import fcntl
+
+    monkeypatch.setattr("collectors.executors._FREED_S", 0.2)
+    plan = read_sweep(write(host, "./p 1"))
+    with lock_of("1").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PerfmlError, match="GPU 1: another sweep"):
+            run_sweep(plan, host / "runs", Executor(gpus=("0", "1")))
+    assert notes(host) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "visible", "chosen"),
+    [
+        (None, None, ("0", "1")),
+        ("1", None, ("0",)),
+        ("1,", None, ("1",)),
+        ("1,0", None, ("1", "0")),
+        (None, "1", ("1",)),
+        ("1", "1", ("1",)),
+    ],
+)
+def test_gpus_are_chosen_by_number_or_list(host, monkeypatch, asked, visible, chosen):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert choose_gpus(asked) == chosen
+
+
+@pytest.mark.parametrize("asked", ["0", "3", "0,7", "x", ","])
+def test_gpus_that_are_not_there_are_refused(host, asked):
+    with pytest.raises(InputError, match="no such GPUs"):
+        choose_gpus(asked)
+
+
+def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
+    pytest.importorskip("dask_jobqueue")
+    from collectors.executors_slurm import slurm_cluster
+
+    options = {
+        "queue": "gpu",
+        "account": "me",
+        "walltime": "02:00:00",
+        "cores": 8,
+        "memory": "32GB",
+        "directives": ["--gres=gpu:h200:1"],
+        "prologue": ["module load cuda"],
+    }
+    with slurm_cluster(options, preload="collectors.executors_task", log_directory="logs") as made:
+        script = made.job_script()
+    lines = script.splitlines()
+    for line in ("-p gpu", "-A me", "-t 02:00:00", "--gres=gpu:h200:1", "--cpus-per-task=8"):
+        assert f"#SBATCH {line}" in lines
+    assert "--gres=gpu:1" not in script
+    assert "module load cuda" in lines
+    start = next(line for line in lines if "distributed.cli.dask_worker" in line)
+    assert "--resources GPU=1" in start
+    assert "--preload collectors.executors_task" in start
+    with slurm_cluster({}, preload="m", log_directory="logs") as made:
+        assert "#SBATCH --gres=gpu:1" in made.job_script()
