@@ -137,6 +137,29 @@ def one_layer(parts: Sequence[Rows], names: Iterable[str]) -> Rows:
     )
 
 
+def distinct(values: npt.NDArray[Any]) -> tuple[Places, Places, Places]:
+    """Return the distinct numbers, where each comes first, and which one every row has.
+
+    As `numpy.unique`, which sorts; numbers of a vocabulary lie close together, and a table of
+    those that occur takes a tenth of the time.
+    """
+    low = int(values.min(initial=0))
+    span = int(values.max(initial=0)) - low + 1
+    if span > 4 * len(values) + (1 << 16):
+        found, first, which = np.unique(values, return_index=True, return_inverse=True)
+        return found, first, which
+    shifted = values - low
+    present = np.zeros(span, dtype=bool)
+    present[shifted] = True
+    found = np.flatnonzero(present)
+    rank = np.empty(span, dtype=np.int64)
+    rank[found] = np.arange(len(found))
+    which = rank[shifted]
+    first = np.empty(len(found), dtype=np.int64)
+    first[which[::-1]] = np.arange(len(values) - 1, -1, -1)
+    return found + low, first, which
+
+
 def starts_of(codes: Mapping[str, Codes]) -> Places:
     """Return the rows at which another layer occurrence begins."""
     change = np.zeros(len(codes["layer"]), dtype=bool)
@@ -277,15 +300,16 @@ class MeanTimes:
     @staticmethod
     def _keys(rows: Rows) -> tuple[list[tuple[int, ...]], Places]:
         """Return the distinct (condition, layer, kernel, place), and which one each row has."""
-        names = (*CONDITION, "layer")
-        layers = np.stack([rows.codes[name][rows.starts] for name in names])
-        distinct, layer = np.unique(layers, axis=1, return_inverse=True)
+        which = np.zeros(len(rows.starts), dtype=np.int64)
+        for name in (*CONDITION, "layer"):
+            codes = rows.codes[name][rows.starts].astype(np.int64) + 1
+            # renumber after every column, so that the product cannot overflow
+            which = distinct(which * (int(codes.max(initial=0)) + 1) + codes)[2]
         place = places(rows)
         kernel = rows.codes["kernel"].astype(np.int64)
         deep, wide = int(place.max(initial=0)) + 1, int(kernel.max(initial=0)) + 1
-        mixed = (np.repeat(layer.reshape(-1), rows.lengths) * wide + kernel) * deep + place
-        found, which = np.unique(mixed, return_inverse=True)
-        rest, spot = np.divmod(found, deep)
-        group, name = np.divmod(rest, wide)
-        columns = [*distinct[:, group].tolist(), name.tolist(), spot.tolist()]
+        mixed = (np.repeat(which, rows.lengths) * wide + kernel) * deep + place
+        _, first, which = distinct(mixed)
+        columns = [rows.codes[name][first].tolist() for name in (*CONDITION, "layer")]
+        columns += [kernel[first].tolist(), place[first].tolist()]
         return list(zip(*columns, strict=True)), which
