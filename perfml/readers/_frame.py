@@ -146,25 +146,40 @@ def _occurrences(
     changed = np.ones(len(codes), dtype=bool)
     changed[1:] = (codes[1:] != codes[:-1]) | (number[1:] != number[:-1])
     starts = np.flatnonzero(changed)
-    count: dict[tuple[int, tuple[str, ...]], int] = {}
-    opened: dict[tuple[str, ...], int] = {}
-    last_iteration, last_path, last_instance = 0, (), None
+    nodes = _nodes(layers)
+    count: dict[tuple[int, int], int] = {}
+    # The ranges that are open, outermost first: which one, and its occurrence.
+    opened: list[tuple[int, int]] = []
+    last_iteration, last_instance = 0, None
     found: list[int] = []
     for start in starts.tolist():
-        iteration, path, instance = int(iterations[start]), layers[codes[start]], number[start]
+        iteration, path, instance = int(iterations[start]), nodes[codes[start]], number[start]
         if iteration != last_iteration:
-            opened = {}
-        again = path == last_path and last_instance not in (None, instance)
-        opened = {
-            known: place
-            for known, place in opened.items()
-            if path[: len(known)] == known and not (again and known == path)
-        }
-        for depth in range(1, len(path) + 1):
-            prefix = path[:depth]
-            if prefix not in opened:
-                key = (iteration, prefix)
-                count[key] = opened[prefix] = count.get(key, -1) + 1
-        found.append(opened[path] if path else 0)
-        last_iteration, last_path, last_instance = iteration, path, instance
+            opened = []
+        shared = 0
+        while shared < min(len(opened), len(path)) and opened[shared][0] == path[shared]:
+            shared += 1
+        again = path and shared == len(path) == len(opened)
+        if again and last_instance not in (None, instance):
+            shared -= 1
+        del opened[shared:]
+        for node in path[shared:]:
+            key = (iteration, node)
+            count[key] = count.get(key, -1) + 1
+            opened.append((node, count[key]))
+        found.append(opened[-1][1] if path else 0)
+        last_iteration, last_instance = iteration, instance
     return np.repeat(found, np.diff(np.append(starts, len(codes))))
+
+
+def _nodes(layers: list[tuple[str, ...]]) -> list[list[int]]:
+    """Return paths as numbers: one for each range within the ranges around it."""
+    numbers: dict[tuple[int, str], int] = {}
+    paths = []
+    for layer in layers:
+        path: list[int] = []
+        for name in layer:
+            around = path[-1] if path else -1
+            path.append(numbers.setdefault((around, name), len(numbers)))
+        paths.append(path)
+    return paths

@@ -30,7 +30,7 @@ from perfml.readers._numbers import (
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 
-_DIMENSIONS = re.compile(r"\s*\(?\s*(\d+)[,;x\s]+(\d+)[,;x\s]+(\d+)\s*\)?\s*")
+_DIMENSIONS = re.compile(r"\(?\s*(\d{1,20})[,;x\s]+(\d{1,20})[,;x\s]+(\d{1,20})\s*\)?")
 _BLOCK = 1 << 20
 _SAMPLE = 50
 """Rows that show how the numbers of a file are written."""
@@ -359,7 +359,7 @@ def _first_rows(rows: memoryview | bytes, count: int) -> bytes:
 
 def dimensions(cell: str) -> str | None:
     """Return ``(x, y, z)`` however it is spaced; None if the cell is something else."""
-    match = _DIMENSIONS.fullmatch(cell)
+    match = _DIMENSIONS.fullmatch(cell.strip())
     return f"({match.group(1)}, {match.group(2)}, {match.group(3)})" if match else None
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfml.errors import InputError
+from perfml.readers._options import at_most
 from perfml.readers._source import Source
 
 _QUOTED_HEADER = b'"ID","Process ID",'
 _BARE_HEADER = re.compile(rb"(?m)^(?:\xef\xbb\xbf)?(ID,Process ID,)")
-_SUMMARY = re.compile(rb'(?m)^"?Process ID"?,.*"?Invocations"?,.*Minimum')
+_SUMMARY = re.compile(rb'(?m)^"?Process ID"?,[^\r\n]*')
 _NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 _INK = re.compile(rb"\S")
 _FIRST_NOTICES = 1 << 20
@@ -40,16 +41,19 @@ class Notices:
 
     program: str | None = None
     passes: int | None = None
-    warnings: list[str] = field(default_factory=list)
+    _said: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return the distinct warnings and errors, as sentences, `MOST` at most."""
+        return at_most([f"Nsight Compute said: {words}" for words in self._said])
 
     def collect(self, text: bytes) -> None:
         """Take in ncu's messages among these lines."""
         for kind, message in _NOTICE.findall(text):
             words = message.decode("utf-8", "replace").strip()
             if kind != b"PROF":
-                said = f"Nsight Compute said: {words}"
-                if said not in self.warnings:
-                    self.warnings.append(said)
+                self._said[words] = None
                 continue
             connected = re.match(r"Connected to process \d+ \((.*)\)", words)
             if connected and self.program is None:
@@ -106,11 +110,16 @@ def has_table(head: bytes) -> bool:
     """Tell whether the beginning of a file looks like output of ncu."""
     if head[:2] in _UTF_16:
         head = head.decode("utf-16", "ignore").encode()
-    return (
-        header_at(head) >= 0
-        or _SUMMARY.search(head) is not None
-        or _NOTICE.search(head) is not None
-    )
+    return header_at(head) >= 0 or _is_summary(head) or _NOTICE.search(head) is not None
+
+
+def _is_summary(data: bytes) -> bool:
+    """Tell whether there is the header of a summary over launches."""
+    for line in _SUMMARY.findall(data):
+        _, found, rest = line.partition(b"Invocations")
+        if found and b"Minimum" in rest:
+            return True
+    return False
 
 
 def header_at(data: bytes, start: int = 0) -> int:
@@ -241,7 +250,7 @@ def _units(
 
 def _no_table(source: Source, data: bytes, notices: Notices) -> InputError:
     where = str(source.path)
-    if _SUMMARY.search(data):
+    if _is_summary(data):
         return InputError(
             "a summary over launches, not the launches",
             where=where,

@@ -16,13 +16,13 @@ from perfml.readers._frame import kernels_frame
 from perfml.readers._nvprof_join import join
 from perfml.readers._nvprof_log import Log
 from perfml.readers._nvprof_values import Value, canonical, dim3, is_kernel, kernel_name
-from perfml.readers._options import ReadOptions
+from perfml.readers._options import ReadOptions, at_most
 from perfml.readers._source import Source
 from perfml.tables import Kernels
 
 __all__ = ["Row", "Tables", "join"]
 
-_ORDINAL = re.compile(r"\s*\(\d+\)$")
+_ORDINAL = re.compile(r"\(\d+\)$")
 _MISSING = Value(float("nan"), "missing")
 
 
@@ -164,7 +164,7 @@ class Tables:
         return error
 
     def _warnings(self, traced: bool) -> tuple[str, ...]:
-        found = [*self.log.warnings(), *dict.fromkeys(self.notes)]
+        found = [*self.log.warnings(), *at_most(list(dict.fromkeys(self.notes)))]
         if self.memory:
             found.append(
                 f"{self.memory.total()} memory copies and sets are no kernels and were left out."
@@ -226,7 +226,9 @@ def build(
             "kernel": [row.kernel for row in rows],
             "grid": [dim3(row.grid) if row.grid else None for row in rows],
             "block": [dim3(row.block) if row.block else None for row in rows],
-            "device": [_ORDINAL.sub("", row.device) if row.device else None for row in rows],
+            "device": [
+                _ORDINAL.sub("", row.device).rstrip() if row.device else None for row in rows
+            ],
             "time_us": times,
             "time_source": ["nvprof" if np.isfinite(time) else None for time in times],
             "launches": np.array([row.launches for row in rows], dtype="int64"),
@@ -239,6 +241,10 @@ def build(
     launches = pd.concat([launches, pd.DataFrame(columns, index=launches.index)], axis=1)
     frame = kernels_frame(launches, [()] * len(rows))
     return Kernels(frame, dict(provenance), tuple(dict.fromkeys(found)))
+
+
+def _without_ordinal(device: str | None) -> str | None:
+    return _ORDINAL.sub("", device).rstrip() if device else None
 
 
 def _resources(rows: Sequence[Row]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfml.errors import InputError
+from perfml.readers._options import at_most
 
 _MESSAGE = re.compile(r"==(\d{1,10})== ?(.*)$|={8} ?(.*)$")
 _STARTED = re.compile(r"NVPROF is profiling process (\d+), command: (.*)")
@@ -103,7 +104,7 @@ class Log:
 
     def warnings(self) -> list[str]:
         """Return nvprof's messages and what else a user has to know, as sentences."""
-        found = list(dict.fromkeys(self.spoken))
+        found = at_most(list(dict.fromkeys(self.spoken)))
         if self.foreign:
             shown = ", ".join(str(number) for number in self.foreign[:5])
             more = ", ..." if len(self.foreign) > 5 else ""

@@ -16,7 +16,7 @@ _VALUE = re.compile(rf"({_NUMBER}|[-+]?nan|[-+]?inf)\s*(%|[KMGTP]?B(?:/s)?)?", r
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,2})\)")
 _TIME = re.compile(rf"({_NUMBER})(ns|us|ms|s)")
 _DIM3 = re.compile(r"\((\d{1,10}) (\d{1,10}) (\d{1,10})\)")
-_CORRELATION = re.compile(r"\s*\[\d+\]$")
+_CORRELATION = re.compile(r"\[\d+\]$")
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 """Microseconds in each of nvprof's time units."""
@@ -121,7 +121,7 @@ def kernel_name(text: str) -> str:
     >>> kernel_name("void copy<double>(double*) [135]")
     'void copy<double>(double*)'
     """
-    return _CORRELATION.sub("", text.strip())
+    return _CORRELATION.sub("", text.strip()).rstrip()
 
 
 def is_kernel(name: str) -> bool:

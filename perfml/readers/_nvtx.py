@@ -13,7 +13,7 @@ import re
 _SEPARATOR = re.compile(r'"\s+"')
 _PLAIN = ":none:none:none:none:none:none"
 
-_IDENTIFIER = re.compile(r"\d+:(?=[^:]*:)")
+_IDENTIFIER = re.compile(r"\d{1,20}:(?=[^:]*:)")
 _FIELDS_AFTER_NAME = 6
 
 

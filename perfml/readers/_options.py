@@ -1,4 +1,4 @@
-"""What a user may tell the readers."""
+"""What a user may tell the readers, and how much the readers tell the user."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ class ReadOptions:
 
     locale: str | None = None
     raw: bool = False
+
+
+MOST = 40
+"""Sentences of one kind that a reader passes on; the others are counted."""
+
+
+def at_most(sentences: list[str]) -> list[str]:
+    """Return sentences, and from the `MOST` + 1st on only how many more there are."""
+    rest = len(sentences) - MOST
+    return sentences if rest <= 0 else [*sentences[:MOST], f"{rest} more messages of this kind."]

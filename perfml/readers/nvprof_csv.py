@@ -43,7 +43,7 @@ _TABLES = (
 )
 _COUNT = re.compile(r"\d{1,15}")
 _HEADER_LINE = re.compile(
-    r'^\s*"(?:Device","Kernel","Invocations"|(?:Type",")?Time\(%\)","Time","Calls"'
+    r'^[ \t]{0,80}"(?:Device","Kernel","Invocations"|(?:Type",")?Time\(%\)","Time","Calls"'
     r'|Start","Duration"|Device","Context","Stream")',
     re.MULTILINE,
 )

@@ -39,9 +39,8 @@ _FOOTNOTE = re.compile(r"(Regs|SSMem|DSMem|SrcMemType|DstMemType|SrcDev|DstDev)\
 _COLUMNS = re.compile(r"\s{2,}")
 _COUNT = re.compile(r"\d{1,15}")
 _METRIC = re.compile(r"[a-z][a-z0-9_]*")
-_DURATION = re.compile(r"\b[\d.]+(?:e[-+]?\d+)?(?:ns|us|ms|s)\b")
 _SUMMARY_ROW = re.compile(
-    r"\s*(?:(?P<type>[A-Z][\w ()]{0,40}):)?\s*(?P<share>[-+\w.]+)%\s+(?P<time>\S+)"
+    r"(?:(?P<type>[A-Z][\w ()]{0,40}):\s*)?(?P<share>[-+\w.]+)%\s+(?P<time>\S+)"
     r"\s+(?P<calls>\d{1,15})\s+(?P<avg>\S+)\s+(?P<min>\S+)\s+(?P<max>\S+)\s+(?P<name>\S.*)"
 )
 _TRACE_COLUMNS = {
@@ -215,10 +214,10 @@ class _Reader:
         return True
 
     def _summary_row(self, line: Line) -> bool:
-        match = _SUMMARY_ROW.fullmatch(line.text)
+        match = _SUMMARY_ROW.fullmatch(line.text.strip())
         times = [parse_time(match[name]) for name in ("time", "avg", "min", "max")] if match else []
         if match is None or None in times:
-            if "%" in line.text and len(_DURATION.findall(line.text)) >= 2:
+            if "%" in line.text and sum(map(_like_time, line.text.split())) >= 2:
                 msg = "the row of the summary cannot be read"
                 raise self.tables.log.damaged(line.number, msg, line.text)
             return False
@@ -293,6 +292,10 @@ def _row_start(tokens: list[str]) -> int | None:
         if _COUNT.fullmatch(tokens[place]) and _METRIC.fullmatch(tokens[place + 1]):
             return place
     return None
+
+
+def _like_time(word: str) -> bool:
+    return word[:1].isdigit() and word.endswith(("s", "s,"))
 
 
 def _number(cell: str | None) -> float:
