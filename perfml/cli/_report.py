@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +12,18 @@ from perfml.cli._dataset import Dataset, Seed, Where, load_dataset
 from perfml.cli._output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _SHOWN = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
+
+
+class Form(StrEnum):
+    """What a report is written as."""
+
+    html = "html"
+    md = "md"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,12 +33,19 @@ def register(app: typer.Typer) -> None:
 
 def report(
     dataset: Dataset,
+    other: Annotated[
+        str | None, typer.Argument(help="A second dataset: the page compares both.")
+    ] = None,
     kernels: Annotated[
         Path | None, typer.Option(help="The Kernels table, to show the kernels of each layer.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The HTML (or Markdown) file to write.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; report.html (or report.md) without.")
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="html, or md for a pull request; by the name of --out."),
+    ] = None,
     splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 20,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 50,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
@@ -39,20 +57,30 @@ def report(
 ) -> None:
     """Write one self-contained HTML file: the answer, its evidence, its provenance.
 
-    A name ending in .md gives Markdown for a pull request.
+    With a second dataset the page compares both: times, what moved, and why. A name ending in
+    .md, or --format md, gives Markdown for a pull request.
 
-    Example: perfml report layers.parquet --kernels kernels.parquet --out report.html
+    Example: perfml report layers.parquet --kernels kernels.parquet --out report.html;
+    perfml report before.parquet after.parquet --out comparison.html
     """
     out_ = Output(as_json, quiet, verbose)
+    markdown = form is Form.md or (form is None and out is not None and out.suffix == ".md")
+    if out is None:
+        out = Path("report.md" if markdown else "report.html")
+    if other is not None:
+        if kernels is not None:
+            msg = "two datasets bring their own kernels"
+            raise PerfmlError(msg, cure="Leave out --kernels, or compare Kernels tables.")
+        _compare(out_, (dataset, other), where, out, markdown=markdown, title=title, seed=seed)
+        return
     from perfml.modeling import evaluate
     from perfml.modeling import rank as rank_metrics
-    from perfml.report import build_markdown, build_report
-    from perfml.tables import read_table, replacing
+    from perfml.report import build_markdown, build_report, explain_pairs, summary_lines
 
     table = load_dataset(dataset, where, out_)
-    launches = read_table(kernels, kind="kernels").frame if kernels is not None else None
+    launches = _launches(dataset, kernels, where)
     tasks = ["regression"]
-    if table.frame["backend"].nunique() > 1:
+    if len(table.frame["backend"].dropna().unique()) > 1:
         tasks.append("classification")
     evaluations, rankings, warnings = [], [], []
     with out_.progress("analysing") as progress:
@@ -74,24 +102,102 @@ def report(
             except PerfmlError as error:
                 # too few layers to learn from is no reason to withhold the times
                 warnings.append(f"no {task} analysis: {error.what}")
+    with out_.progress("explaining") as progress:
+        pairs = explain_pairs(table.frame, launches, seed=seed, progress=progress)
     provenance = dict(table.provenance)
     provenance["warnings"] = [*provenance.get("warnings", []), *warnings]
     for warning in warnings:
         out_.warn(warning)
-    build = build_markdown if out.suffix == ".md" else build_report
+    build = build_markdown if markdown else build_report
     text = build(
         table.frame,
         kernels=launches,
         evaluations=evaluations,
         rankings=rankings,
+        pairs=pairs,
         provenance=provenance,
         title=title,
     )
+    lines = summary_lines(table.frame, evaluations=evaluations, rankings=rankings, pairs=pairs)
+    _write(out_, out, text, lines, warnings)
+
+
+def _compare(
+    out_: Output,
+    datasets: tuple[str, str],
+    where: list[str] | None,
+    out: Path,
+    *,
+    markdown: bool,
+    title: str | None,
+    seed: int,
+) -> None:
+    from perfml.report import build_comparison
+
+    with out_.progress("comparing") as progress:
+        names = [Path(each).stem for each in datasets]
+        if names[0] == names[1]:
+            names = list(datasets)
+        sides, provenance = [], []
+        for name, dataset in zip(names, datasets, strict=True):
+            layers, launches, document = _side(dataset, where)
+            sides.append((name, layers, launches))
+            provenance.append(document)
+        text, lines = build_comparison(
+            sides[0],
+            sides[1],
+            provenance=(provenance[0], provenance[1]),
+            markdown=markdown,
+            seed=seed,
+            title=title,
+            progress=progress,
+        )
+    _write(out_, out, text, lines, [])
+
+
+def _side(
+    dataset: str, where: list[str] | None
+) -> tuple[pd.DataFrame, pd.DataFrame | None, dict[str, Any]]:
+    """Return the table of one side, the launches behind it, and where they came from."""
+    from perfml.datasets import load
+    from perfml.explain.load import load_tables
+    from perfml.tables import read_table
+
+    layers, launches = load_tables(dataset, where)
+    path = Path(dataset)
+    if path.is_file() and path.suffix == ".parquet":
+        return layers, launches, dict(read_table(path).provenance)
+    return layers, launches, dict(load(dataset).provenance)
+
+
+def _launches(dataset: str, kernels: Path | None, where: list[str] | None) -> pd.DataFrame | None:
+    """Return the launches behind the layers: as given, or beside a dataset's layers."""
+    from perfml.datasets import DATASETS, fetch
+    from perfml.explain.load import only
+    from perfml.tables import read_table
+
+    path = Path(dataset)
+    if kernels is not None:
+        return only(read_table(kernels, kind="kernels").frame, where, strict=False)
+    if dataset in DATASETS and not path.exists():
+        path = fetch(dataset)
+    if not path.is_dir():
+        return None
+    beside = sorted(path.glob("*kernels*.parquet"))
+    if len(beside) == 1:
+        return only(read_table(beside[0], kind="kernels").frame, where, strict=False)
+    if list(path.glob("*layers*.parquet")):
+        return None
+    from perfml.ingest import ingest
+
+    return only(ingest([path]).frame, where, strict=False)
+
+
+def _write(out_: Output, out: Path, text: str, lines: list[str], warnings: list[str]) -> None:
+    from perfml.tables import replacing
+
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    from perfml.report import summary_lines
-
-    lines = summary_lines(table.frame, evaluations=evaluations, rankings=rankings)
     out_.result(
         {"out": str(out), "bytes": len(text.encode()), "summary": lines, "warnings": warnings},
         [*lines, f"Report: {out.resolve()}"],

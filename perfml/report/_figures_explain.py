@@ -17,6 +17,8 @@ from perfml.report._times import named_layers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from perfml.explain.peaks import Peaks
+
 SLOWER, FASTER, NEITHER = PALETTE[5], PALETTE[0], PALETTE[6]
 """Vermilion and blue differ in every kind of colour vision; the side of the axis tells, too."""
 
@@ -173,7 +175,7 @@ def attribution(
     ax.set_xlabel(
         "factor on the time (log)"
         if narrow
-        else "factor on the time (log scale): to the right the target is slower"
+        else "factor on the time (log scale); to the right: slower"
     )
     return ax
 
@@ -218,15 +220,18 @@ class Roofs:
     counted
         Whether ``bytes`` were counted at the device memory; else they are the least that the
         layer's shape allows (input, weights and output once).
+    source
+        Where the peaks come from, as a sentence.
     """
 
     points: pd.DataFrame
     flops: dict[str, float]
     bandwidth: dict[str, float]
     counted: bool
+    source: str
 
 
-def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | None = None) -> Roofs:
+def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> Roofs:
     """Place the layers of one condition under the roofs of their device.
 
     Parameters
@@ -241,12 +246,14 @@ def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | None = None) 
     PerfmlError
         If the peaks are not known, or the table has neither bytes nor shapes.
     """
-    from perfml.explain._roofline import PEAKS
-    from perfml.explain._roofline import roofline as place_under_roofs
+    from perfml.explain import roofline as place_under_roofs
+    from perfml.explain.peaks import peaks_of
 
     frame = named_layers(layers)
-    found = place_under_roofs(frame, peaks)
-    roofs = dict(peaks or PEAKS.get(str(frame["device"].dropna().iloc[0]), {}))
+    devices = sorted(set(frame["device"].dropna())) if "device" in frame.columns else []
+    known = peaks_of([str(name) for name in devices], peaks)
+    found = place_under_roofs(frame, known)
+    roofs = known.values
     counted = "dram_intensity" in found.columns and bool(found["dram_intensity"].notna().any())
     least = frame.get("arithmetic_intensity")
     if counted:
@@ -271,14 +278,14 @@ def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | None = None) 
             found=f"peaks {', '.join(roofs)}; ran in {', '.join(map(str, ran))}",
             cure="Give peaks with FLOP/s of this precision and dram in byte/s.",
         )
-    return Roofs(points.reset_index(), flops, bandwidth, counted)
+    return Roofs(points.reset_index(), flops, bandwidth, counted, known.sentence())
 
 
 @styled
 def layer_roofline(
     layers: pd.DataFrame | Roofs,
     *,
-    peaks: Mapping[str, float] | None = None,
+    peaks: Mapping[str, float] | Peaks | None = None,
     names: Sequence[str] | None = None,
     palette: Mapping[str, str] | None = None,
     ax: Axes | None = None,

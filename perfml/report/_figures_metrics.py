@@ -295,14 +295,12 @@ def roofline(
         ax.text(span[1], peak * 1.06, label, ha="right", va="bottom", color=MUTED)
     for name, slope in slopes.items():
         label = f"{plain(name, 30)}: {number(slope / 1e12)} TB/s"
-        # on a narrow figure points lie where the roof slopes
-        spot = (
-            ((0.02, 0.03), "axes fraction") if width < 500 else ((span[0], span[0] * slope), "data")
-        )
-        shift: dict[str, Any] = {"textcoords": "offset points", "va": "top", "color": MUTED}
-        ax.annotate(
-            label, spot[0], xycoords=spot[1], xytext=(6, 12 if width < 500 else -4), **shift
-        )
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "top", "color": MUTED}
+        if width < 500:
+            # points lie where the roof slopes
+            ax.annotate(label, (0, 0), xycoords="axes fraction", xytext=(6, 20), **style)
+        else:
+            ax.annotate(label, (span[0], span[0] * slope), xytext=(6, -4), **style)
     backends = (
         rows["backend"].astype(str) if "backend" in rows.columns else pd.Series("", rows.index)
     )
@@ -328,8 +326,8 @@ def roofline(
         wanted = {named[at]: at for at in order[::-1] if named[at] in set(names)}
         for layer, at in wanted.items():
             right = width >= 500 or intensity[at] < np.sqrt(span[0] * span[1])
-            style: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
-            style |= {"xytext": (6, 4)} if right else {"xytext": (-6, 4), "ha": "right"}
+            style = {"textcoords": "offset points", "ha": "left" if right else "right"}
+            style["xytext"] = (6 if right else -6, 4)
             point = (float(intensity[at]), float(achieved[at]))
             ax.annotate(plain(layer, 30), point, color=INK, **style)
     ax.set(xscale="log", yscale="log", xlim=span)

@@ -131,9 +131,9 @@ def decision_tree(
     )
     levels = min(depth, int(tree.get_depth())) + 1
     ax = new_axes(ax, width, _LEVEL * levels)
-    tint = dict(palette or {})
+    tint = {"": PALETTE[0], **(palette or {})}
     for name in dict.fromkeys(_kinds(root)):
-        tint.setdefault(name, PALETTE[len(tint) % len(PALETTE)])
+        tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
     ends = _draw(ax, root, 0, 0.0, tint)
     ax.set_xlim(-0.5, ends - 0.5)
     ax.set_ylim(-levels + 0.55, 0.45)

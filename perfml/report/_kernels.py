@@ -73,9 +73,7 @@ def chooser(kernels: pd.DataFrame | None, shown: Sequence[Condition]) -> dict[st
     """
     if kernels is None or kernels.empty:
         return None
-    named = kernels.assign(
-        backend=_printable(kernels["backend"]), layer=_printable(kernels["layer"])
-    )
+    named = printable(kernels)
     names: dict[str, int] = {}
     packed = []
     budget, left_out = _ROW_LIMIT, 0
@@ -114,8 +112,14 @@ def chooser(kernels: pd.DataFrame | None, shown: Sequence[Condition]) -> dict[st
     }
 
 
+def printable(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Name backends and layers of a Kernels table as the Conditions do, so that they match."""
+    return kernels.assign(
+        backend=_printable(kernels["backend"]), layer=_printable(kernels["layer"])
+    )
+
+
 def _printable(values: pd.Series) -> pd.Series:
-    """Name backends and layers as the Conditions do, so that they match."""
     kept = {name: clean(name, 200) for name in values.dropna().unique()}
     return values.map(kept).astype(object)
 

@@ -39,8 +39,8 @@ from perfml.report.summary import best_scores
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDE, _NARROW = 1040, 352
-_MOST_FIGURES = 6
+WIDE, NARROW = 1040, 352
+MOST_FIGURES = 6
 """Conditions drawn; the others have their tables, which keeps the page small."""
 
 _MOST_ROWS = 1500
@@ -62,12 +62,12 @@ class Picture:
     caption: str
 
 
-def _picture(kind: str, caption: str, prefix: str, draw: Callable[[int], Axes]) -> Picture:
+def picture_of(kind: str, caption: str, prefix: str, draw: Callable[[int], Axes]) -> Picture:
     """Draw a figure for wide and for narrow pages; the caption tells what the kind leaves out."""
     label = f"{kind}; the table below has its numbers"
     return Picture(
-        figures.svg(draw(_WIDE), prefix=f"{prefix}w", label=label),
-        figures.svg(draw(_NARROW), prefix=f"{prefix}n", label=label),
+        figures.svg(draw(WIDE), prefix=f"{prefix}w", label=label),
+        figures.svg(draw(NARROW), prefix=f"{prefix}n", label=label),
         caption,
     )
 
@@ -107,12 +107,12 @@ def times_section(
 
     def draw(width: int) -> Axes:
         return figures.layer_times(
-            condition.rows, palette=palette, width=width, horizontal=width == _NARROW
+            condition.rows, palette=palette, width=width, horizontal=width == NARROW
         )
 
     picture = (
-        _picture("Bar chart of the layers' times", caption, f"t{place}", draw)
-        if place < _MOST_FIGURES and slowest is not None
+        picture_of("Bar chart of the layers' times", caption, f"t{place}", draw)
+        if place < MOST_FIGURES and slowest is not None
         else None
     )
     return {
@@ -134,7 +134,7 @@ def filters_section(
 ) -> list[dict[str, Any]]:
     """Return the slowest and fastest layers of every condition and backend."""
     found = []
-    for condition in shown[:_MOST_FIGURES]:
+    for condition in shown[:MOST_FIGURES]:
         for backend in condition.backends:
             mine = condition.times[condition.times["backend"] == backend]
             medians = mine.set_index("layer")["median"].dropna()
@@ -202,7 +202,7 @@ def ranking_section(ranking: Any, place: int) -> dict[str, Any]:
             f"in the top 3 of {percent(float(first['p_top3']))} of the resamples."
         )
         caption += " A number after a name counts the metrics it is interchangeable with."
-        picture = _picture(
+        picture = picture_of(
             "Chart of ranks with intervals",
             caption,
             f"r{place}",
@@ -289,7 +289,7 @@ def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
 def stalls_section(shown: Sequence[Condition], series: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return why warps waited, for every condition whose stalls were measured."""
     found = []
-    for place, condition in enumerate(shown[:_MOST_FIGURES]):
+    for place, condition in enumerate(shown[:MOST_FIGURES]):
         shares = stall_shares(condition.rows)
         if not len(shares.columns):
             continue
@@ -303,7 +303,7 @@ def stalls_section(shown: Sequence[Condition], series: Mapping[str, int]) -> lis
         found.append(
             {
                 "label": condition.label,
-                "picture": _picture(
+                "picture": picture_of(
                     "Stacked bars of stall reasons",
                     caption,
                     f"s{place}",

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml._version import __version__
 from perfml.report._canvas import PALETTE
-from perfml.report._grids import (
-    Grid,
-    record_grid,
-    source_grid,
-)
 from perfml.report._kernels import chooser
-from perfml.report._labels import (
-    clean,
-    count,
-    listed,
-)
+from perfml.report._labels import clean, listed
+from perfml.report._machine import advice_section, roofline_section
+from perfml.report._page import provenance_section, render
 from perfml.report._sections import (
     clusters_picture,
     evaluation_section,
@@ -36,10 +24,12 @@ from perfml.report._sections import (
 )
 from perfml.report._shapes import layer_shapes
 from perfml.report._times import Condition, conditions
+from perfml.report._trees import tree_section
+from perfml.report._why import Pair, why_section
 from perfml.report.summary import SURE_RULES, sentences
 
-_SPOKEN = ("sources", "runs", "warnings", "unattributed")
-"""Parts of the provenance that have a table of their own."""
+if TYPE_CHECKING:
+    from perfml.explain.peaks import Peaks
 
 
 def build_report(
@@ -48,6 +38,9 @@ def build_report(
     kernels: pd.DataFrame | None = None,
     evaluations: Sequence[Any] = (),
     rankings: Sequence[Any] = (),
+    pairs: Sequence[Pair] = (),
+    advice: Sequence[tuple[str, pd.DataFrame]] = (),
+    peaks: Mapping[str, float] | Peaks | None = None,
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> str:
@@ -60,7 +53,15 @@ def build_report(
     kernels
         The Kernels table it was merged from; without it the page has no kernels of a layer.
     evaluations, rankings
-        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`.
+        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`. Each evaluation adds a
+        tree of three levels that can be read.
+    pairs
+        Why backends are slower than the fastest one, from `perfml.report.explain_pairs`.
+    advice
+        Label of a condition and its findings, see `perfml.report._machine.advice_section`.
+    peaks
+        Of the device, for its roofline; what perfml knows of the device without. The section is
+        left out where nothing is known.
     provenance
         The table's provenance document. Run manifests in it (``runs``, each with ``layers``)
         give the shapes of the layers.
@@ -78,26 +79,23 @@ def build_report(
     TableError
         If there are no layers, or the table lacks what times need.
     """
-    from jinja2 import Environment, StrictUndefined
-
     shown = conditions(layers)
     document = dict(provenance or {})
     series = {name: place % len(PALETTE) for place, name in enumerate(_backends(shown))}
     palette = {name: PALETTE[place] for name, place in series.items()}
     shapes = layer_shapes(document)
-    script, style = _part("script.js"), _part("style.css")
     data = chooser(kernels, shown)
     if data is not None:
         data["series"] = [
             [series[name] for name in each["backends"]] for each in data["conditions"]
         ]
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    page = environment.from_string(_part("template.html.j2")).render(
+    several = len(shown) > 1
+    trees = [tree_section(layers, each, place, palette) for place, each in enumerate(evaluations)]
+    return render(
+        "report.html.j2",
         title=clean(title, 200) if title else default_title(layers),
         facts=_facts(layers, shown, document),
-        answers=sentences(shown, evaluations=evaluations, rankings=rankings),
+        answers=sentences(shown, evaluations=evaluations, rankings=rankings, pairs=pairs),
         sure_rules=SURE_RULES,
         times=[
             times_section(each, place, shapes, series, palette) for place, each in enumerate(shown)
@@ -106,28 +104,20 @@ def build_report(
         described=bool(shapes),
         kernels=data,
         rankings=[ranking_section(each, place) for place, each in enumerate(rankings)],
+        trees=[each for each in trees if each is not None],
         evaluations=[
             evaluation_section(each, place, palette) for place, each in enumerate(evaluations)
         ],
+        why_pairs=[
+            why_section(each, place, palette, several=several) for place, each in enumerate(pairs)
+        ],
+        advice=advice_section(advice, shown, series),
+        roofs=roofline_section(shown, palette, series, peaks),
         stalls=stalls_section(shown, series),
         clusters=clusters_picture(layers),
         warnings=told_warnings(document.get("warnings")),
-        provenance=_provenance(document),
-        version=__version__,
-        script=script,
-        style=style,
-        script_hash=_csp_hash(script),
+        provenance=provenance_section(document),
     )
-    # a lone surrogate that no cleaning saw must not keep the file from being written
-    return page.encode("utf-8", "replace").decode("utf-8")
-
-
-def _part(name: str) -> str:
-    return (resources.files("perfml.report") / name).read_text(encoding="utf-8")
-
-
-def _csp_hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _backends(shown: Sequence[Condition]) -> list[str]:
@@ -157,7 +147,7 @@ def _facts(
         ("conditions", _conditions(shown)),
         ("layers", f"{max(len(each.layers) for each in shown):,}"),
         ("repeats", _repeats(shown)),
-        ("ingested", _moment(document.get("created"))),
+        ("ingested", moment(document.get("created"))),
     ]
     return [(name, value) for name, value in found if value]
 
@@ -167,7 +157,8 @@ def _conditions(shown: Sequence[Condition]) -> str:
     return "; ".join(each.label for each in shown[:4]) + more
 
 
-def _moment(stamp: Any) -> str:
+def moment(stamp: Any) -> str:
+    """Return a time stamp as a reader likes it, or as it is."""
     try:
         moment = datetime.datetime.fromisoformat(str(stamp)).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
@@ -179,31 +170,3 @@ def _repeats(shown: Sequence[Condition]) -> str:
     amounts = [int(value) for each in shown for value in each.times["repeats"]]
     low, high = min(amounts), max(amounts)
     return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _provenance(document: Mapping[str, Any]) -> dict[str, Any]:
-    scalars = [
-        (clean(key, 80).replace("_", " "), clean(value, 2000))
-        for key, value in document.items()
-        if not isinstance(value, (list, tuple, Mapping)) and value is not None
-    ]
-    rest = {
-        str(key): value
-        for key, value in document.items()
-        if isinstance(value, (list, tuple, Mapping)) and key not in _SPOKEN and key != "layers"
-    }
-    grids: list[Grid | None] = [
-        source_grid(_records(document.get("sources"))),
-        record_grid("Runs", _records(document.get("runs"))),
-        record_grid("Launches outside every layer", _records(document.get("unattributed"))),
-    ]
-    return {
-        "facts": scalars,
-        "grids": [grid for grid in grids if grid is not None],
-        "rest": clean(json.dumps(rest, indent=2, default=str), 20_000) if rest else "",
-        "count": count(len(_records(document.get("sources"))), "file"),
-    }
-
-
-def _records(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []

@@ -11,9 +11,11 @@ import pandas as pd
 from perfml._version import __version__
 from perfml.report._grids import Cell, Grid, rank_grid, score_grid, time_grid
 from perfml.report._labels import TASKS, clean, count, micros
+from perfml.report._machine import advice_section
 from perfml.report._sections import told_warnings
 from perfml.report._shapes import layer_shapes
 from perfml.report._times import Condition, conditions
+from perfml.report._why import Pair, why_text
 from perfml.report.html import default_title
 from perfml.report.summary import sentences
 
@@ -21,6 +23,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """What Markdown reads as markup inside a line; an underscore within a word is none."""
 
 _MOST_RANKS = 8
+_MOST_ADVICE = 10
 _MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": ""}
 
 
@@ -30,6 +33,8 @@ def build_markdown(
     kernels: pd.DataFrame | None = None,
     evaluations: Sequence[Any] = (),
     rankings: Sequence[Any] = (),
+    pairs: Sequence[Pair] = (),
+    advice: Sequence[tuple[str, pd.DataFrame]] = (),
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> str:
@@ -37,7 +42,7 @@ def build_markdown(
 
     Parameters
     ----------
-    layers, evaluations, rankings, provenance, title
+    layers, evaluations, rankings, pairs, advice, provenance, title
         As for `perfml.report.build_report`.
     kernels
         Taken so that both forms are called alike; single kernels are in the HTML report only.
@@ -52,7 +57,8 @@ def build_markdown(
     document = dict(provenance or {})
     shapes = layer_shapes(document)
     lines = [f"# {escape(title or default_title(layers))}", ""]
-    for each in sentences(shown, evaluations=evaluations, rankings=rankings):
+    said = sentences(shown, evaluations=evaluations, rankings=rankings, pairs=pairs)
+    for each in said:
         mark = "> [!WARNING]\n> " if each.about == "caution" else "- "
         lines += [
             *([""] if each.about == "caution" else []),
@@ -61,7 +67,18 @@ def build_markdown(
     lines += ["", "## Times"]
     for condition in shown:
         lines += ["", f"### {escape(condition.label)}", "", *_totals(condition), ""]
-        lines += _folded("Every layer", time_grid(condition, shapes, {}))
+        lines += folded("Every layer", time_grid(condition, shapes, {}))
+    for pair in pairs:
+        lines += [
+            "",
+            f"## {escape(why_text(pair).label)}",
+            "",
+            f"All layers together: {escape(pair.explanation.total.sentence())}.",
+            *details_of(pair),
+        ]
+    for part in advice_section(advice, shown, {}):
+        grid = Grid(part["grid"].caption, part["grid"].columns, part["grid"].rows[:_MOST_ADVICE])
+        lines += ["", f"## What could be done: {escape(part['label'])}", "", *table(grid)]
     for ranking in rankings:
         what = TASKS.get(str(ranking.task), str(ranking.task))
         grid = rank_grid(ranking.summary.head(_MOST_RANKS), {})
@@ -85,6 +102,24 @@ def build_markdown(
         lines += [*(f"- {escape(text)}" for text in warnings), "", "</details>"]
     lines += ["", f"perfml {__version__}"]
     return "\n".join(lines) + "\n"
+
+
+def details_of(pair: Pair, *, differing: bool = False) -> list[str]:
+    """Return the explained layers of a pair: a sentence each, and folded tables.
+
+    With `differing` only those whose times differ.
+    """
+    lines: list[str] = []
+    for name, sentence, grids in why_text(pair, differing=differing).details:
+        lines += ["", f"**{escape(name)}**: {escape(sentence)}", ""]
+        for grid in grids:
+            lines += [*folded(escape(grid.caption), grid), ""]
+    return lines
+
+
+def mark(sure: str) -> str:
+    """Return what follows a sentence that is not firm."""
+    return _MARKS[sure]
 
 
 def escape(text: object) -> str:
@@ -116,7 +151,8 @@ def _cell(cell: Cell) -> str:
     return f"{text} <sub>{escape(cell.note)}</sub>" if cell.note else text
 
 
-def _folded(summary: str, grid: Grid) -> list[str]:
+def folded(summary: str, grid: Grid) -> list[str]:
+    """Return a table's lines behind a summary that opens it."""
     return ["<details>", f"<summary>{summary}</summary>", "", *table(grid), "", "</details>"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -27,6 +27,9 @@ from perfml.report._labels import (
 )
 from perfml.report._times import EVERY_RUN, Condition, conditions
 
+if TYPE_CHECKING:
+    from perfml.report._why import Pair
+
 Sure = Literal["firm", "likely", "open", "caution"]
 
 ENOUGH_RESAMPLES = 20
@@ -35,7 +38,8 @@ ENOUGH_RESAMPLES = 20
 SURE_RULES = {
     "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples; "
     "or a model at least twice as good as every baseline",
-    "likely": "a smaller lead than that; or top 3 in at least 60 %",
+    "likely": "a smaller lead than that; or top 3 in at least 60 %; or a cause of which counters "
+    "split at least half, with nothing that contradicts it",
     "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; "
     "or no model beats the baselines. A metric is never surer than the models it comes from, and "
     f"never firm on fewer than {ENOUGH_RESAMPLES} resamples",
@@ -43,6 +47,7 @@ SURE_RULES = {
 """What the words of certainty mean; printed on the report."""
 
 _MOST_CONDITIONS = 4
+_MOST_REASONS = 2
 _ORDER: tuple[Sure, ...] = ("firm", "likely", "open", "caution")
 
 
@@ -53,20 +58,24 @@ class Sentence:
     Attributes
     ----------
     about
-        ``time``, ``metric``, ``error`` or ``caution``.
+        ``time``, ``why``, ``metric``, ``error`` or ``caution``.
     sure
         How sure it is (`SURE_RULES`).
     text
         The statement.
     """
 
-    about: Literal["time", "metric", "error", "caution"]
+    about: Literal["time", "why", "metric", "error", "caution"]
     sure: Sure
     text: str
 
 
 def summary_lines(
-    layers: pd.DataFrame, *, evaluations: Sequence[Any] = (), rankings: Sequence[Any] = ()
+    layers: pd.DataFrame,
+    *,
+    evaluations: Sequence[Any] = (),
+    rankings: Sequence[Any] = (),
+    pairs: Sequence[Pair] = (),
 ) -> list[str]:
     """Return the answer in sentences: the fastest backend, the metrics, the error, the cautions.
 
@@ -76,6 +85,8 @@ def summary_lines(
         A Layers table.
     evaluations, rankings
         Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`.
+    pairs
+        From `perfml.report.explain_pairs`.
 
     Raises
     ------
@@ -83,17 +94,23 @@ def summary_lines(
         If there are no layers.
     """
     shown = conditions(layers)
-    return [each.text for each in sentences(shown, evaluations=evaluations, rankings=rankings)]
+    said = sentences(shown, evaluations=evaluations, rankings=rankings, pairs=pairs)
+    return [each.text for each in said]
 
 
 def sentences(
-    shown: Sequence[Condition], *, evaluations: Sequence[Any] = (), rankings: Sequence[Any] = ()
+    shown: Sequence[Condition],
+    *,
+    evaluations: Sequence[Any] = (),
+    rankings: Sequence[Any] = (),
+    pairs: Sequence[Pair] = (),
 ) -> list[Sentence]:
     """Return the statements of a report, in the order in which a reader wants them."""
     found = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
         found.append(Sentence("time", "open", f"{more}: see the times below."))
+    found += _reasons(pairs)
     errors = [(str(each.task), _errors(each)) for each in evaluations]
     limits = {task: said[0].sure for task, said in errors if said}
     for ranking in rankings:
@@ -103,6 +120,27 @@ def sentences(
         clean(warning, 600) for evaluation in evaluations for warning in _leaks(evaluation)
     )
     return found + [Sentence("caution", "caution", text) for text in cautions]
+
+
+def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
+    """Say the cause of the largest differences, at most `_MOST_REASONS` of them."""
+    from perfml.report._why import why_sentence
+
+    said = [why_sentence(each) for each in pairs]
+    largest = sorted(
+        (place for place, each in enumerate(said) if each is not None),
+        key=lambda place: -_difference(pairs[place]),
+    )
+    found = []
+    for place in sorted(largest[:_MOST_REASONS]):
+        text, likely = said[place] or ("", False)
+        found.append(Sentence("why", "likely" if likely else "open", text))
+    return found
+
+
+def _difference(pair: Pair) -> float:
+    time = pair.explanation.details[0].time
+    return abs(float(time.target_us - time.baseline_us))
 
 
 def _fastest(condition: Condition) -> Sentence:
