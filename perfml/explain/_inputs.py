@@ -220,23 +220,37 @@ def _multiprocessors() -> dict[str, dict[str, float]]:
     }
 
 
-def layer_values(launches: pd.DataFrame, rules: Rules) -> dict[str, float]:
-    """Return the inputs of scope ``layer`` from one layer's launches (``kernel, time_us``)."""
-    times = _numbers(launches, "time_us")
-    total = float(np.nansum(times))
-    # the longest launch is the one the others would be fused into
-    others = np.ones(len(times), dtype=bool)
-    others[int(np.nanargmax(times))] = False
-    short = others & (times < rules.short_us)
+def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+    """Return the inputs of scope ``layer``, one row a layer.
+
+    Parameters
+    ----------
+    launches
+        Usual launches with the columns ``group, kernel, time_us, layer_us``.
+    rules
+        They say what counts as short, and what as a rearrangement.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``group``, columns as in `LAYER_INPUTS`.
+    """
+    groups = launches["group"]
+    time = launches["time_us"].astype(float)
     names = launches["kernel"].astype("string").fillna("")
-    transforms = others & names.str.contains(rules.transforms).to_numpy(dtype=bool)
-    return {
-        "launches": float(len(times)),
-        "layer_us": total,
-        "short_launches": float(short.sum()),
-        "short_us": float(np.nansum(times[short])),
-        "short_share": float(np.nansum(times[short])) / total,
-        "transform_launches": float(transforms.sum()),
-        "transform_us": float(np.nansum(times[transforms])),
-        "transform_share": float(np.nansum(times[transforms])) / total,
+    # the longest launch is the one that the others would be fused into
+    others = pd.Series(True, index=launches.index)
+    others[time.groupby(groups).idxmax()] = False
+    marks = {
+        "short": others & (time < rules.short_us),
+        "transform": others & names.map(lambda name: bool(rules.transforms.search(name))),
     }
+    table = pd.DataFrame(
+        {"launches": groups.value_counts(sort=False), "layer_us": time.groupby(groups).sum()},
+        dtype=float,
+    )
+    for name, mark in marks.items():
+        table[f"{name}_launches"] = mark.astype(float).groupby(groups).sum()
+        table[f"{name}_us"] = time.where(mark, 0.0).groupby(groups).sum()
+        table[f"{name}_share"] = table[f"{name}_us"] / table["layer_us"]
+    return table

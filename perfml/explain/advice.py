@@ -19,8 +19,8 @@ import pandas as pd
 
 from perfml._html import section
 from perfml.errors import PerfmlError
-from perfml.explain._inputs import INPUTS, LAYER_INPUTS, LEVELS, layer_values, values_of
-from perfml.explain._rules import Rule, Rules, filled, load_rules
+from perfml.explain._inputs import INPUTS, LAYER_INPUTS, LEVELS, layer_table, values_of
+from perfml.explain._rules import Flags, Rule, Rules, filled, load_rules
 from perfml.explain.launches import kernel_label
 from perfml.explain.ncu_agreement import measure_agreement, ncu_flags
 from perfml.explain.peaks import Peaks, given_peaks
@@ -159,9 +159,8 @@ def advise(
     """
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
-    side = make_side("advice", table, kernels)
-    source = table if kernels is None and side.kernels is not None else kernels
-    agreement = ncu_only = flags = None
+    source = kernels if kernels is not None or "kernel_names" in table.columns else table
+    agreement = ncu_only = None
     if ncu_rules is not None:
         if source is None:
             msg = "results of Nsight Compute's rules belong to launches, not to merged layers"
@@ -169,7 +168,10 @@ def advise(
         flags = ncu_flags(source, ncu_rules, book)
         ours = {rule.id: _holds(rule, source, given) for rule in book if rule.scope == "kernel"}
         agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
-    launches = _typical(side.kernels, flags) if side.kernels is not None else None
+        marked = source.assign(**{f"ncu {name}": each * 1.0 for name, each in flags.items()})
+        table, kernels = (marked, None) if kernels is None else (table, marked)
+    side = make_side("advice", table, kernels)
+    launches = _typical(side.kernels) if side.kernels is not None else None
     merged = launches is None
     rows = _merged(side.layers) if launches is None else launches
     if layers is not None:
@@ -205,11 +207,9 @@ def _keys(frame: pd.DataFrame) -> list[str]:
     return [*(name for name in CONDITIONS if name in frame.columns), "layer"]
 
 
-def _typical(kernels: pd.DataFrame, flags: dict[str, Array] | None) -> pd.DataFrame:
+def _typical(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return the usual launches of every layer: means of times, medians of metrics."""
     frame = kernels.copy()
-    for name, values in (flags or {}).items():
-        frame[f"ncu {name}"] = values[kernels.index.to_numpy()]
     keys = _keys(frame)
     repeat = [*keys, *(name for name in ("run_id", "iteration") if name in frame.columns)]
     frame = frame.sort_values("kernel_index", kind="stable")
@@ -223,16 +223,18 @@ def _typical(kernels: pd.DataFrame, flags: dict[str, Array] | None) -> pd.DataFr
     told = dict.fromkeys([name for name in frame.columns if str(name).startswith("ncu ")], "max")
     groups = frame.groupby(["group", "place", "kernel"], sort=True)
     plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians, **told}
-    usual = groups.agg(plan)
-    usual["count"] = groups.size()
-    usual = usual.reset_index()
+    usual = groups.agg(plan).copy().assign(count=groups.size()).reset_index().copy()
+    # what fewer than half of the repeats launch is not the layer's usual work
     kept = usual["count"] * 2 > usual["group"].map(repeats)
     usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
     total = usual.groupby("group")["time_us"].transform("sum")
-    usual["layer_us"] = total
-    usual["share"] = usual["time_us"] / total
-    usual["label"] = [kernel_label(str(name), 64) for name in usual["kernel"]]
-    return usual
+    labels = {name: kernel_label(str(name), 64) for name in usual["kernel"].unique()}
+    added = {
+        "layer_us": total,
+        "share": usual["time_us"] / total,
+        "label": usual["kernel"].map(labels),
+    }
+    return pd.concat([usual, pd.DataFrame(added)], axis=1)
 
 
 def _merged(layers: pd.DataFrame) -> pd.DataFrame:
@@ -268,8 +270,8 @@ def _lookups(
     return values, missing
 
 
-def _applies(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Array:
-    applies = np.ones(len(frame), dtype=bool)
+def _applies(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Flags:
+    applies: Flags = np.ones(len(frame), dtype=bool)
     if rule.precisions and "precision" in frame.columns:
         precision = frame["precision"].astype("string").fillna("fp32")
         applies &= precision.isin(rule.precisions).to_numpy(dtype=bool)
@@ -277,26 +279,27 @@ def _applies(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Array:
         # a mean over several kernels has no grid, no waves and no registers of its own
         alone = frame["kernels"].to_numpy(dtype=float) == 1 if "kernels" in frame else False
         applies &= alone
-    return np.asarray(applies)
+    return applies
 
 
-def _holds(rule: Rule, frame: pd.DataFrame, peaks: Peaks | None) -> tuple[Array, Array]:
+def _holds(rule: Rule, frame: pd.DataFrame, peaks: Peaks | None) -> tuple[Flags, Flags]:
     """Return whether a rule holds for each launch, and whether that could be told."""
     values, _ = _lookups(rule, frame, peaks, rule.compared)
     met, told = rule.holds(lambda name: values[name], len(frame))
     applies = _applies(rule, frame)
-    return np.asarray(met & applies), np.asarray(told & applies)
+    return met & applies, told & applies
 
 
 def _findings(
     rows: pd.DataFrame, book: Rules, peaks: Peaks | None, min_gain: float, merged: bool
 ) -> tuple[pd.DataFrame, int]:
     found: list[dict[str, Any]] = []
+    sums = None if merged else layer_table(rows, book)
     for rule in book:
         if rule.scope == "kernel":
             found += _of_launches(rule, rows, peaks, merged)
-        elif not merged:
-            found += _of_layers(rule, rows, book, peaks)
+        elif sums is not None:
+            found += _of_layers(rule, rows, sums)
     table = pd.DataFrame(found, columns=list(COLUMNS))
     large = table["gain_high"].to_numpy(dtype=float) >= min_gain
     kept = table[large]
@@ -319,11 +322,11 @@ def _of_launches(
     high = np.minimum(high, 1 - _busiest(rows, rule.relieves))
     low = np.minimum(low, high)
     flagged = np.flatnonzero(met & _applies(rule, rows, merged) & ~np.isnan(high))
-    hits = rows.iloc[flagged].assign(low=low[flagged], high=high[flagged], at=flagged)
+    hits = rows.iloc[flagged].copy().assign(low=low[flagged], high=high[flagged], at=flagged)
     found = []
     for _, same in hits.groupby(["group", "label"], sort=False):
         share = same["share"].to_numpy(dtype=float)
-        worst = same.loc[(same["high"] * same["share"]).idxmax()]
+        worst = same.iloc[int((same["high"] * same["share"]).to_numpy().argmax())]
         at = int(worst["at"])
         said = filled(rule.evidence, {name: float(values[name][at]) for name in rule.said})
         if not merged:
@@ -361,26 +364,25 @@ def _beside(rule: Rule, rows: pd.DataFrame) -> str | None:
     return "agrees" if bool((rows[column] > 0).any()) else "silent"
 
 
-def _of_layers(
-    rule: Rule, rows: pd.DataFrame, book: Rules, peaks: Peaks | None
-) -> list[dict[str, Any]]:
+def _of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the findings of a rule of scope ``layer``."""
+    firsts = rows.drop_duplicates("group").set_index("group").loc[sums.index]
+
+    def lookup(name: str) -> Array:
+        return np.asarray(sums[name] if name in sums else np.full(len(sums), np.nan))
+
+    met, _ = rule.holds(lookup, len(sums))
+    low, high = (
+        np.clip(np.broadcast_to(gain(lookup), len(sums)), 0, 1)
+        for gain in (rule.gain_low, rule.gain_high)
+    )
     found = []
-    for _, layer in rows.groupby("group", sort=False):
-        if not _applies(rule, layer.head(1))[0]:
-            continue
-        inputs = layer_values(layer, book)
-
-        def lookup(name: str, inputs: dict[str, float] = inputs) -> Array:
-            return np.array([inputs.get(name, np.nan)])
-
-        met, _ = rule.holds(lookup, 1)
-        low, high = (
-            float(np.clip(np.ravel(gain(lookup))[0], 0, 1))
-            for gain in (rule.gain_low, rule.gain_high)
-        )
-        if met[0] and not np.isnan(high):
-            said = filled(rule.evidence, inputs)
-            found.append(_finding(rule, layer.iloc[0], said, min(low, high), high, None))
+    for place in np.flatnonzero(met & _applies(rule, firsts) & ~np.isnan(high)):
+        values = {str(name): float(value) for name, value in sums.iloc[place].items()}
+        said = filled(rule.evidence, values)
+        most = float(high[place])
+        least = min(float(low[place]), most)
+        found.append(_finding(rule, firsts.iloc[place], said, least, most, None))
     return found
 
 

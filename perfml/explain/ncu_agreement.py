@@ -9,8 +9,7 @@ import pandas as pd
 
 from perfml._timing import function_name
 from perfml.errors import PerfmlError
-from perfml.explain._rules import Rules
-from perfml.metrics.expressions import Array
+from perfml.explain._rules import Flags, Rules
 
 ASKING = ("optimization", "warning")
 """Kinds of results that ask for something; the others inform."""
@@ -18,7 +17,9 @@ ASKING = ("optimization", "warning")
 _LONGEST = 300
 
 
-def ncu_flags(kernels: pd.DataFrame, results: pd.DataFrame, book: Rules) -> dict[str, Array]:
+def ncu_flags(
+    kernels: pd.DataFrame, results: pd.DataFrame, book: Rules, *, min_speedup: float = 0.0
+) -> dict[str, Flags]:
     """Return, for each of our rules that has a counterpart, whether it flags each launch.
 
     Parameters
@@ -29,12 +30,15 @@ def ncu_flags(kernels: pd.DataFrame, results: pd.DataFrame, book: Rules) -> dict
         What the reader's ``rules`` returned of the same file.
     book
         Our rules; their ``ncu`` says which of Nsight Compute's rules mean the same.
+    min_speedup
+        Results with a smaller estimated speedup (per cent) do not count; one without an estimate
+        does.
 
     Returns
     -------
     dict
-        Rule to 0 or 1 a launch. A rule whose counterpart reports on no launch of the file is left
-        out: its section was not recorded, or it has nothing to say of this device.
+        Rule to whether each launch is flagged. A rule whose counterpart reports on no launch of
+        the file is left out: its section was not recorded, or it has nothing to say here.
 
     Raises
     ------
@@ -42,22 +46,24 @@ def ncu_flags(kernels: pd.DataFrame, results: pd.DataFrame, book: Rules) -> dict
         If the results are of other launches.
     """
     _same_launches(kernels, results)
-    flags: dict[str, Array] = {}
+    flags: dict[str, Flags] = {}
     names = results["rule"].astype("string").fillna("")
-    messages = results["message"].astype("string").fillna("")
-    asking = results["kind"].isin(ASKING)
+    messages = results["message"].astype("string").fillna("").tolist()
+    asking = results["kind"].isin(ASKING).to_numpy(dtype=bool, copy=True)
+    asking &= ~(results["speedup"].astype(float) < min_speedup).to_numpy(dtype=bool)
     places = results["launch"].to_numpy(dtype=int)
     for rule in book:
         if not any((names == each.rule).any() for each in rule.ncu):
             continue
         hit = np.zeros(len(results), dtype=bool)
         for each in rule.ncu:
-            same = names == each.rule
-            if each.message is not None:
-                same &= messages.str.contains(each.message)
-            hit |= same.to_numpy(dtype=bool)
-        flag = np.zeros(len(kernels))
-        flag[places[hit & asking.to_numpy(dtype=bool)]] = 1.0
+            same = (names == each.rule).to_numpy(dtype=bool)
+            pattern = each.message
+            if pattern is not None:
+                same = same & np.array([pattern.search(text) is not None for text in messages])
+            hit |= same
+        flag = np.zeros(len(kernels), dtype=bool)
+        flag[places[hit & asking]] = True
         flags[rule.id] = flag
     return flags
 
@@ -93,8 +99,8 @@ def _function(name: object) -> str:
 
 def measure_agreement(
     kernels: pd.DataFrame,
-    ours: dict[str, tuple[Array, Array]],
-    theirs: dict[str, Array],
+    ours: dict[str, tuple[Flags, Flags]],
+    theirs: dict[str, Flags],
     results: pd.DataFrame,
     book: Rules,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -125,17 +131,15 @@ def measure_agreement(
         if rule.id not in theirs or rule.id not in ours:
             continue
         met, told = ours[rule.id]
-        known = told.astype(bool)
-        left, right = met.astype(bool)[known], theirs[rule.id][known] > 0
-        rows.append((rule.id, *compare_flags(left, right)))
-        only = np.flatnonzero(known & ~met.astype(bool) & (theirs[rule.id] > 0))
+        rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told])))
+        only = np.flatnonzero(told & ~met & theirs[rule.id])
         alone += _alone(kernels, results, rule.id, [each.rule for each in rule.ncu], only)
     columns = ["rule", "launches", "both", "only_perfml", "only_ncu", "neither", "agree", "kappa"]
     said = ["launch", "kernel", "rule", "ncu_rule", "message", "speedup"]
     return pd.DataFrame(rows, columns=columns), pd.DataFrame(alone, columns=said)
 
 
-def compare_flags(left: Array, right: Array) -> tuple[int, int, int, int, int, float, float]:
+def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, float, float]:
     """Return launches, both, only left, only right, neither, share that agrees, Cohen's kappa.
 
     References
