@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from perfml.partitioned_rows import (
 from perfml.partitioned_write import Layers, Merged, Tally, Writer
 from perfml.tables import replacing
 
+Progress = Callable[[int, int, str], None]
+
 
 class _Scattered(Exception):  # noqa: N818 - control flow, never an error that is shown
     """The rows of a layer do not lie together."""
@@ -48,8 +51,8 @@ def merge_files(
     out: str | Path,
     *,
     weights: Weights = "own",
-    keep: Callable[[str], bool] | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    layers: str | None = None,
+    progress: Progress | None = None,
 ) -> Merged:
     """Merge a Kernels table on disk into a Layers table on disk.
 
@@ -61,8 +64,8 @@ def merge_files(
         The Parquet file to write, with the provenance of all sources.
     weights
         As `perfml.merge.merge` has them.
-    keep
-        Says of a layer's name whether it is kept; all are without.
+    layers
+        A regular expression: keep layers whose whole name matches. All are kept without.
     progress
         Called as ``progress(done, total, what)`` with launches read.
 
@@ -73,10 +76,10 @@ def merge_files(
     TableError
         If a column is missing, or a launch in a layer has no positive time.
     PerfmlError
-        If no launch belongs to a layer.
+        If no launch belongs to a layer, or no layer's name matches.
     """
     files = kernel_files(source)
-    job = _Job(files, weights, keep, progress)
+    job = _Job(files, weights, _pattern(layers), progress)
     scattered: frozenset[int] = frozenset()
     while True:
         try:
@@ -87,6 +90,14 @@ def merge_files(
             scattered = job.scattered()
 
 
+def _pattern(layers: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if layers is None else re.compile(layers)
+    except re.error as error:
+        msg = "not a regular expression"
+        raise PerfmlError(msg, where="--layers", found=str(error)) from error
+
+
 class _Job:
     """One merge: its source, its rules, and what it has numbered so far."""
 
@@ -94,13 +105,14 @@ class _Job:
         self,
         files: KernelFiles,
         weights: Weights,
-        keep: Callable[[str], bool] | None,
-        progress: Callable[[int, int, str], None] | None,
+        layers: re.Pattern[str] | None,
+        progress: Progress | None,
     ) -> None:
         catalogue = load_catalogue()
         self.files = files
         self.weights = weights
-        self.keep = keep
+        self.layers = layers
+        self.keep = None if layers is None else lambda name: bool(layers.fullmatch(name))
         self.progress = progress
         self.text = Vocabularies()
         self.rules = {name: catalogue[name].merge for name in files.metrics}
@@ -133,11 +145,11 @@ class _Job:
 
     def _nothing(self, kernels: int) -> PerfmlError:
         names = self.text.columns["layer"].values
-        if self.keep is None or not names:
+        if self.layers is None or not names:
             return no_layer(kernels)
-        msg = "no layer's name is kept"
+        msg = f"no layer's name matches {self.layers.pattern!r}"
         found = ", ".join(map(str, names[:5]))
-        return PerfmlError(msg, found=found, cure="Keep more layers.")
+        return PerfmlError(msg, where="--layers", found=found, cure="Patterns match whole names.")
 
     def scattered(self) -> frozenset[int]:
         """Return the units in which the rows of a layer do not lie together."""

@@ -109,7 +109,9 @@ def ingest(
 
 
 def merge(
-    kernels: Annotated[Path, typer.Argument(help="A Kernels table, from perfml ingest.")],
+    kernels: Annotated[
+        Path, typer.Argument(help="Kernels from perfml ingest: a table, or a folder.")
+    ],
     out: Annotated[
         Path, typer.Option(help="layers.parquet, or dataset.csv in the published schema.")
     ] = Path("layers.parquet"),
@@ -129,39 +131,9 @@ def merge(
     Example: perfml merge kernels.parquet --out layers.parquet
     """
     out_ = Output(as_json, quiet, verbose)
-    from perfml.merge import merge as merge_kernels
-    from perfml.merge import unattributed
-    from perfml.tables import read_table, replacing, write_table
+    from perfml.cli import _partitioned
 
-    table = read_table(kernels, kind="kernels")
-    merged = merge_kernels(_matching(table.frame, layers), weights=weights.value)
-    outside = unattributed(table.frame)
-    for row in outside.to_dict("records"):
-        if row["share"] > 0.05:
-            out_.warn(
-                f"{row['run_id']}: {row['launches']} launches outside every layer take "
-                f"{row['share']:.1%} of the run's time and are left out"
-            )
-    if out.suffix == ".csv":
-        from perfml.datasets import to_published
-
-        with replacing(out) as temporary:
-            to_published(merged).to_csv(temporary, index=False)
-    else:
-        provenance = {**table.provenance, "weights": weights.value}
-        provenance["unattributed"] = outside.to_dict("records")
-        write_table(merged, out, kind="layers", provenance=provenance)
-    runs = _run_summary(merged)
-    document = {
-        "out": str(out),
-        "rows": len(merged),
-        "layers": int(merged["layer"].nunique()),
-        "weights": weights.value,
-        "runs": runs,
-        "unattributed": outside,
-    }
-    out_.result(document, [f"{len(merged)} rows, {document['layers']} layers -> {out}"])
-    out_.table(list(runs[0]), [list(run.values()) for run in runs])
+    _partitioned.merge(out_, kernels, out, weights.value, layers)
 
 
 def inspect(
@@ -361,26 +333,6 @@ def datasets_fetch(
 
     path = fetch(name)
     out_.result({"name": name, "path": str(path)}, [str(path)])
-
-
-def _matching(kernels: pd.DataFrame, pattern: str | None) -> pd.DataFrame:
-    """Keep the launches of layers whose whole name matches a regular expression."""
-    import re
-
-    if pattern is None:
-        return kernels
-    try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        msg = "not a regular expression"
-        raise PerfmlError(msg, where="--layers", found=str(error)) from error
-    names = kernels["layer"].dropna().unique()
-    kept = {name for name in names if expression.fullmatch(str(name))}
-    if not kept:
-        msg = f"no layer's name matches {pattern!r}"
-        found = ", ".join(map(str, names[:5])) or "no layers"
-        raise PerfmlError(msg, where="--layers", found=found, cure="Patterns match whole names.")
-    return kernels[kernels["layer"].isin(kept)]
 
 
 def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
