@@ -14,17 +14,18 @@ import pandas as pd
 from perfml._html import section
 from perfml.errors import PerfmlError
 from perfml.modeling._convergence import Notes, sentences
-from perfml.modeling._folds import fit, predict, prepare, score
 from perfml.modeling._parallel import Progress, run_all
-from perfml.modeling.baselines import baseline_names, predict_baseline
+from perfml.modeling._search import (
+    best_baseline,
+    mean_score,
+    search_folds,
+    why_not_without,
+)
 from perfml.modeling.estimators import get_model
-from perfml.modeling.features import Design, Problem, build_problem
-from perfml.modeling.protocols import Split, make_protocol
+from perfml.modeling.features import Problem, build_problem
+from perfml.modeling.protocols import Split
 from perfml.modeling.results import json_value, records
 from perfml.modeling.targets import Target, make_target
-
-FOLDS = 4
-"""Folds of a search; a protocol with more has them dealt into so many, groups kept whole."""
 
 MOST = 3
 """Metrics in a set unless told: each one more costs a fit a metric and fold."""
@@ -134,7 +135,7 @@ def smallest_sufficient_set(
     """Find few metrics that predict about as well as the best set on the way, or as all.
 
     Metrics are added one by one, each time the one that helps most. A search over test folds
-    flatters what it finds, so the whole search is repeated without each of up to `FOLDS` parts of
+    flatters what it finds, so the whole search is repeated without each of up to four parts of
     the data (layers kept whole, as in the protocol) and what it finds is scored on that part.
 
     Parameters
@@ -171,7 +172,7 @@ def smallest_sufficient_set(
     problem = build_problem(layers, task, features)
     chosen = get_model(model, task)
     goal = make_target(target, layers)
-    folds = _folds(problem, protocol, seed)
+    folds = search_folds(problem, protocol, seed)
     search = _Search(
         layers, task, model, protocol, problem.design.names, target, allowed, most, seed
     )
@@ -204,40 +205,24 @@ def smallest_sufficient_set(
     return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
 
 
-def _folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
-    """Return the protocol's splits, dealt into `FOLDS` where there are more."""
-    made = make_protocol(protocol, problem, splits=FOLDS, seed=seed)
-    splits = made.splits
-    if len(splits) <= FOLDS:
-        return splits
-    order = np.random.default_rng(seed).permutation(len(splits))
-    every = np.arange(problem.rows)
-    dealt = []
-    for start in range(FOLDS):
-        test = np.sort(np.concatenate([splits[index][1] for index in order[start::FOLDS]]))
-        dealt.append((np.setdiff1d(every, test), test))
-    return tuple(dealt)
-
-
 def _outer(search: _Search, folds: tuple[Split, ...]) -> tuple[tuple[Split, ...], str | None]:
     """Return the folds a search can be repeated without; none, and why, where it cannot."""
-    for train, _ in folds:
-        part = search.layers.iloc[train].reset_index(drop=True)
-        try:
-            problem = build_problem(part, search.task, search.features)
-            inner = _folds(problem, search.protocol, search.seed)
-        except PerfmlError as error:
-            return (), error.what
-        if problem.classes and any(len(np.unique(problem.truth[each])) < 2 for each, _ in inner):
-            return (), "a part of the data has one backend only"
-    return folds, None
+    reason = why_not_without(
+        search.layers,
+        folds,
+        task=search.task,
+        features=search.features,
+        protocol=search.protocol,
+        seed=search.seed,
+    )
+    return (folds, None) if reason is None else ((), reason)
 
 
 def _run(search: _Search) -> _Found:
     layers = search.layers.reset_index(drop=True)
     problem = build_problem(layers, search.task, search.features)
     goal = make_target(search.target, layers)
-    folds = _folds(problem, search.protocol, search.seed)
+    folds = search_folds(problem, search.protocol, search.seed)
     names = problem.design.names
     better = -1.0 if problem.task == "classification" else 1.0
     kept: list[int] = []
@@ -287,24 +272,7 @@ def _score(
     columns: tuple[int, ...],
 ) -> float:
     """Return the mean score over folds of the model on some columns."""
-    # columns in the table's order: the order of choice must not decide a tie in a tree
-    ordered = sorted(columns)
-    part = dataclasses.replace(
-        problem,
-        design=Design(
-            problem.design.values[:, ordered],
-            tuple(problem.design.names[column] for column in ordered),
-            {},
-        ),
-    )
-    model = get_model(search.model, search.task)
-    scores = []
-    for index, (train, test) in enumerate(folds):
-        prepared = prepare(part, train, test)
-        fitted = fit(model, part, goal, prepared.train, train, search.seed + index)
-        guess = predict(fitted, part, goal, prepared.test, test)
-        scores.append(score(search.task, problem.truth[test], guess))
-    return float(np.mean(scores))
+    return mean_score(problem, goal, search.model, folds, columns, search.seed)
 
 
 def _check(
@@ -315,16 +283,10 @@ def _check(
     split: Split,
     metrics: tuple[str, ...],
 ) -> dict[str, Any]:
-    train, test = split
+    _, test = split
     names = problem.design.names
     columns = tuple(names.index(name) for name in metrics)
-    rivals = {
-        name: score(search.task, problem.truth[test], predict_baseline(name, problem, train, test))
-        for name in baseline_names(search.task)
-        if not name.startswith("lookup")
-    }
-    best = max if search.task == "classification" else min
-    rival = best(rivals, key=lambda name: rivals[name])
+    rival, rival_score = best_baseline(problem, split)
     return {
         "fold": fold,
         "layers": ", ".join(sorted({str(name) for name in problem.layer_names[test]})),
@@ -332,7 +294,7 @@ def _check(
         "score": _score(problem, goal, search, [split], columns),
         "all_score": _score(problem, goal, search, [split], tuple(range(len(names)))),
         "baseline": rival,
-        "baseline_score": rivals[rival],
+        "baseline_score": rival_score,
     }
 
 

@@ -1,0 +1,199 @@
+"""How many replay passes a set of metrics costs: measured sets, and an estimate for the others.
+
+Nsight Compute replays a launch until all counters of a request are read; how counters share a pass
+is known to the profiler alone. ``passes.csv`` holds what it answered for single metrics, the named
+sets and random sets (`collectors.passes` asks). What those answers look like: a pass holds about
+three counters of the multiprocessors, counters of L2 and DRAM come along, and instrumented code
+(``smsp__sass``) takes passes once, however many metrics need it. So a set's passes are close to
+``ceil(base + sum of shares + share of instrumentation if any)``, and the shares are fitted.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+from perfml.metrics.catalogue import load_catalogue
+
+CHIP, NCU = "H200", "2025.3.1"
+"""What the counts hold for; other chips and versions group counters in other ways."""
+
+SOURCE = f"measured on {CHIP}, ncu {NCU}"
+
+SECONDS = {1: 0.009, 3: 0.089, 4: 0.098, 7: 0.139, 8: 0.140}
+"""Passes to seconds a launch, of a small CUDA program with 1 MiB on an H200 (40 launches each).
+
+A 1,024 MiB program took 0.010 s in one pass and 0.113 s in three: what was written is restored
+before every further pass.
+"""
+
+_MARGIN = 0.02
+"""Estimates keep this far from the next integer, which decides ties of the fit."""
+
+
+@dataclass(frozen=True)
+class PassEstimate:
+    """Passes of one set.
+
+    Attributes
+    ----------
+    passes
+        Best estimate.
+    low, high
+        The measured number, or one beside the estimate, narrowed by measured sets that the set
+        holds or is held by.
+    measured
+        Whether Nsight Compute was asked for this very set.
+    """
+
+    passes: int
+    low: int
+    high: int
+    measured: bool
+
+
+class PassCounts:
+    """Measured sets and the additive model of the others.
+
+    Parameters
+    ----------
+    measured
+        Set of metrics to passes.
+    """
+
+    def __init__(self, measured: Iterable[tuple[frozenset[str], int]]) -> None:
+        self.measured: dict[frozenset[str], int] = dict(measured)
+        alone = sorted(name for names in self.measured if len(names) == 1 for name in names)
+        self.names: tuple[str, ...] = tuple(alone)
+        """Metrics that were measured alone: the ones that sets may hold."""
+        self._place = {name: index for index, name in enumerate(self.names)}
+        self.shares = self._fit()
+        """One share of a pass a metric, then the instrumentation's, then the base."""
+
+    def known(self, name: str) -> bool:
+        """Return whether a metric was measured, or costs no pass."""
+        return name in self._place or is_free(name)
+
+    def estimate(self, names: Iterable[str]) -> PassEstimate:
+        """Return the passes of a set.
+
+        Parameters
+        ----------
+        names
+            Metrics of the catalogue; those that need no counter count for nothing.
+
+        Raises
+        ------
+        KeyError
+            If a metric is not `known`.
+        """
+        asked = frozenset(name for name in names if not is_free(name))
+        if asked in self.measured:
+            found = self.measured[asked]
+            return PassEstimate(found, found, found, True)
+        low = max((p for s, p in self.measured.items() if s <= asked), default=1)
+        above = [p for s, p in self.measured.items() if s >= asked]
+        additive = max(1, math.ceil(float(self._terms(asked) @ self.shares) - 1e-9))
+        limit = min(above, default=additive + 1)
+        passes = min(max(additive, low), limit)
+        return PassEstimate(passes, max(low, passes - 1), min(limit, passes + 1), False)
+
+    def _terms(self, names: frozenset[str]) -> npt.NDArray[np.float64]:
+        terms = np.zeros(len(self.names) + 2)
+        terms[[self._place[name] for name in names]] = 1.0
+        terms[-2] = float(any(is_instrumented(name) for name in names))
+        terms[-1] = 1.0
+        return terms
+
+    def _fit(self) -> npt.NDArray[np.float64]:
+        """Fit the shares: the least total distance from ``passes - 1 < sum <= passes``."""
+        from scipy.optimize import linprog
+
+        rows = [(s, p) for s, p in self.measured.items() if all(n in self._place for n in s)]
+        terms = np.array([self._terms(names) for names, _ in rows])
+        passes = np.array([found for _, found in rows], dtype=float)
+        slack = -np.eye(len(rows))
+        # one pass is the least there is, so its sum has no lower limit
+        several = passes > 1
+        solved = linprog(
+            np.r_[np.full(terms.shape[1], 1e-3), np.ones(len(rows))],
+            A_ub=np.r_[np.c_[terms, slack], np.c_[-terms, slack][several]],
+            b_ub=np.r_[passes - _MARGIN, (1 - passes - _MARGIN)[several]],
+            bounds=(0, None),
+        )
+        shares = np.zeros(terms.shape[1]) if solved.x is None else solved.x[: terms.shape[1]]
+        return np.asarray(shares, dtype=np.float64)
+
+
+def is_instrumented(name: str) -> bool:
+    """Return whether a metric is counted by instrumented code instead of hardware counters."""
+    return any("__sass_" in each for each in _request(name))
+
+
+def is_free(name: str) -> bool:
+    """Return whether a feature needs no counter: a launch attribute, or no profiler metric."""
+    catalogue = load_catalogue()
+    if name not in catalogue:
+        return True
+    return catalogue[name].ncu is not None and not _request(name)
+
+
+@functools.cache
+def _request(name: str) -> tuple[str, ...]:
+    catalogue = load_catalogue()
+    if name not in catalogue or catalogue[name].ncu is None:
+        return ()
+    alone = set(catalogue.ncu_request(()))
+    return tuple(each for each in catalogue.ncu_request((name,)) if each not in alone)
+
+
+@functools.cache
+def load_passes() -> PassCounts:
+    """Return the pass counts that ship with perfml (read once a process)."""
+    return PassCounts((frozenset(names), passes) for _, passes, names in read_sets())
+
+
+def read_sets() -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+    """Return the measured sets in the file's order: kind, passes, metrics."""
+    text = resources.files("perfml.metrics").joinpath("passes.csv").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return tuple(
+        (row["kind"], int(row["passes"]), tuple(row["metrics"].split()))
+        for row in csv.DictReader(lines)
+    )
+
+
+def seconds_per_launch(passes: int) -> float:
+    """Return the seconds a launch takes, on a line between the measured `SECONDS`."""
+    counts = sorted(SECONDS)
+    return float(np.interp(passes, counts, [SECONDS[count] for count in counts]))
+
+
+def check_estimates(
+    parts: int = 10, make: Callable[[list[tuple[frozenset[str], int]]], PassCounts] = PassCounts
+) -> tuple[int, ...]:
+    """Return estimate minus measurement of every random set, each estimated without itself.
+
+    Parameters
+    ----------
+    parts
+        The random sets are dealt into so many; each is estimated from the others and the sets
+        that are not random.
+    make
+        Builds the counts from measured sets.
+    """
+    sets: Sequence[tuple[str, int, tuple[str, ...]]] = read_sets()
+    drawn = [(frozenset(names), passes) for kind, passes, names in sets if kind == "random"]
+    given = [(frozenset(names), passes) for kind, passes, names in sets if kind != "random"]
+    errors = []
+    for part in range(parts):
+        counts = make([*given, *(row for i, row in enumerate(drawn) if i % parts != part)])
+        errors += [counts.estimate(names).passes - passes for names, passes in drawn[part::parts]]
+    return tuple(errors)

@@ -1,0 +1,115 @@
+"""What every search for a set of metrics needs: folds to choose on, folds to check on, a score."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.modeling._folds import fit, predict, prepare, score
+from perfml.modeling.baselines import baseline_names, predict_baseline
+from perfml.modeling.estimators import get_model
+from perfml.modeling.features import Design, Problem, build_problem
+from perfml.modeling.protocols import Split, make_protocol
+from perfml.modeling.targets import Target
+
+FOLDS = 4
+"""Folds of a search; a protocol with more has them dealt into so many, groups kept whole."""
+
+
+def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
+    """Return the protocol's splits, dealt into `FOLDS` where there are more."""
+    made = make_protocol(protocol, problem, splits=FOLDS, seed=seed)
+    splits = made.splits
+    if len(splits) <= FOLDS:
+        return splits
+    order = np.random.default_rng(seed).permutation(len(splits))
+    every = np.arange(problem.rows)
+    dealt = []
+    for start in range(FOLDS):
+        test = np.sort(np.concatenate([splits[index][1] for index in order[start::FOLDS]]))
+        dealt.append((np.setdiff1d(every, test), test))
+    return tuple(dealt)
+
+
+def why_not_without(
+    layers: pd.DataFrame,
+    folds: Sequence[Split],
+    *,
+    task: str,
+    features: Sequence[str],
+    protocol: str,
+    seed: int,
+) -> str | None:
+    """Return why a search cannot be repeated without each of these folds, or None if it can."""
+    for train, _ in folds:
+        part = layers.iloc[train].reset_index(drop=True)
+        try:
+            problem = build_problem(part, task, features)
+            inner = search_folds(problem, protocol, seed)
+        except PerfmlError as error:
+            return error.what
+        if problem.classes and any(len(np.unique(problem.truth[each])) < 2 for each, _ in inner):
+            return "a part of the data has one backend only"
+    return None
+
+
+def predictions(
+    problem: Problem,
+    goal: Target,
+    model: str,
+    split: Split,
+    columns: Sequence[int],
+    seed: int,
+) -> np.ndarray:
+    """Return what a model fitted on some columns of the training rows says of the test rows."""
+    # columns in the table's order: the order of choice must not decide a tie in a tree
+    ordered = sorted(columns)
+    part = dataclasses.replace(
+        problem,
+        design=Design(
+            problem.design.values[:, ordered],
+            tuple(problem.design.names[column] for column in ordered),
+            {},
+        ),
+    )
+    train, test = split
+    prepared = prepare(part, train, test)
+    fitted = fit(get_model(model, problem.task), part, goal, prepared.train, train, seed)
+    return predict(fitted, part, goal, prepared.test, test)
+
+
+def mean_score(
+    problem: Problem,
+    goal: Target,
+    model: str,
+    folds: Sequence[Split],
+    columns: Sequence[int],
+    seed: int,
+) -> float:
+    """Return the mean score over folds of a model on some columns; fold i uses ``seed + i``."""
+    scores = [
+        score(
+            problem.task,
+            problem.truth[split[1]],
+            predictions(problem, goal, model, split, columns, seed + index),
+        )
+        for index, split in enumerate(folds)
+    ]
+    return float(np.mean(scores))
+
+
+def best_baseline(problem: Problem, split: Split) -> tuple[str, float]:
+    """Return the best baseline but lookups (themselves sets of one metric), and its score."""
+    train, test = split
+    rivals = {
+        name: score(problem.task, problem.truth[test], predict_baseline(name, problem, train, test))
+        for name in baseline_names(problem.task)
+        if not name.startswith("lookup")
+    }
+    best = max if problem.task == "classification" else min
+    name = best(rivals, key=lambda each: rivals[each])
+    return name, rivals[name]
