@@ -1,7 +1,11 @@
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfml.readers._frame import kernels_frame, split_range
+from perfml.readers._occurrences import occurrences
 
 
 def layers_of(ranges, instances=None):
@@ -54,3 +58,48 @@ def test_launches_are_numbered_within_their_iteration():
     launches = pd.DataFrame({"kernel": list("abc"), "time_us": 1.0})
     frame = kernels_frame(launches, [["iter_0"], ["iter_0"], ["iter_1"]])
     assert frame["kernel_index"].tolist() == [0, 1, 0]
+
+
+def one_by_one(iterations, paths, instances):
+    """Count occurrences as the definition says: keep a list of the ranges that are open."""
+    opened, count, found, last = [], {}, [], (None, None)
+    for iteration, path, instance in zip(iterations, paths, instances, strict=True):
+        if iteration != last[0]:
+            opened = []
+        again = [name for name, _ in opened] == list(path) and instance != last[1]
+        kept = 0
+        while kept < min(len(opened), len(path)) and opened[kept][0] == path[kept]:
+            kept += 1
+        if again and path:
+            kept -= 1
+        opened = opened[:kept]
+        for depth in range(kept, len(path)):
+            key = (iteration, tuple(path[: depth + 1]))
+            count[key] = count.get(key, -1) + 1
+            opened.append((path[depth], count[key]))
+        found.append(opened[-1][1] if path else 0)
+        last = (iteration, instance)
+    return found
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.lists(st.sampled_from("ab"), max_size=4).map(tuple),
+            st.integers(0, 1),
+        ),
+        max_size=40,
+    )
+)
+def test_occurrences_are_those_of_ranges_that_open_and_close(launches):
+    iterations, paths, instances = map(list, zip(*launches, strict=True)) if launches else ([],) * 3
+    layers = sorted(set(paths))
+    codes = np.array([layers.index(path) for path in paths], dtype=np.int64)
+    numbers = np.array(iterations, dtype=np.int64)
+    assert occurrences(numbers, codes, layers, instances).tolist() == one_by_one(
+        iterations, paths, instances
+    )
+    assert occurrences(numbers, codes, layers, None).tolist() == one_by_one(
+        iterations, paths, [0] * len(paths)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.readers._occurrences import layer_column, occurrences
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
@@ -55,12 +57,19 @@ def split_range(path: Sequence[str]) -> tuple[int | None, tuple[str, ...]]:
     iteration: int | None = None
     layer: list[str] = []
     for name in path:
-        match = ITERATION.fullmatch(name.strip()) if iteration is None else None
-        if match:
-            iteration = int(match.group(1))
+        number = _iteration(name) if iteration is None else None
+        if number is not None:
+            iteration = number
         else:
             layer.append(name)
     return iteration, tuple(layer)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _iteration(name: str) -> int | None:
+    """Return the number of an iteration's range; names recur in every launch."""
+    match = ITERATION.fullmatch(name.strip())
+    return int(match.group(1)) if match is not None else None
 
 
 def kernels_frame(
@@ -96,17 +105,14 @@ def kernels_frame(
     coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
     codes, paths = coded.codes, coded.paths
     split = [split_range(path) for path in paths]
-    layers = [layer for _, layer in split]
+    distinct: dict[tuple[str, ...], int] = {}
+    of_path = [distinct.setdefault(layer, len(distinct)) for _, layer in split]
+    layers, layer = list(distinct), np.array(of_path, dtype="int64")[codes]
     numbered = any(iteration is not None for iteration, _ in split)
     iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
-    occurrence = _occurrences(iterations, codes, layers, instances)
-    names = np.array(["/".join(layer) or None for layer in layers], dtype=object)[codes]
-    if numbered:
-        for row in np.flatnonzero(occurrence):
-            if names[row] is not None:
-                names[row] = f"{names[row]}#{occurrence[row] + 1}"
+    occurrence = occurrences(iterations, layer, layers, instances)
     frame["iteration"] = iterations if numbered else occurrence
-    frame["layer"] = pd.Series(names, index=frame.index, dtype="string")
+    frame["layer"] = layer_column(layer, layers, occurrence if numbered else occurrence * 0)
     frame["kernel_index"] = frame.groupby("iteration").cumcount()
     strings = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
     for name in KERNEL_COLUMNS:
@@ -126,60 +132,3 @@ def _coded(ranges: Sequence[Sequence[str]]) -> CodedRanges:
     numbers: dict[tuple[str, ...], int] = {}
     codes = [numbers.setdefault(tuple(path), len(numbers)) for path in ranges]
     return CodedRanges(np.array(codes, dtype="int64"), list(numbers))
-
-
-def _occurrences(
-    iterations: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.int64],
-    layers: list[tuple[str, ...]],
-    instances: Sequence[int] | None,
-) -> npt.NDArray[np.int64]:
-    """Return each launch's occurrence of its layer within its iteration, from 0.
-
-    A range stays open while launches run in it or in a range inside it, so coming back from
-    ``block/conv`` to ``block`` is the same ``block``.
-    """
-    if not len(codes):
-        return np.empty(0, dtype="int64")
-    number = np.asarray(instances) if instances is not None else np.zeros(len(codes), dtype="int64")
-    # Only where the range changes can an occurrence begin.
-    changed = np.ones(len(codes), dtype=bool)
-    changed[1:] = (codes[1:] != codes[:-1]) | (number[1:] != number[:-1])
-    starts = np.flatnonzero(changed)
-    nodes = _nodes(layers)
-    count: dict[tuple[int, int], int] = {}
-    # The ranges that are open, outermost first: which one, and its occurrence.
-    opened: list[tuple[int, int]] = []
-    last_iteration, last_instance = 0, None
-    found: list[int] = []
-    for start in starts.tolist():
-        iteration, path, instance = int(iterations[start]), nodes[codes[start]], number[start]
-        if iteration != last_iteration:
-            opened = []
-        shared = 0
-        while shared < min(len(opened), len(path)) and opened[shared][0] == path[shared]:
-            shared += 1
-        again = path and shared == len(path) == len(opened)
-        if again and last_instance not in (None, instance):
-            shared -= 1
-        del opened[shared:]
-        for node in path[shared:]:
-            key = (iteration, node)
-            count[key] = count.get(key, -1) + 1
-            opened.append((node, count[key]))
-        found.append(opened[-1][1] if path else 0)
-        last_iteration, last_instance = iteration, instance
-    return np.repeat(found, np.diff(np.append(starts, len(codes))))
-
-
-def _nodes(layers: list[tuple[str, ...]]) -> list[list[int]]:
-    """Return paths as numbers: one for each range within the ranges around it."""
-    numbers: dict[tuple[int, str], int] = {}
-    paths = []
-    for layer in layers:
-        path: list[int] = []
-        for name in layer:
-            around = path[-1] if path else -1
-            path.append(numbers.setdefault((around, name), len(numbers)))
-        paths.append(path)
-    return paths

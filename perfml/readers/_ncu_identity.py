@@ -11,7 +11,8 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.readers._frame import CodedRanges
 from perfml.readers._ncu_launches import BLOCK, DEVICE_NAME, GRID, Launches, shape_of
-from perfml.readers._ncu_table import Table, dimensions, text_column
+from perfml.readers._ncu_table import Table, dimensions
+from perfml.readers._occurrences import text_column
 
 IDENTITY = (
     "ID",
@@ -76,10 +77,13 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
     places: npt.NDArray[Any] = codes
     plain = names
     if any("/" in name for name in names):
-        paths = ranges.paths
-        pairs, places = np.unique(codes * len(paths) + ranges.codes, return_inverse=True)
+        inner: dict[str, int] = {}
+        of_path = [inner.setdefault(path[-1] if path else "", len(inner)) for path in ranges.paths]
+        ends, last = list(inner), np.array(of_path)[ranges.codes]
+        places, pairs = pd.factorize(codes * len(ends) + last)
         plain = [
-            _without_range(names[pair // len(paths)], paths[pair % len(paths)]) for pair in pairs
+            _without_range(names[pair // len(ends)], ends[pair % len(ends)])
+            for pair in pairs.tolist()
         ]
     if not all(plain):
         row = int(np.flatnonzero(places == plain.index(""))[0])
@@ -89,8 +93,8 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
     return text_column(places, plain)
 
 
-def _without_range(name: str, path: tuple[str, ...]) -> str:
-    return name.removeprefix(f"{path[-1]}/") if path else name
+def _without_range(name: str, innermost: str) -> str:
+    return name.removeprefix(f"{innermost}/") if innermost else name
 
 
 def _shape(

@@ -27,6 +27,7 @@ from perfml.readers._numbers import (
     decide,
     to_numbers,
 )
+from perfml.readers._occurrences import text_column
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 
@@ -341,13 +342,6 @@ class Table:
         """Apply a function that gives text, or None for none, to a column of recurring texts."""
         codes, texts = self.coded(name)
         return text_column(codes, [function(text) for text in texts])
-
-
-def text_column(codes: Codes, texts: Sequence[str | None]) -> pd.Series[str]:
-    """Return a column of text from numbers and what they stand for."""
-    cells = pa.array(texts, pa.large_string()).take(pa.array(codes))
-    dtype: Any = pd.StringDtype()
-    return pd.Series(dtype.__from_arrow__(cells))
 
 
 def _first_rows(rows: memoryview | bytes, count: int) -> bytes:

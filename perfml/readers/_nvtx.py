@@ -8,6 +8,7 @@ and messages may hold colons, and ncu escapes neither them nor quotes.
 
 from __future__ import annotations
 
+import functools
 import re
 
 _SEPARATOR = re.compile(r'"\s+"')
@@ -26,7 +27,7 @@ def push_pop(cell: str) -> tuple[str, ...]:
     ...          '"nets:conv:a:none:none:none:none:none:none" ')
     ('iter_0', 'conv:a')
     """
-    return tuple(_name(entry) for entry in _entries(cell))
+    return tuple(map(_name, _entries(cell)))
 
 
 def start_end(cell: str) -> tuple[str, ...]:
@@ -42,6 +43,7 @@ def _entries(cell: str) -> list[str]:
     return _SEPARATOR.split(cell[first + 1 : last])
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def _name(entry: str) -> str:
     if entry.endswith(_PLAIN):
         body = entry.removesuffix(_PLAIN)
