@@ -75,7 +75,13 @@ def report(
         return
     from perfml.modeling import evaluate
     from perfml.modeling import rank as rank_metrics
-    from perfml.report import build_markdown, build_report, explain_pairs, summary_lines
+    from perfml.report import (
+        advise_conditions,
+        build_markdown,
+        build_report,
+        explain_pairs,
+        summary_lines,
+    )
 
     table = load_dataset(dataset, where, out_)
     launches = _launches(dataset, kernels, where)
@@ -104,6 +110,7 @@ def report(
                 warnings.append(f"no {task} analysis: {error.what}")
     with out_.progress("explaining") as progress:
         pairs = explain_pairs(table.frame, launches, seed=seed, progress=progress)
+        advice = advise_conditions(table.frame, launches)
     provenance = dict(table.provenance)
     provenance["warnings"] = [*provenance.get("warnings", []), *warnings]
     for warning in warnings:
@@ -115,6 +122,7 @@ def report(
         evaluations=evaluations,
         rankings=rankings,
         pairs=pairs,
+        advice=advice,
         provenance=provenance,
         title=title,
     )

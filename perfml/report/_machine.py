@@ -12,19 +12,21 @@ from perfml.errors import PerfmlError
 from perfml.report import figures
 from perfml.report._figures_explain import Roofs, layer_roofs
 from perfml.report._grids import Cell, Grid, amount, share
-from perfml.report._labels import clean, count, micros, percent
-from perfml.report._sections import MOST_FIGURES, picture_of
-from perfml.report._times import Condition
+from perfml.report._kernels import printable
+from perfml.report._labels import clean, count, listed, percent
+from perfml.report._sections import MOST_FIGURES, picture_of, told_warnings
+from perfml.report._times import Condition, conditions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from perfml.explain import Advice
     from perfml.explain.peaks import Peaks
 
 _BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "l1": "L1 cache"}
 
-_MOST_ADVICE = 400
-"""Findings in the table; the largest gains are kept."""
+_MOST_ADVICE = 100
+"""Findings of a condition in its table; the largest savings are kept."""
 
 
 def roofline_section(
@@ -113,81 +115,119 @@ def roofline_grid(roofs: Roofs, label: str, series: Mapping[str, int]) -> Grid:
     return Grid(f"Layers under the device's roofs, {label}", columns, rows)
 
 
+def advise_conditions(
+    layers: pd.DataFrame,
+    kernels: pd.DataFrame | None = None,
+    *,
+    peaks: Mapping[str, float] | Peaks | None = None,
+) -> list[tuple[str, Advice]]:
+    """Check the layers of every condition against the rules of advice.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    kernels
+        The Kernels table behind it; rules about single launches need it.
+    peaks
+        As for `perfml.explain.advise`.
+
+    Returns
+    -------
+    list
+        Label of the condition, and what the rules say. Conditions that cannot be checked (a
+        table without the columns of launches) are left out.
+    """
+    from perfml.explain import advise
+
+    named = None if kernels is None else printable(kernels)
+    found = []
+    for condition in conditions(layers):
+        launches = None if named is None else condition.select(named)
+        if launches is not None and launches.empty:
+            launches = None
+        try:
+            advice = advise(condition.rows, kernels=launches, peaks=peaks)
+        except PerfmlError:
+            continue
+        found.append((condition.label, advice))
+    return found
+
+
 def advice_section(
-    advice: Sequence[tuple[str, pd.DataFrame]],
-    shown: Sequence[Condition],
-    series: Mapping[str, int],
+    advice: Sequence[tuple[str, Any]], series: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Return what could be done, a table a condition, the largest possible saving first.
 
     Parameters
     ----------
     advice
-        Label of a condition and its findings, one row a finding: ``layer, backend, rule, hazard,
-        evidence, mitigation, gain_low, gain_high, source``; a gain is a fraction of the layer's
-        time.
-    shown
-        The conditions, for the layers' times.
+        Label of a condition, and an Advice or its ``table``.
     series
         Backend to the number of its colour.
     """
-    times = {
-        (each.label, str(row["layer"]), str(row["backend"])): float(row["median"])
-        for each in shown
-        for row in each.times.to_dict("records")
-    }
     found = []
-    for label, table in advice:
+    for label, each in advice:
+        table: pd.DataFrame = getattr(each, "table", each)
         if table.empty:
             continue
-        rows = [_finding(row, label, times, series) for row in table.to_dict("records")]
-        rows.sort(key=lambda row: -(row[2].value or 0.0))
-        columns = (
-            ("layer", False),
-            ("backend", False),
-            ("saving up to", True),
-            ("gain", True),
-            ("hazard", False),
-            ("evidence", False),
-            ("what to do", False),
-            ("source", False),
-        )
-        kept = rows[:_MOST_ADVICE]
+        kept = table.sort_values("saved_us", ascending=False, kind="stable").head(_MOST_ADVICE)
+        below = int(getattr(each, "below", 0))
+        unchecked = getattr(each, "not_checked", None)
+        rules = [] if unchecked is None else sorted({clean(name, 60) for name in unchecked["rule"]})
+        notes = [count(len(table), "finding")]
+        if len(table) > len(kept):
+            notes.append(f"the {len(kept)} with the largest savings are shown")
+        if below:
+            notes.append(f"{below} more promise too little to be listed")
+        if rules:
+            notes.append(f"not checked everywhere, for want of metrics: {listed(rules, 6)}")
         found.append(
             {
                 "label": label,
-                "grid": Grid(f"What could be done, {label}", columns, kept),
-                "cut": len(rows) - len(kept),
-                "count": count(len(rows), "finding"),
+                "grid": advice_grid(kept, label, series),
+                "notes": "; ".join(notes),
+                "warnings": told_warnings(getattr(each, "warnings", ())),
             }
         )
     return found
 
 
-def _finding(
-    row: Mapping[Any, Any],
-    label: str,
-    times: Mapping[tuple[str, str, str], float],
-    series: Mapping[str, int],
-) -> list[Cell]:
-    layer, backend = clean(row.get("layer"), 200), clean(row.get("backend"), 200)
+def advice_grid(table: pd.DataFrame, label: str, series: Mapping[str, int]) -> Grid:
+    """Return findings as a table; the kernel, the rule and the source stand in small print."""
+    rows = [_finding(row, series) for row in table.to_dict("records")]
+    columns = (
+        ("layer", False),
+        ("backend", False),
+        ("saves up to, µs", True),
+        ("hazard", False),
+        ("evidence", False),
+        ("what to do", False),
+    )
+    return Grid(f"What could be done, {label}", columns, rows)
+
+
+def _finding(row: Mapping[Any, Any], series: Mapping[str, int]) -> list[Cell]:
+    backend = clean(row.get("backend"), 200)
     low, high = _number(row.get("gain_low")), _number(row.get("gain_high"))
-    time = times.get((label, layer, backend), float("nan"))
-    saved = high * time
-    gain = Cell("–")
+    saved = _number(row.get("saved_us"))
+    gain = ""
     if high == high:
         same = low != low or percent(low) == percent(high)
-        text = percent(high) if same else f"{percent(low)} to {percent(high)}"
-        gain = Cell(text, value=high)
+        gain = percent(high) if same else f"{percent(low)} to {percent(high)}"
+        gain += " of the layer"
+    kernel = row.get("kernel")
+    named = isinstance(kernel, str) and kernel != ""
+    ncu = row.get("ncu")
+    beside = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
+    source = clean(row.get("source"), 300) + beside.get(ncu if isinstance(ncu, str) else "", "")
     return [
-        Cell(layer),
+        Cell(clean(row.get("layer"), 200)),
         Cell(backend, series=series.get(backend)),
-        Cell(micros(saved), value=saved) if saved == saved else Cell("–"),
-        gain,
+        amount(saved, note=gain),
         Cell(clean(row.get("hazard"), 300), note=clean(row.get("rule"), 80)),
-        Cell(clean(row.get("evidence"), 600)),
-        Cell(clean(row.get("mitigation"), 600)),
-        Cell(clean(row.get("source"), 300)),
+        Cell(clean(row.get("evidence"), 600), note=clean(kernel, 160) if named else ""),
+        Cell(clean(row.get("mitigation"), 600), note=source),
     ]
 
 

@@ -39,7 +39,7 @@ def build_report(
     evaluations: Sequence[Any] = (),
     rankings: Sequence[Any] = (),
     pairs: Sequence[Pair] = (),
-    advice: Sequence[tuple[str, pd.DataFrame]] = (),
+    advice: Sequence[tuple[str, Any]] = (),
     peaks: Mapping[str, float] | Peaks | None = None,
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
@@ -58,7 +58,7 @@ def build_report(
     pairs
         Why backends are slower than the fastest one, from `perfml.report.explain_pairs`.
     advice
-        Label of a condition and its findings, see `perfml.report._machine.advice_section`.
+        What could be done, from `perfml.report.advise_conditions`.
     peaks
         Of the device, for its roofline; what perfml knows of the device without. The section is
         left out where nothing is known.
@@ -111,7 +111,7 @@ def build_report(
         why_pairs=[
             why_section(each, place, palette, several=several) for place, each in enumerate(pairs)
         ],
-        advice=advice_section(advice, shown, series),
+        advice=advice_section(advice, series),
         roofs=roofline_section(shown, palette, series, peaks),
         stalls=stalls_section(shown, series),
         clusters=clusters_picture(layers),
