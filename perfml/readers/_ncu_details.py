@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from perfml.errors import InputError
 from perfml.readers._ncu_identity import IDENTITY, assemble
-from perfml.readers._ncu_launches import Launches, needed
+from perfml.readers._ncu_launches import DURATIONS, Launches, needed, require_times
 from perfml.readers._ncu_rules import Rule, most_promising
 from perfml.readers._ncu_table import Codes, Table
 from perfml.readers._options import ReadOptions
@@ -131,6 +131,10 @@ def _counters(
         return places.setdefault(name, len(places))
 
     codes = table.mapped(_NAME, place)
+    for name in set(DURATIONS) & set(places):
+        rows = np.flatnonzero(codes == places[name])
+        for unit in set(table.column(_UNIT).take(rows).to_pylist()):
+            require_times({name: unit or ""}, str(table.source.path))
     factors = table.mapped(_UNIT, lambda unit: to_base(unit)[0])
     percent = table.mapped(_UNIT, lambda unit: unit == "%")
     if not table.mapped(_NAME, bool).any():

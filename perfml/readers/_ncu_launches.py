@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from perfml.metrics.catalogue import DURATION
 from perfml.readers._frame import CodedRanges, kernels_frame
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
+from perfml.readers._units import to_base
 from perfml.tables import Kernels
 
 DURATIONS = (
@@ -145,6 +146,23 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         if value:
             provenance[key] = value
     return Kernels(table, provenance, tuple(warnings))
+
+
+def require_times(units: Mapping[str, str], where: str) -> None:
+    """Raise `InputError` if a duration comes in a unit that is no time.
+
+    Parameters
+    ----------
+    units
+        Unit of each metric that is in the file.
+    where
+        The file.
+    """
+    for name in DURATIONS:
+        if name in units and to_base(units[name])[1] != "ns":
+            msg = f"column {name} is in a unit that is no time"
+            cure = "Export again with: ncu --import FILE.ncu-rep --csv --page raw"
+            raise InputError(msg, where=where, found=repr(units[name])[:60], cure=cure)
 
 
 def shape_of(counters: pd.DataFrame, parts: tuple[str, str, str]) -> pd.Series[str]:

@@ -125,12 +125,22 @@ class Rows:
             msg = "the header comes a second time: two exports in one file"
             cure = "Split the file before this line, and ingest the parts."
             raise InputError(msg, where=f"{self._source.path}:{line}", cure=cure)
+        if text.startswith((b'"",', b",")) and self._is_units(text):
+            msg = "the units change within the table: two exports in one file"
+            cure = (
+                "Split the file before this line, put the header before each part, and ingest both."
+            )
+            raise InputError(msg, where=f"{self._source.path}:{line}", cure=cure)
         match = _QUOTED_ROW.search(text) if self._quoted else None
         if match is not None:
             return text[match.start() :]
         if text.strip():
             self._page.skipped += 1
         return None
+
+    def _is_units(self, text: bytes) -> bool:
+        cells = cells_of(text)
+        return cells is not None and len(cells) == len(self._page.header) and any(cells)
 
     def _unfinished(self, tail: bytes, line: int) -> None:
         """Judge the last line, which no newline ends."""

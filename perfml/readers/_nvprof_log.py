@@ -88,7 +88,13 @@ class Log:
         if process is not None:
             self.process = process
         if started:
-            self.commands[int(started[1][:10])] = started[2]
+            announced = int(started[1][:10])
+            if announced in self.commands:
+                self.spoken.append(
+                    f"nvprof begins again as process {announced} in line {number}: two logs in one "
+                    "file are read as one."
+                )
+            self.commands[announced] = started[2]
         elif written := _WRITTEN.match(message):
             self.written.append(written[1])
         elif message.endswith(("result:", "API calls:")):
@@ -116,7 +122,7 @@ class Log:
 
     def nothing(self, tables: list[str]) -> InputError:
         """Return the error for a log without kernels, saying what it holds instead."""
-        parts = [f"a {title} table" for title in tables]
+        parts = [f"{'an' if title[0] in 'aeiou' else 'a'} {title} table" for title in tables]
         parts += [title for title in dict.fromkeys(self.sections) if title != "Profiling result"]
         parts += [f"the profile was written to {name}" for name in self.written]
         parts += [text.removeprefix("nvprof reports ") for text in self.spoken[:_SHOWN]]

@@ -43,7 +43,8 @@ class Value:
     """One printed value: a number in base units, and the form it was printed in.
 
     ``form`` is ``plain``, ``percent`` (98.76), ``level`` (0..10), ``bytes``, ``rate`` (byte/s),
-    ``overflow`` (a counter overflowed) or ``missing``; the last two have NaN.
+    ``overflow`` (a counter overflowed), ``missing``, ``infinite`` or ``negative``, which no metric
+    is; the last four have NaN.
     """
 
     number: float
@@ -80,8 +81,10 @@ def parse_value(text: str, unit: str = "") -> Value | None:
         return None
     number = float(match.group(1))
     suffix = match.group(2) or unit.strip()
-    if not np.isfinite(number):
+    if np.isnan(number):
         return Value(float("nan"), "missing")
+    if not 0 <= number < float("inf"):
+        return Value(float("nan"), "negative" if number < 0 else "infinite")
     if suffix == "%":
         return Value(number, "percent")
     base, _, per = suffix.upper().partition("/")
@@ -93,7 +96,13 @@ def parse_value(text: str, unit: str = "") -> Value | None:
 def parse_time(text: str) -> float | None:
     """Return a time such as ``1.6782ms`` in microseconds; None if it is none."""
     match = _TIME.fullmatch(text.strip())
-    return float(match.group(1)) * MICROSECONDS[match.group(2)] if match else None
+    return duration(float(match.group(1)), match.group(2)) if match else None
+
+
+def duration(number: float, unit: str) -> float | None:
+    """Return a duration in microseconds; None if no duration can be that."""
+    time = number * MICROSECONDS[unit]
+    return time if 0 <= time < float("inf") else None
 
 
 def parse_dim3(text: str) -> tuple[int, int, int] | None:

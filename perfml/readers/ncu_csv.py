@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.readers._ncu_identity import IDENTITY, assemble
-from perfml.readers._ncu_launches import Launches, needed, to_kernels
+from perfml.readers._ncu_launches import Launches, needed, require_times, to_kernels
 from perfml.readers._ncu_rules import rules_frame
 from perfml.readers._ncu_table import Table
 from perfml.readers._ncu_text import has_table
@@ -72,6 +72,7 @@ def raw_page(table: Table, options: ReadOptions) -> Launches:
     wanted = needed()
     metrics = [name for name in header if name in wanted or (options.raw and "__" in name)]
     units = dict(zip(header, table.page.units or (), strict=True))
+    require_times({name: units[name] for name in metrics}, str(table.source.path))
     numeric = [(name, units[name]) for name in metrics if name in wanted]
     # Under a locale that the user names, every cell has to be looked at.
     plain = numeric if options.locale is None else []

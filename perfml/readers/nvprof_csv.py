@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from perfml.readers._nvprof import Row, Tables
 from perfml.readers._nvprof_log import Line, Log
-from perfml.readers._nvprof_values import MICROSECONDS, Value, is_kernel, parse_value
+from perfml.readers._nvprof_values import MICROSECONDS, Value, duration, is_kernel, parse_value
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 from perfml.tables import Kernels
@@ -150,6 +150,8 @@ class _Reader:
         starts_like_row = line.text.startswith('"') if self.mode != "trace" else commas > 2
         if starts_like_row or (commas >= len(self.columns) // 2 and commas > 2):
             msg = f"a row has {found} cells where the header has {len(self.columns)}"
+            if not found:
+                msg = "a row's quotes do not close"
             raise self.tables.log.damaged(line.number, msg, line.text)
         self.tables.log.foreign.append(line.number)
 
@@ -233,7 +235,7 @@ class _Reader:
         unit = (self.units or {}).get(name, "")
         if value is None or value.form != "plain" or unit not in MICROSECONDS:
             return None
-        return value.number * MICROSECONDS[unit]
+        return duration(value.number, unit)
 
     def _number(self, cells: dict[str, str], name: str) -> float:
         value = parse_value(cells.get(name, ""), (self.units or {}).get(name, ""))
