@@ -236,12 +236,14 @@ class Writer:
 
     def _coded(self, name: str, codes: Codes) -> Any:
         found, _, which = distinct(codes)
+        lacking = (found == MISSING)[which]
         values: list[Any]
         if name == "kernel_names":
             values = [self._vocabularies.joined(code) for code in found]
         else:
-            known = self._vocabularies.columns[name].values
-            values = [None if code == MISSING else known[code] for code in found]
-        lacking = (found == MISSING)[which]
+            # Parquet takes no missing value inside a dictionary, only rows that point nowhere
+            known, there = self._vocabularies.columns[name].values, found != MISSING
+            values = [known[code] for code in found[there]]
+            which = np.maximum(np.cumsum(there) - 1, 0)[which]
         indices = pa.array(which.astype(np.int32), mask=lacking if lacking.any() else None)
         return pa.DictionaryArray.from_arrays(indices, pa.array(values, self._text[name]))
