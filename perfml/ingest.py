@@ -81,7 +81,26 @@ def ingest(
     InputError
         If a file is no profile, holds no kernels, or has no partner that it needs.
     """
-    groups = _runs([Path(path) for path in paths])
+    return ingest_runs(
+        group_runs([Path(path) for path in paths]),
+        identity=identity,
+        options=options,
+        layer_map=layer_map,
+        layer=layer,
+        progress=progress,
+    )
+
+
+def ingest_runs(
+    groups: Sequence[tuple[list[Path], Path | None]],
+    *,
+    identity: Identity | None = None,
+    options: ReadOptions | None = None,
+    layer_map: LayerMap | None = None,
+    layer: str | None = None,
+    progress: Progress | None = None,
+) -> Kernels:
+    """Read runs whose files `group_runs` has put together; otherwise as `ingest`."""
     total = sum(len(files) for files, _ in groups)
     done = 0
     runs: list[_Run] = []
@@ -169,8 +188,14 @@ def _nullable(dtype: Any) -> Any:
     return "float64" if pd.api.types.is_float_dtype(dtype) else "string"
 
 
-def _runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
-    """Group files into runs: a folder with a manifest is one, loose files pair up by name."""
+def group_runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
+    """Group files into runs: a folder with a manifest is one, loose files pair up by name.
+
+    Returns
+    -------
+    list
+        The profiles of each run, and its ``run.json`` or None.
+    """
     runs: list[tuple[list[Path], Path | None]] = []
     loose: list[Path] = []
     for path in paths:
