@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from perfml._version import __version__
-from perfml.cli import _collect, _explain, _models, _report, _reproduce, _sweep, _tables
+from perfml.cli import (
+    _collect,
+    _explain,
+    _models,
+    _plan,
+    _plot,
+    _report,
+    _reproduce,
+    _sweep,
+    _tables,
+)
 from perfml.cli._output import Commands
 
 app = typer.Typer(
@@ -26,8 +36,10 @@ _collect.register(app)
 _sweep.register(app)
 _tables.register(app)
 _models.register(app)
+_plan.register(app)
 _explain.register(app)
 _report.register(app)
+_plot.register(app)
 _reproduce.register(app)
 
 

@@ -46,11 +46,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: a caption for those who hear it, columns (name, is it a number), rows of cells."""
+    """A table.
+
+    Attributes
+    ----------
+    caption
+        For those who hear it.
+    columns
+        Name, and whether it holds numbers.
+    rows
+        Cells.
+    cards
+        Whether a row becomes a card on a phone, because its texts are long.
+    """
 
     caption: str
     columns: tuple[tuple[str, bool], ...]
     rows: list[list[Cell]] = field(default_factory=list)
+    cards: bool = False
 
     @property
     def widths(self) -> list[int]:

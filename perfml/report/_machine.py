@@ -198,13 +198,12 @@ def advice_grid(table: pd.DataFrame, label: str, series: Mapping[str, int]) -> G
     rows = [_finding(row, series) for row in table.to_dict("records")]
     columns = (
         ("layer", False),
-        ("backend", False),
         ("saves up to, µs", True),
         ("hazard", False),
         ("evidence", False),
         ("what to do", False),
     )
-    return Grid(f"What could be done, {label}", columns, rows)
+    return Grid(f"What could be done, {label}", columns, rows, cards=True)
 
 
 def _finding(row: Mapping[Any, Any], series: Mapping[str, int]) -> list[Cell]:
@@ -222,8 +221,7 @@ def _finding(row: Mapping[Any, Any], series: Mapping[str, int]) -> list[Cell]:
     beside = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
     source = clean(row.get("source"), 300) + beside.get(ncu if isinstance(ncu, str) else "", "")
     return [
-        Cell(clean(row.get("layer"), 200)),
-        Cell(backend, series=series.get(backend)),
+        Cell(clean(row.get("layer"), 200), note=backend, series=series.get(backend)),
         amount(saved, note=gain),
         Cell(clean(row.get("hazard"), 300), note=clean(row.get("rule"), 80)),
         Cell(clean(row.get("evidence"), 600), note=clean(kernel, 160) if named else ""),
