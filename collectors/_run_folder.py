@@ -17,6 +17,7 @@ from perfml.errors import InputError
 
 RUN_FILE, LOG_FILE, MANIFEST = "run.json", "log.txt", "manifest.jsonl"
 _PARTIAL, _FAILED, _LOCKS = ".partial", ".failed", ".locks"
+_TRIES = 1000
 
 
 def now() -> str:
@@ -76,10 +77,9 @@ def building(out: Path, run_id: str) -> Iterator[Path]:
         If the disk is full or the folder cannot be written.
     """
     aside = out / _PARTIAL
-    aside.mkdir(parents=True, exist_ok=True)
     for left in aside.glob(f"{run_id}.*"):  # of a process that was killed: the run is ours now
         shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{run_id}.", dir=aside))
+    folder = _empty_folder(aside, run_id)
     try:
         yield folder
         final = out / run_id
@@ -95,6 +95,16 @@ def building(out: Path, run_id: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             aside.rmdir()
+
+
+def _empty_folder(aside: Path, run_id: str) -> Path:
+    """Make a folder in `aside`, which another process may remove while it is empty."""
+    for _ in range(_TRIES):
+        aside.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return Path(tempfile.mkdtemp(prefix=f"{run_id}.", dir=aside))
+    msg = "a folder for unfinished runs disappears as soon as it is made"
+    raise InputError(msg, where=str(aside), cure="See what removes it.")
 
 
 def keep_log(out: Path, run_id: str, log: Path) -> None:

@@ -264,6 +264,18 @@ def test_a_gpu_that_another_sweep_measures_on_is_refused(host, monkeypatch):
     assert notes(host) == []
 
 
+def test_two_workers_make_and_remove_the_folder_of_unfinished_runs_at_once(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from collectors._run_folder import building\n"
+        "for number in range(300):\n"
+        "    with building(Path(sys.argv[1]), f'{sys.argv[2]}-{number}') as folder: pass\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    both = [subprocess.Popen([*command, name], cwd=ROOT) for name in ("one", "two")]
+    assert [each.wait(60) for each in both] == [0, 0]
+    assert len(list(tmp_path.glob("*-*"))) == 600
+
+
 @pytest.mark.parametrize(
     ("asked", "visible", "chosen"),
     [
