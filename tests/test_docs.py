@@ -68,6 +68,15 @@ def test_the_tables_page_names_every_column():
     assert {each for each in columns if f"`{each}`" not in text} == set()
 
 
+def test_the_sections_of_the_report_are_those_of_its_page():
+    page = (DOCS / "howto" / "report.md").read_text("utf-8")
+    named = re.findall(r"^\d+\. \*\*(.+?)\.\*\*", page, re.MULTILINE)
+    template = (ROOT / "perfml" / "report" / "report.html.j2").read_text("utf-8")
+    headings = re.findall(r"<h2[^>]*>(.+?)</h2>", template)
+    assert len(named) > 5
+    assert [each for each in headings if each in named] == named
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Return the folder of the built site, and what the build printed."""

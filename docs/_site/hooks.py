@@ -34,9 +34,15 @@ def commands() -> str:
     """Return the help of every command, as Typer writes it in Markdown."""
     program = [sys.executable, "-m", "typer", "perfml.cli", "utils", "docs", "--name", "perfml"]
     text = subprocess.run(program, capture_output=True, text=True, check=True).stdout  # noqa: S603
-    body = text.partition("\n")[2]  # the page has its own title
+    _, *parts = re.split(r"^##+ ", text, flags=re.MULTILINE)  # the page introduces the program
     examples = re.compile(r"^Example: (.+?)(?=\n\n)", re.MULTILINE | re.DOTALL)
-    return examples.sub(_example, re.sub(r"^### ", "## ", body, flags=re.MULTILINE))
+    found = [examples.sub(_example, part) for part in parts]
+    rows = ["| command | what it does |", "|---|---|"]
+    for part in found:
+        name, _, body = part.partition("\n")
+        anchor = name.strip("`").replace(" ", "-")
+        rows.append(f"| [{name}](#{anchor}) | {body.strip().partition(chr(10) * 2)[0]} |")
+    return "\n".join(rows) + "\n\n" + "\n".join(f"## {part}" for part in found)
 
 
 def metrics() -> str:
@@ -45,9 +51,9 @@ def metrics() -> str:
 
     catalogue = load_catalogue()
     found = [catalogue[name] for name in catalogue.names]
-    rows = ["| metric | unit | merge | match | what |", "|---|---|---|---|---|"]
+    rows = ["| metric | unit | match | what |", "|---|---|---|---|"]
     rows += [
-        f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.merge} | {each.exactness} "
+        f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.exactness} "
         f"| {_plain(each.description)} |"
         for each in found
     ]
@@ -59,6 +65,7 @@ def _metric(metric: Any) -> str:
     formula = metric.ncu.text if metric.ncu else None
     scale = f" × {metric.scale:g}" if formula and metric.scale != 1 else ""
     lines.append(f"Nsight Compute: `{formula}`{scale}" if formula else "Nsight Compute: none.")
+    lines.append(f"Kernels merge by: {_plain(metric.merge)}.")
     if metric.guard:
         lines.append(f"Undefined where this is 0: `{metric.guard.text}`")
     if metric.note:

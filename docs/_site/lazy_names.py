@@ -18,5 +18,8 @@ class LazyNames(griffe.Extension):
             return
         found = ast.literal_eval(str(homes.value))
         for name, home in found.items():
+            if name in mod.members:
+                msg = f"{mod.path}.{name} is a public name and a module: which one is imported?"
+                raise ValueError(msg)
             mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
         mod.exports = sorted(found)
