@@ -78,7 +78,7 @@ def train(
             task=task.value,
             models=_names(model),
             protocols=protocols,
-            features=_features(features),
+            features=feature_names(features),
             target=target,
             splits=splits,
             seed=seed,
@@ -97,7 +97,7 @@ def train(
             table.frame,
             task.value,
             _names(model),
-            features=_features(features),
+            features=feature_names(features),
             target=target,
             seed=seed,
         )
@@ -144,7 +144,7 @@ def rank(
     options: dict[str, Any] = {
         "task": task.value,
         "models": _names(model),
-        "features": _features(features),
+        "features": feature_names(features),
         "target": target,
         "methods": _names(method),
         "resamples": resamples,
@@ -199,7 +199,8 @@ def _names(models: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in models.split(",") if name.strip()) if models else None
 
 
-def _features(names: str) -> str | tuple[str, ...]:
+def feature_names(names: str) -> str | tuple[str, ...]:
+    """Return a feature set's name, or the names that were listed with commas."""
     from perfml.modeling.features import FEATURE_SETS
 
     return names if names in FEATURE_SETS else tuple(_names(names) or ())

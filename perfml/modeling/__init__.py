@@ -33,6 +33,8 @@ _HOMES = {
     "compare_rankings": "compare",
     "rank_both_weights": "weights",
     "smallest_sufficient_set": "select",
+    "plan": "planning",
+    "Plan": "planning",
     "LinearModelTreeClassifier": "linear_model_tree",
     "LinearModelTreeRegressor": "linear_model_tree",
     "linear_tree_regressor": "_sklearn_compat",
