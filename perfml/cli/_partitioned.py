@@ -10,6 +10,7 @@ from perfml.cli._output import Output
 
 if TYPE_CHECKING:
     from perfml.merge import Weights
+    from perfml.partitioned import Settings
     from perfml.partitioned_write import Merged
 
 SHOWN = 40
@@ -43,6 +44,44 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
     }
     out_.result(document, [f"{merged.rows} rows, {merged.layers} layers -> {out}"])
     show_runs(out_, runs)
+
+
+def ingest(
+    out_: Output, files: list[Path], folder: Path, settings: Settings, jobs: int | None
+) -> None:
+    """Read profiles into a folder of tables, and say what came of it."""
+    from perfml.errors import PerfmlError
+    from perfml.partitioned import ingest_folder
+
+    with out_.progress("reading") as progress:
+        landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
+    for warning in landed.warnings:
+        out_.warn(warning)
+    for source, error in landed.failed:
+        out_.warn(f"{source} is left out: {error}")
+    document = {
+        "out": str(folder),
+        "kernels": landed.kernels,
+        "added": landed.added,
+        "replaced": landed.replaced,
+        "present": landed.present,
+        "failed": [{"source": source, **error.as_dict()} for source, error in landed.failed],
+        "warnings": landed.warnings,
+    }
+    if landed.failed:
+        total = len(landed.failed)
+        msg = f"{total} of the sources could not be read; what could be lies in {folder}"
+        raise PerfmlError(msg, found=landed.failed[0][0], cure="Mend or leave out those named.")
+    counts = ", ".join(
+        f"{len(runs)} runs {what}"
+        for what, runs in (
+            ("added", landed.added),
+            ("replaced", landed.replaced),
+            ("there already", landed.present),
+        )
+        if runs
+    )
+    out_.result(document, [f"{landed.kernels} kernels, {counts} -> {folder}"])
 
 
 def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:

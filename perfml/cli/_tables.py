@@ -60,6 +60,13 @@ def ingest(
     layer: Annotated[
         str | None, typer.Option(help="Layer of launches outside every range (a log of one layer).")
     ] = None,
+    partition: Annotated[
+        bool,
+        typer.Option("--partition", help="Into a folder, one file a run, on all cores; resumes."),
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="With --partition: processes; one a core.", min=1)
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -70,7 +77,7 @@ def ingest(
     traces, CSV and SQLite, compressed or not. Workload, backend, precision and batch come from
     run.json, the options, or the file's name (yolov4tiny_cublas_fp32_b1.csv).
 
-    Example: perfml ingest run/ --out kernels.parquet
+    Example: perfml ingest run/ --out kernels.parquet; perfml ingest runs/ --partition --out kernels
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml._identity import Identity
@@ -79,12 +86,22 @@ def ingest(
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
 
+    identity = Identity(workload, backend, precision, batch)
+    options = ReadOptions(locale=locale.value if locale else None, raw=raw)
+    mapped = read_layer_map(layer_map) if layer_map else None
+    if partition:
+        from perfml.cli import _partitioned
+        from perfml.partitioned import Settings
+
+        folder = Path("kernels") if out == Path("kernels.parquet") else out
+        _partitioned.ingest(out_, files, folder, Settings(identity, options, mapped, layer), jobs)
+        return
     with out_.progress("reading") as progress:
         kernels = read_all(
             files,
-            identity=Identity(workload, backend, precision, batch),
-            options=ReadOptions(locale=locale.value if locale else None, raw=raw),
-            layer_map=read_layer_map(layer_map) if layer_map else None,
+            identity=identity,
+            options=options,
+            layer_map=mapped,
             layer=layer,
             progress=progress,
         )
