@@ -259,6 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write the three files, and print a short table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sets", type=Path, help="measure these sets only: one a line, by blanks")
     parser.add_argument("--seconds", type=float, default=185, help="start nothing new after these")
     given = parser.parse_args(arguments)
     began = time.monotonic()
@@ -268,7 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = compile_program(folder)
     measured = Measured(program, folder, began + given.seconds)
     timed: list[tuple[int, int, int, float]] = []
-    measure(measured, lambda: timed.extend(measure_seconds(program, folder, began + given.seconds)))
+    if given.sets is None:
+        measure(measured, lambda: timed.extend(measure_seconds(program, folder, measured.end)))
+    else:
+        for line in given.sets.read_text(encoding="utf-8").splitlines():
+            measured.passes("asked", line.split())
     name, capability, driver = _chip()
     catalogue = load_catalogue()
     document = {
@@ -309,8 +314,8 @@ def _print(
 ) -> None:
     lines = [f"{document['chip']}, ncu {document['ncu']}: {len(measured.rows)} sets"]
     for kind, count, names, error in measured.rows:
-        shown = names[0] if len(names) == 1 else f"{len(names)} metrics"
-        if kind in ("single", "set") or error:
+        shown = f"{len(names)} metrics" if len(names) > 9 else " ".join(names)
+        if kind in ("single", "set", "asked") or error:
             lines.append(f"{kind} {shown}: {count} passes {error}".rstrip())
     drawn = [(len(names), count) for kind, count, names, _ in measured.rows if kind == "random"]
     lines.append("random (size, passes): " + " ".join(f"{n}:{count}" for n, count in sorted(drawn)))
