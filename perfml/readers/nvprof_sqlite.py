@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.readers._demangle import demangle
+from perfml.readers._demangle import demangled
 from perfml.readers._frame import kernels_frame
 from perfml.readers._nvprof_ranges import Launch, Marker, default_domain, locate, pair
 from perfml.readers._nvprof_values import dim3
@@ -41,6 +41,7 @@ _KERNEL_COLUMNS = (
     *("start", "end", "deviceId", "correlationId", "name", *_SIZES, "registersPerThread"),
     *("staticSharedMemory", "dynamicSharedMemory"),
 )
+_LONGEST_CELL = 16 << 20
 _AS_TEXT = "nvprof --import-profile FILE --print-gpu-trace --csv"
 
 
@@ -157,6 +158,7 @@ def _opened(source: Source) -> Iterator[_Profile]:
         address = f"file:{urllib.parse.quote(str(Path(path).resolve()))}?mode=ro&immutable=1"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
                 connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
                 connection.execute("PRAGMA trusted_schema = OFF")
                 yield _Profile(connection, str(source.path))
@@ -295,9 +297,8 @@ class _Reader:
                 "time_source": [None if wrong else "nvprof" for wrong in invalid],
                 "launches": 1,
                 "registers_per_thread": raw["registersPerThread"].astype(float),
-                "shared_memory_per_block": (
-                    raw["staticSharedMemory"] + raw["dynamicSharedMemory"]
-                ).astype(float),
+                "shared_memory_per_block": raw["staticSharedMemory"].astype(float)
+                + raw["dynamicSharedMemory"].astype(float),
                 "threads": raw[list(_SIZES)].astype(float).prod(axis=1),
             }
         )
@@ -312,7 +313,8 @@ class _Reader:
                 found=f"string {unnamed[0]}",
                 cure="The file is damaged; export the profile again.",
             )
-        readable = {number: demangle(strings[number]) for number in set(numbers)}
+        names = demangled(strings[number] for number in numbers)
+        readable = {number: names[strings[number]] for number in set(numbers)}
         mangled = sum(name is None for name in readable.values())
         if mangled:
             self.warnings.append(
