@@ -54,7 +54,9 @@ def split_range(path: Sequence[str]) -> tuple[int | None, tuple[str, ...]]:
     >>> split_range(["model", "block", "conv"])
     (None, ('model', 'block', 'conv'))
     """
-    iteration: int | None = None
+    iteration = _iteration(path[0]) if path else None
+    if iteration is not None:  # as nearly always: the iteration is outermost
+        return iteration, tuple(path[1:])
     layer: list[str] = []
     for name in path:
         number = _iteration(name) if iteration is None else None

@@ -12,6 +12,8 @@ import functools
 import re
 
 _SEPARATOR = re.compile(r'"\s+"')
+_BETWEEN = '"  "'
+"""How ncu writes the separator."""
 _PLAIN = ":none:none:none:none:none:none"
 
 _IDENTIFIER = re.compile(r"\d{1,20}:(?=[^:]*:)")
@@ -27,7 +29,16 @@ def push_pop(cell: str) -> tuple[str, ...]:
     ...          '"nets:conv:a:none:none:none:none:none:none" ')
     ('iter_0', 'conv:a')
     """
+    outermost, apart, inner = cell[cell.find('"') + 1 :].partition(_BETWEEN)
+    if apart and '"' in inner and '"' not in outermost:
+        # Many cells share their inner ranges, and many their outermost: an iteration.
+        return (_name(outermost), *_inner_names(inner))
     return tuple(map(_name, _entries(cell)))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _inner_names(text: str) -> tuple[str, ...]:
+    return tuple(map(_name, _SEPARATOR.split(text[: text.rfind('"')])))
 
 
 def start_end(cell: str) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ import lzma
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import IO, cast
 
 from perfml._digest import sha256_of, sha256_of_file
@@ -30,6 +32,9 @@ RATIO = 200
 HEAD = 1 << 16
 """Bytes a reader sees to recognise its format."""
 
+_LONG = 1 << 20
+"""Bytes from which a file is hashed aside."""
+
 _BLOCK = 1 << 20
 _UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 
@@ -39,6 +44,13 @@ _MAGIC: dict[bytes, _Opener] = {
     b"\xfd7zXZ\x00": lambda path: cast("IO[bytes]", lzma.open(path, "rb")),  # noqa: SIM115
     b"BZh": lambda path: cast("IO[bytes]", bz2.open(path, "rb")),  # noqa: SIM115
 }
+
+
+def _hashed_aside(data: bytes) -> Future[str]:
+    """Hash in a thread of its own, which a process that is forked later does not wait for."""
+    found: Future[str] = Future()
+    Thread(target=lambda: found.set_result(sha256_of(data)), daemon=True).start()
+    return found
 
 
 class Source:
@@ -57,6 +69,7 @@ class Source:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._hashing: Future[str] | None = None
         require_file(self.path)
         with self._errors(), self.path.open("rb") as stream:
             magic = stream.read(8)
@@ -90,13 +103,28 @@ class Source:
         InputError
             If it is damaged, too large, or changes while it is read.
         """
-        whole = io.BytesIO()
-        self._copy(whole)
-        return whole.getvalue()
+        if self.compressed:
+            whole = io.BytesIO()
+            self._copy(whole)
+            return whole.getvalue()
+        with self._unchanged() as size:
+            if size > LARGEST:
+                raise self._too_large(LARGEST)
+            # in one piece: an export is tens of megabytes, and every copy of it costs
+            with self._errors(), self.path.open("rb", buffering=0) as stream:
+                data = stream.read(size) or b""
+                while len(data) < size and (block := stream.read(_BLOCK)):
+                    data += block
+        if len(data) > _LONG:
+            # hashing lets other threads run, and the name is asked for after all parsing
+            self._hashing = _hashed_aside(data)
+        return data
 
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the file as it lies on disk, in hexadecimal."""
+        if self._hashing is not None:
+            return self._hashing.result()
         if not self.compressed and "data" in self.__dict__:
             # What was read is what is named, even if the file has grown since.
             return sha256_of(self.data)
@@ -138,15 +166,20 @@ class Source:
 
     def _copy(self, out: IO[bytes]) -> None:
         """Copy the file, decompressed, and refuse one that is a bomb or is still written to."""
-        before = self._state()
-        limit = self._limit(before[0])
-        size = 0
-        with self._errors(), self._stream() as stream:
+        with self._unchanged() as packed, self._errors(), self._stream() as stream:
+            limit = self._limit(packed)
+            size = 0
             while block := stream.read(_BLOCK):
                 size += len(block)
                 if size > limit:
                     raise self._too_large(limit)
                 self._write(out, block)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[int]:
+        """Give the size of the file; refuse one that is still written to."""
+        before = self._state()
+        yield before[0]
         after = self._state()
         if after != before:
             msg = "the file changed while it was read"
