@@ -27,7 +27,18 @@ LEVEL_NAMES = (
     "achieved_occupancy",
     "sm_efficiency",
 )
-COUNT_NAMES = ("inst_executed", "flop_count_sp", "dram_read_bytes", "dram_write_bytes")
+COUNT_NAMES = (
+    "inst_executed",
+    "flop_count_sp",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "l2_read_transactions",
+    "l2_write_transactions",
+    "gld_transactions",
+    "gst_transactions",
+    "global_load_requests",
+    "global_store_requests",
+)
 
 
 @st.composite
@@ -61,15 +72,17 @@ def test_every_account_of_a_layer_adds_up_to_its_log_ratio(before, after, same):
 
 
 @settings(max_examples=50, deadline=None)
-@given(before=sides(), after=sides(), kernels=st.integers(1, 3))
+@given(before=sides(), after=sides(), kernels=st.tuples(st.integers(1, 3), st.integers(1, 3)))
 def test_a_merged_layer_adds_up_too(before, after, kernels):
     rows = [side.frame.iloc[0].drop("kernel").astype(float) for side in (before, after)]
-    for row in rows:
-        row["kernels"] = kernels
+    for row, count in zip(rows, kernels, strict=True):
+        row["kernels"] = count
     found = attribute_layer(*rows, same_device=True)
     measured = math.log(rows[1]["time_us"] / rows[0]["time_us"])
     assert found.terms["log_ratio"].sum() == pytest.approx(measured, abs=1e-9)
-    assert ("wave fill" in set(found.terms["term"])) <= (kernels == 1)
+    assert ("wave fill" in set(found.terms["term"])) <= (kernels == (1, 1))
+    counted = found.account is not None and kernels[0] != kernels[1]
+    assert ("launch count" in set(found.terms["term"])) == counted
 
 
 @given(a=st.floats(1e-6, 1e9), b=st.floats(1e-6, 1e9))
@@ -96,6 +109,32 @@ def test_a_kernel_of_twice_the_work_at_the_same_rate_is_slower_by_its_work_alone
     terms = found.terms.set_index("term")["log_ratio"]
     assert terms["work: FP32 operations"] == pytest.approx(math.log(2))
     assert terms.drop("work: FP32 operations").abs().max() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_strided_loads_are_slower_by_their_sectors_per_request_alone():
+    common = {"kernel": "copy", "l2_utilization": 0.5, "gst_transactions": 0.0}
+    common |= {"global_load_requests": 1e6, "global_store_requests": 0.0}
+    before = {**common, "time_us": 10.0, "gld_transactions": 4e6, "l2_read_transactions": 4e6}
+    after = {**common, "time_us": 80.0, "gld_transactions": 32e6, "l2_read_transactions": 32e6}
+    frames = [pd.DataFrame([row]).assign(l2_write_transactions=0.0) for row in (before, after)]
+    sides = [Launches(("copy",), frame, 1, 0) for frame in frames]
+    changes = changes_between(("copy",), ("copy",))
+    found = attribute_kernels(changes, *sides, same_device=True)
+    assert found.account == "L2 sectors"
+    terms = found.terms.set_index("term")["log_ratio"]
+    assert terms["sectors per request"] == pytest.approx(math.log(8))
+    assert terms.drop("sectors per request").abs().max() == pytest.approx(0.0, abs=1e-12)
+    assert "global_load_requests" not in found.missing
+
+
+def test_a_merged_layer_of_twice_the_launches_is_slower_by_their_count():
+    row = pd.Series({"time_us": 10.0, "flop_count_sp": 1e9, "single_precision_fu_utilization": 0.5})
+    before, after = (row.copy() for _ in range(2))
+    before["kernels"] = 2.0
+    after["kernels"], after["time_us"], after["flop_count_sp"] = 4.0, 20.0, 2e9
+    terms = attribute_layer(before, after, same_device=True).terms.set_index("term")["log_ratio"]
+    assert terms["launch count"] == pytest.approx(math.log(2))
+    assert terms.drop("launch count").abs().max() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_busy_fractions_of_different_devices_are_not_turned_into_work():

@@ -8,6 +8,7 @@ import typer
 
 from perfml._version import __version__
 from perfml.cli import (
+    _advise,
     _collect,
     _explain,
     _models,
@@ -38,6 +39,7 @@ _tables.register(app)
 _models.register(app)
 _plan.register(app)
 _explain.register(app)
+_advise.register(app)
 _report.register(app)
 _plot.register(app)
 _reproduce.register(app)

@@ -154,6 +154,7 @@ def _detail(out: Output, detail: LayerDiff) -> None:
     if detail.target_layer != detail.layer:
         heading += f" -> {detail.target_layer} (aligned: {detail.aligned_by})"
     out.result({}, ["", f"== {heading}: {detail.time.sentence()}"])
+    out.result({}, [f"   {line}" for line in detail.reasons])
     out.result({}, [f"   note: {line}" for line in detail.warnings])
     _launches(out, detail)
     physical = detail.physical
@@ -178,6 +179,20 @@ def _detail(out: Output, detail: LayerDiff) -> None:
         out.result({}, ["Where they disagree:", *(f"  - {each}" for each in detail.disagreements)])
     elif detail.model is not None:
         out.result({}, ["The two attributions do not contradict each other by perfml's rules."])
+    _advice(out, detail)
+
+
+def _advice(out: Output, detail: LayerDiff) -> None:
+    """Print the rules' findings of both sides, those with the largest possible saving first."""
+    if detail.advice.empty:
+        out.result({}, ["Advice: no rule finds a hazard on either side."])
+        return
+    shown = detail.advice if out.verbose else detail.advice.groupby("side", sort=False).head(3)
+    out.result({}, ["Advice (at most so much of the layer's time; gains do not add up):"])
+    for row in shown.to_dict(orient="records"):
+        out.result({}, [f"  {row['side']}: {finding(row)}"])
+    if len(shown) < len(detail.advice):
+        out.result({}, [f"  ({len(detail.advice) - len(shown)} more with -v or --json)"])
 
 
 def _pieces(out: Output, detail: LayerDiff) -> None:
@@ -214,6 +229,13 @@ def _accounts(out: Output, detail: LayerDiff) -> None:
         for term, value in zip(work["term"], work["log_ratio"], strict=True)
     ]
     out.result({}, [f"   other counts of work, each with its own rate: {'; '.join(said)}"])
+
+
+def finding(row: dict[Any, Any]) -> str:
+    """Return a finding of the rules as one line: gain, hazard, kernel, evidence, mitigation."""
+    gain = f"{row['gain_low']:.0%} to {row['gain_high']:.0%}"
+    kernel = "" if row["kernel"] == "whole layer" else f" [{row['kernel']}]"
+    return f"{gain}  {row['hazard']}{kernel}: {row['evidence']}. {row['mitigation']}"
 
 
 def _launches(out: Output, detail: LayerDiff) -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.advice import advise
 from perfml.explain.agreement import find_disagreements
 from perfml.explain.align import align_layers
 from perfml.explain.launches import changes_between, changes_table, launches_of, launches_table
 from perfml.explain.model import Explainer
 from perfml.explain.moved import moved_metrics, sort_metrics
 from perfml.explain.physical import attribute_kernels, attribute_layer
+from perfml.explain.reasons import reasons
 from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.sides import Side, check_conditions, make_side, same_device
 from perfml.explain.times import TOLERANCE, compare_times
@@ -209,7 +211,17 @@ def _detail(
         model=attribution,
         disagreements=find_disagreements(time, physical, attribution, metrics),
         warnings=tuple(warnings),
+        reasons=reasons(time, physical),
+        advice=pd.concat([_advice(left, layer), _advice(right, target_layer)], ignore_index=True),
     )
+
+
+def _advice(side: Side, layer: str) -> pd.DataFrame:
+    """Return what the rules of advice say of one layer of one side."""
+    rows = side.layers if side.kernels is None else side.kernels
+    found = advise(rows[rows["layer"] == layer]).table
+    found.insert(0, "side", side.name)
+    return found
 
 
 def _mean_row(rows: pd.DataFrame, time_us: float) -> pd.Series:

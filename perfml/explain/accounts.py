@@ -54,7 +54,30 @@ class Account:
         busy = values[0] * (1.0 if np.isnan(active) else active)
         return busy * duration(row)
 
+    def parts(self, row: pd.Series) -> list[tuple[str, float]]:
+        """Return the work as a product: names and factors, as far as the counters split it.
 
+        Sectors that cross L1 or L2 are requests of warps, times the sectors a request touches
+        (4 for 32 lanes that read neighbouring floats, 32 where every lane is somewhere else), times
+        the share that L1 does not hold.
+        """
+        amount = self.amount(row)
+        if self.name not in _SECTORS:
+            return [(self.work, amount)]
+        requests = number(row, "global_load_requests") + number(row, "global_store_requests")
+        sectors = number(row, "gld_transactions") + number(row, "gst_transactions")
+        found = [(self.work, amount)]
+        if requests > 0 and sectors > 0:
+            found = [
+                ("work: global requests", requests),
+                ("sectors per request", sectors / requests),
+            ]
+            if self.name == "L2 sectors":
+                found.append(("L2 sectors per L1 sector", amount / sectors))
+        return found
+
+
+_SECTORS = ("L1 sectors", "L2 sectors")
 _OF_ACTIVE = ("single_precision_fu_utilization", "tensor_utilization", "issue_slot_utilization")
 
 ACCOUNTS = (
@@ -86,6 +109,12 @@ ACCOUNTS = (
         "work: L2 sectors",
         ("l2_read_transactions", "l2_write_transactions"),
         "l2_utilization",
+    ),
+    Account(
+        "L1 sectors",
+        "work: L1 sectors",
+        ("gld_transactions", "gst_transactions"),
+        "ldst_fu_utilization",
     ),
     Account("L2 time", "work: L2 busy time", ("l2_utilization",), "l2_utilization", True),
     Account(
@@ -191,6 +220,6 @@ def cost_factors(account: Account, single: bool) -> tuple[Factor, ...]:
 def wave_fill(waves: float) -> float:
     """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one.
 
-    1.28 waves take the time of 2 and fill 64 % of them: the tail of the last wave.
+    1.28 waves take the time of 2 and fill 64 % of them: the tail effect of the last wave.
     """
     return waves / float(np.ceil(waves)) if waves > 0 else float("nan")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfml.datasets import DATASETS, fetch
 from perfml.datasets import load as load_layers
-from perfml.errors import PerfmlError
+from perfml.errors import InputError, PerfmlError
 from perfml.tables import read_table
 
 
@@ -21,7 +21,7 @@ def load_tables(
     Parameters
     ----------
     dataset
-        As for `perfml.datasets.load`, or a Kernels table.
+        As for `perfml.datasets.load`, or a Kernels table, or a profile that `perfml ingest` reads.
     where
         Conditions ``COLUMN=VALUE`` that rows must meet.
 
@@ -50,6 +50,11 @@ def load_tables(
         if table.kind == "kernels":
             return _merged(rows, table.provenance)
         return _shaped(rows, table.provenance), None
+    if path.is_file() and _is_profile(path):
+        from perfml.ingest import ingest
+
+        found = ingest([path])
+        return _merged(only(found.frame, where), found.provenance)
     table = load_layers(path if path.is_dir() else dataset)
     behind = None
     beside = sorted(path.glob("*kernels*.parquet")) if path.is_dir() else []
@@ -94,6 +99,17 @@ def _is_parquet(path: Path) -> bool:
         return stream.read(4) == b"PAR1"
 
 
+def _is_profile(path: Path) -> bool:
+    """Return whether a reader of profiles knows the file (a dataset.csv is none)."""
+    from perfml.readers import Source, recognise
+
+    try:
+        recognise(Source(path))
+    except InputError:
+        return False
+    return True
+
+
 def _merged(
     launches: pd.DataFrame, provenance: dict[str, object]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
@@ -117,3 +133,23 @@ def _shaped(layers: pd.DataFrame, provenance: dict[str, object]) -> pd.DataFrame
     except PerfmlError:
         # shapes of other layers than these: names alone align them
         return layers
+
+
+def load_ncu_rules(path: str | Path) -> pd.DataFrame:
+    """Return the results of Nsight Compute's own rules in a report or a details page.
+
+    Raises
+    ------
+    InputError
+        If the file is neither, or is damaged.
+    """
+    from perfml.readers import Source, ncu_csv, ncu_report
+
+    source = Source(Path(path))
+    if ncu_report.recognises(source):
+        return ncu_report.rules(source)
+    if ncu_csv.recognises(source):
+        return ncu_csv.rules(source)
+    msg = "neither a report nor a details page of Nsight Compute"
+    cure = "Export one with: ncu --import FILE.ncu-rep --csv --page details --print-details all"
+    raise InputError(msg, where=str(path), cure=cure)

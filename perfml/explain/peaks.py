@@ -31,7 +31,8 @@ class Peaks:
         FLOP/s by precision (``fp64``, ``fp32``, ``tf32``, ``fp16``, ``bf16``) and byte/s by level
         (``dram``, ``l2``, ``l1``).
     kinds
-        The same names: ``measured``, ``data sheet`` or ``given``.
+        The same names: ``measured``, ``data sheet``, ``counter peak`` (what the profiler divides
+        by) or ``given``.
     sources
         Where the numbers come from, one sentence a source.
     """
@@ -75,7 +76,7 @@ def known_peaks(device: str, kind: str | None = None) -> Peaks:
     device
         Its name, as profilers write it.
     kind
-        ``measured`` or ``data sheet`` alone; by default measured ones, completed by the vendor's.
+        One kind alone; by default measured ones, completed by the vendor's and the profiler's.
 
     Raises
     ------

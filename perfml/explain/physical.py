@@ -33,7 +33,16 @@ from perfml.explain.results import Physical
 VANISHED, APPEARED = "kernels that vanished", "kernels that appeared"
 
 _WANTED = ("theoretical_occupancy", "waves_per_sm", "achieved_occupancy")
-_COUNTED = ("inst_executed", "ipc", "dram_read_bytes", "dram_write_bytes", "sm_efficiency")
+_COUNTED = (
+    "inst_executed",
+    "ipc",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "l2_read_transactions",
+    "global_load_requests",
+    "sm_efficiency",
+)
+LAUNCH_COUNT = "launch count"
 
 
 @dataclass(frozen=True)
@@ -226,7 +235,15 @@ def _factors(
         left, right = (duration(row) for row in rows)
         found.append(("kernels without counters of work", left, right, rest, True))
         return found
-    take(account.work, amounts[0], amounts[1], 1.0)
+    counts = [number(row, "kernels") for row in rows]
+    if not single and all(count > 0 for count in counts) and counts[0] != counts[1]:
+        # a merged row: more launches of as much work each are more work
+        take(LAUNCH_COUNT, counts[0], counts[1], 1.0)
+        left, right = (amount / count for amount, count in zip(amounts, counts, strict=True))
+        take(f"{account.work} a launch", left, right, 1.0)
+    else:
+        for (term, left), (_, right) in _parts(account, rows, amounts):
+            take(term, left, right, 1.0)
     reached = [1.0, 1.0]
     residual = "achieved rate"
     for factor in cost_factors(account, single):
@@ -242,6 +259,17 @@ def _factors(
     left, right = (rate / level for rate, level in zip(rates, reached, strict=True))
     found.append((residual, left, right, rest, True))
     return found
+
+
+def _parts(
+    account: Account, rows: Pair, amounts: Sequence[float]
+) -> list[tuple[tuple[str, float], tuple[str, float]]]:
+    """Return the factors of the work on both sides; one factor where a side cannot be split."""
+    left, right = (account.parts(row) for row in rows)
+    split = [name for name, _ in left] == [name for name, _ in right]
+    if split and all(value > 0 for _, value in (*left, *right)):
+        return list(zip(left, right, strict=True))
+    return [((account.work, amounts[0]), (account.work, amounts[1]))]
 
 
 def _summed(ledger: pd.DataFrame) -> pd.DataFrame:

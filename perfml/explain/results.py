@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -189,6 +189,11 @@ class LayerDiff:
         Where they contradict each other, or the measurement.
     warnings
         Sentences about this layer.
+    reasons
+        The physical attribution in sentences.
+    advice
+        What the rules of advice say of either side: ``side`` and the columns of
+        `perfml.explain.Advice`.
     """
 
     layer: str
@@ -202,6 +207,8 @@ class LayerDiff:
     model: ModelAttribution | None
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    advice: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -217,6 +224,8 @@ class LayerDiff:
             "model": None if self.model is None else self.model.to_dict(),
             "disagreements": list(self.disagreements),
             "warnings": list(self.warnings),
+            "reasons": list(self.reasons),
+            "advice": records(self.advice),
         }
 
 
@@ -275,6 +284,7 @@ class Explanation:
         for each in self.details:
             parts.append(f"<h5>{html.escape(each.layer)}</h5>")
             parts.append(f"<p>{html.escape(each.time.sentence())}</p>")
+            parts += [f"<p>{html.escape(line)}</p>" for line in each.reasons]
             parts.append(_html(each.kernels))
             parts.append(f"<p>Physical, account {html.escape(each.physical.account or '-')}</p>")
             parts.append(_html(each.physical.terms))
@@ -282,6 +292,9 @@ class Explanation:
                 parts.append(f"<p>Model {html.escape(each.model.model)}</p>")
                 parts.append(_html(each.model.values))
             parts += [f"<p>{html.escape(line)}</p>" for line in each.disagreements]
+            if len(each.advice):
+                shown = ["side", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
+                parts.append(_html(each.advice[shown]))
         return "<div>" + "".join(parts) + "</div>"
 
 
