@@ -17,7 +17,8 @@ from perfml.cli import app
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-RUNNABLE = [name for name in PAGES if read_page(DOCS / name).blocks]
+CARDS = [f"../{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("datasets/*/README.md")]
+RUNNABLE = [name for name in [*PAGES, *CARDS] if read_page(DOCS / name).blocks]
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
