@@ -136,7 +136,7 @@ class Plan:
         how = "measured" if self.measured else "estimated"
         lines = [
             f"# perfml plan --passes {self.budget}: {self.model}, {self.target}, {self.protocol}",
-            f"# {self.passes} passes, {how}; counts {self.source}",
+            f"# {_passes(self.passes)}, {how}; counts {self.source}",
             *self.metrics,
         ]
         if self.also:
@@ -428,18 +428,23 @@ def _verdict(
     names = " + ".join(metrics) or "no profiler metric"
     if np.isnan(row["nested"]):
         return (
-            f"{names}: {row['passes']} passes, {what} {row['chosen_on']:.3g} on the folds it was "
+            f"{names}: {_passes(row['passes'])}, {what} {row['chosen_on']:.3g} on the folds it was "
             f"chosen on (all {len(everything['metrics'])} metrics, {everything['passes']} passes: "
             f"{everything['chosen_on']:.3g}), unjudged."
         )
     verdict = (
-        f"{names}: {row['passes']} passes instead of {everything['passes']}; {what} on new layers "
-        f"{row['nested']:.3g} [{row['nested_low']:.3g}, {row['nested_high']:.3g}], all "
-        f"{len(everything['metrics'])} metrics {everything['nested']:.3g}"
+        f"{names}: {_passes(row['passes'])} instead of {everything['passes']}; {what} on new "
+        f"layers {row['nested']:.3g} [{row['nested_low']:.3g}, {row['nested_high']:.3g}], all "
+        f"{len(everything['metrics'])} metrics {everything['nested']:.3g}, worse by "
+        f"{row['worse_by']:.3g} [{row['worse_low']:.3g}, {row['worse_high']:.3g}]"
     )
     sign = -1.0 if search.task == "classification" else 1.0
     if sign * row["nested"] >= sign * baseline:
         return f"{verdict}; no better than the baseline ({baseline:.3g})."
     if row["worse_low"] > 0:
-        return f"{verdict}: fewer passes cost accuracy."
+        return f"{verdict}: the smaller request costs accuracy."
     return f"{verdict}: no loss that these layers can show."
+
+
+def _passes(count: int) -> str:
+    return "no pass" if count == 0 else "1 pass" if count == 1 else f"{count} passes"

@@ -1,0 +1,90 @@
+"""Replay passes of sets of metrics: what was measured, and how good the estimate is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.metrics import PUBLISHED
+from perfml.metrics.passes import (
+    SECONDS,
+    PassCounts,
+    check_estimates,
+    is_free,
+    is_instrumented,
+    load_passes,
+    read_sets,
+    seconds_per_launch,
+)
+
+
+def test_a_measured_set_has_the_number_that_was_measured():
+    counts = load_passes()
+    for _, passes, names in read_sets():
+        found = counts.estimate(names) if all(map(counts.known, names)) else None
+        if found is not None:
+            assert (found.passes, found.low, found.high, found.measured) == (passes,) * 3 + (True,)
+    assert counts.estimate(PUBLISHED).passes == 8
+
+
+def test_random_sets_that_the_fit_has_not_seen_are_right_mostly_and_off_by_one_at_most():
+    errors = check_estimates()
+    assert len(errors) == 40
+    assert sum(error == 0 for error in errors) >= 32
+    assert max(map(abs, errors)) == 1
+
+
+@given(st.sets(st.sampled_from(PUBLISHED)))
+def test_an_estimate_lies_between_its_limits_and_measured_parts(names):
+    counts = load_passes()
+    found = counts.estimate(names)
+    assert 1 <= found.low <= found.passes <= found.high <= 8
+    assert all(found.low >= p or found.high >= p for s, p in counts.measured.items() if s <= names)
+
+
+def test_what_needs_no_counter_costs_nothing():
+    counts = load_passes()
+    assert counts.estimate(["waves_per_sm", "flops"]).passes == counts.estimate([]).passes == 1
+    with_launch = counts.estimate(["gld_efficiency", "waves_per_sm"])
+    assert with_launch == counts.estimate(["gld_efficiency"])
+    assert is_free("flops")
+    assert not is_free("stall_sync")
+
+
+def test_a_metric_that_ncu_does_not_have_is_not_free():
+    assert not is_free("sysmem_read_utilization")
+    assert not load_passes().known("sysmem_read_utilization")
+
+
+def test_instrumented_metrics_are_told_from_hardware_counters():
+    assert [name for name in PUBLISHED if is_instrumented(name)] == [
+        "gld_efficiency",
+        "gst_efficiency",
+        "shared_efficiency",
+    ]
+
+
+def test_an_unmeasured_metric_has_no_estimate():
+    with pytest.raises(KeyError):
+        load_passes().estimate(["nvlink_total_data_received"])
+
+
+def test_the_shares_explain_sets_that_add_up():
+    a, b, c, d, e, f = PUBLISHED[3:8] + PUBLISHED[9:10]
+    alone = [((name,), 1) for name in (a, b, c, d, e, f)]
+    # two to a pass
+    sets = [((a, b), 1), ((a, b, c), 2), ((c, d, e, f), 2)]
+    sets += [((a, b, c, d, e, f), 3), ((b, d, f), 2), ((a, c, e, f), 2)]
+    counts = PassCounts((frozenset(names), passes) for names, passes in [*alone, *sets])
+    assert counts.estimate((b, c, d, e)).passes == 2
+    five = counts.estimate((a, c, d, e, f))
+    # one of them is measured alone, four of them together, and all six
+    assert (five.low, five.high, five.measured) == (2, 3, False)
+
+
+def test_seconds_grow_with_passes():
+    times = [seconds_per_launch(count) for count in range(1, 10)]
+    assert times == sorted(times)
+    assert times[0] == SECONDS[1]
+    assert times[-1] == SECONDS[8]
