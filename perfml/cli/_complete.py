@@ -35,6 +35,18 @@ def backends(ctx: typer.Context, incomplete: str) -> list[str]:
     return _values(ctx, "backend", incomplete)
 
 
+def conditions(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer what ``--where`` takes: columns, then the values of a column."""
+    column, equals, value = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name in CONDITIONS if name.startswith(column)]
+    return [f"{column}={found}" for found in _values(ctx, column, value)]
+
+
+CONDITIONS = ("backend", "batch", "precision", "layer", "workload", "device", "run_id")
+"""Columns that tell rows apart."""
+
+
 def models(incomplete: str) -> list[str]:
     """Offer the models; after a comma, one more."""
     head, comma, last = incomplete.rpartition(",")
@@ -75,17 +87,18 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 def _values(ctx: typer.Context, column: str, incomplete: str) -> list[str]:
     try:
         found: list[str] = []
-        for dataset in _given(ctx.params.get("dataset")):
+        for dataset in _given(ctx):
             found += _column(dataset, column)
         return _matching(found, incomplete)
     except Exception:
         return []
 
 
-def _given(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [str(each) for each in value] if isinstance(value, (list, tuple)) else [str(value)]
+def _given(ctx: typer.Context) -> list[str]:
+    """Return the datasets typed so far; before an option has its value, they are loose words."""
+    value: Any = ctx.params.get("dataset")
+    typed = [str(each) for each in value] if isinstance(value, (list, tuple)) else [str(value)]
+    return [each for each in [*typed, *ctx.args] if each in _names() or Path(each).exists()]
 
 
 def _column(dataset: str, column: str) -> list[str]:

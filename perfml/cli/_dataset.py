@@ -6,17 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli._complete import conditions, datasets
 from perfml.cli._output import Output
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     from perfml.tables import Table
 
-Dataset = Annotated[str, typer.Argument(help="layers.parquet, dataset.csv, or a dataset's name.")]
+Dataset = Annotated[
+    str,
+    typer.Argument(
+        help="layers.parquet, dataset.csv, or a dataset's name.", autocompletion=datasets
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of splits, models and resamples.")]
 Where = Annotated[
     list[str] | None,
-    typer.Option("--where", help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
+    typer.Option(
+        "--where",
+        help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",
+        autocompletion=conditions,
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli._complete import datasets
 from perfml.cli._dataset import Dataset, Seed, Where, load_dataset
 from perfml.cli._output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
@@ -34,7 +35,8 @@ def register(app: typer.Typer) -> None:
 def report(
     dataset: Dataset,
     other: Annotated[
-        str | None, typer.Argument(help="A second dataset: the page compares both.")
+        str | None,
+        typer.Argument(help="A second dataset: the page compares both.", autocompletion=datasets),
     ] = None,
     kernels: Annotated[
         Path | None, typer.Option(help="The Kernels table, to show the kernels of each layer.")
