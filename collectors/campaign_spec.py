@@ -234,7 +234,11 @@ class _Expansion:
             keys: dict[str, tuple[str | int, ...]] = {
                 name: ("include", index, name) for name in entry
             }
-            agreeing = [point for point in points if _agrees(point.options, entry, matrix)]
+            # another program is no addition to a combination, whatever else it agrees in
+            other = any(name in entry and name not in matrix for name in ("workload", "command"))
+            agreeing = [
+                point for point in points if not other and _agrees(point.options, entry, matrix)
+            ]
             for point in agreeing:
                 point.options |= {name: entry[name] for name in entry if name not in matrix}
                 point.keys |= {name: keys[name] for name in entry if name not in matrix}
@@ -259,7 +263,7 @@ class _Expansion:
             raise InputError(msg, where=where, found=_shown(point.options))
         try:
             return self._program(point, values) if "command" in values else self._built_in(values)
-        except InputError as error:
+        except PerfmlError as error:
             raise self._placed(error, point) from error
 
     def _file(self, point: _Point, name: str, given: str) -> str:
@@ -282,7 +286,12 @@ class _Expansion:
         if names not in self.metrics:
             files = (".txt", ".csv", ".list")
             found = [str(self.folder / each) if each.endswith(files) else each for each in names]
-            self.metrics[names] = metric_names(found)
+            try:
+                self.metrics[names] = metric_names(found)
+            except PerfmlError as error:
+                raise InputError(
+                    error.what, where="--metrics", found=error.found, cure=error.cure
+                ) from error
         return self.metrics[names]
 
     def _built_in(self, values: dict[str, Any]) -> Run:
@@ -327,7 +336,7 @@ class _Expansion:
     def _where(self, point: _Point, name: str) -> str:
         return self.document.where(*point.keys.get(name, ()))
 
-    def _placed(self, error: InputError, point: _Point) -> InputError:
+    def _placed(self, error: PerfmlError, point: _Point) -> PerfmlError:
         """Return an error about an option of `collect` as one about a line of the file."""
         option = (error.where or "").removeprefix("--").replace("-", "_").lower()
         if option not in point.keys:
