@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli._complete import backends, datasets, layers
 from perfml.cli._output import Json, Output, Quiet, Verbose, cell
 from perfml.errors import PerfmlError
 
@@ -28,18 +29,28 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     dataset: Annotated[
-        str, typer.Argument(help="Kernels or layers table, dataset.csv, or a dataset's name.")
+        str,
+        typer.Argument(
+            help="Kernels or layers table, dataset.csv, or a dataset's name.",
+            autocompletion=datasets,
+        ),
     ],
     other: Annotated[
-        str | None, typer.Argument(help="The target, where the sides are two tables.")
+        str | None,
+        typer.Argument(help="The target, where the sides are two tables.", autocompletion=datasets),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The side to compare with, such as cublas.")
+        str | None,
+        typer.Option(help="The side to compare with, such as cublas.", autocompletion=backends),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The side to explain, such as cudnn.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="The side to explain, such as cudnn.", autocompletion=backends),
+    ] = None,
     by: Annotated[str, typer.Option(help="Column that tells the sides apart.")] = "backend",
     layer: Annotated[
-        list[str] | None, typer.Option(help="Explain this layer in detail; repeatable.")
+        list[str] | None,
+        typer.Option(help="Explain this layer in detail; repeatable.", autocompletion=layers),
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="Without --layer: so many layers in detail.")] = 3,
     kernels: Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli._complete import models
 from perfml.cli._dataset import Dataset, Seed, Where, load_dataset
 from perfml.cli._output import Json, Output, Quiet, Verbose
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from perfml.tables import Table
 
 Models = Annotated[
-    str | None, typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.")
+    str | None,
+    typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.", autocompletion=models),
 ]
 Features = Annotated[
     str, typer.Option(help="published, collected, before-run, published+before-run, or names.")
