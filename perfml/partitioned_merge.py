@@ -12,8 +12,9 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,11 +22,12 @@ from perfml.errors import PerfmlError
 from perfml.merge import Weights, no_layer, unusable_time
 from perfml.metrics import load_catalogue
 from perfml.partitioned_files import KernelFiles, kernel_files
-from perfml.partitioned_read import Piece, RowGroup, in_order, read_piece, row_groups
+from perfml.partitioned_read import ALL, Outside, Piece, RowGroup, in_order, read_piece, row_groups
 from perfml.partitioned_rows import (
     KEY,
     MISSING,
     Codes,
+    Edge,
     Floats,
     MeanTimes,
     Reduction,
@@ -33,6 +35,7 @@ from perfml.partitioned_rows import (
     Vocabularies,
     distinct,
     one_layer,
+    same_layer,
     sequences,
     starts_of,
 )
@@ -40,6 +43,18 @@ from perfml.partitioned_write import Layers, Merged, Tally, Writer
 from perfml.tables import replacing
 
 Progress = Callable[[int, int, str], None]
+
+
+Part = TypeVar("Part", Rows, Layers)
+
+
+@dataclass(frozen=True)
+class _Parts(Generic[Part]):
+    """What became of a row group: layers in order, and what ran outside them."""
+
+    unit: int
+    outside: list[Outside]
+    parts: list[Rows | Part]
 
 
 class _Scattered(Exception):  # noqa: N818 - control flow, never an error that is shown
@@ -124,19 +139,17 @@ class _Job:
         """Merge all units into one file."""
         if self.weights == "layer-mean":
             means = MeanTimes()
-            for number, unit in enumerate(self.files.units):
-                for rows in self._rows(unit, number in scattered):
-                    means.add(rows)
+            for _, rows in self._whole(self._keys, (), scattered):
+                means.add(rows)
             self.means = means
-        tally = Tally()
+        tally, seen = Tally(), _Seen()
         with Writer(path, self.files, self.text, list(self.rules)) as writer:
-            for number, unit in enumerate(self.files.units):
-                seen = _Seen()
-                for layers in self._merged(unit, number in scattered, tally):
-                    seen.add(layers.codes)
-                    tally.add(layers)
-                    writer.add(layers)
-                seen.check()
+            for unit, part in self._whole(self._reduce, list(self.rules), scattered, tally):
+                layers = self._reduced(part) if isinstance(part, Rows) else part
+                seen.add(unit, layers.codes)
+                tally.add(layers)
+                writer.add(layers)
+            seen.check()
             if not tally.rows:
                 raise self._nothing(tally.kernels)
             merged = tally.summary(self.text)
@@ -153,119 +166,101 @@ class _Job:
 
     def scattered(self) -> frozenset[int]:
         """Return the units in which the rows of a layer do not lie together."""
-        found = set()
+        seen = _Seen(note=True)
+        for unit, rows in self._whole(self._keys, (), frozenset()):
+            seen.add(unit, {name: rows.codes[name][rows.starts] for name in KEY})
+        seen.check()
+        return frozenset(seen.scattered)
+
+    def _whole(
+        self,
+        function: Callable[[RowGroup], _Parts[Part]],
+        names: Sequence[str],
+        scattered: frozenset[int],
+        tally: Tally | None = None,
+    ) -> Iterator[tuple[int, Rows | Part]]:
+        """Yield whole layers and their unit, in order of first launch.
+
+        `function` makes the parts of a row group on some thread; the rows of a layer that goes on
+        in the next row group are put together here, with the columns `names`.
+        """
+        pending: list[Rows] = []
+        last = 0
+        for found in in_order(function, self._row_groups(scattered)):
+            if tally is not None:
+                tally.outside(found.outside)
+                if self.progress is not None:
+                    self.progress(tally.kernels, self.files.rows, "kernels")
+            for part in found.parts:
+                if pending and not (
+                    isinstance(part, Edge) and last == found.unit and same_layer(pending[-1], part)
+                ):
+                    yield last, one_layer(pending, names)
+                    pending = []
+                last = found.unit
+                if isinstance(part, Edge):
+                    pending.append(part)
+                else:
+                    yield last, part
+        if pending:
+            yield last, one_layer(pending, names)
+
+    def _row_groups(self, scattered: frozenset[int]) -> Iterator[RowGroup]:
         for number, unit in enumerate(self.files.units):
-            seen = _Seen()
-            try:
-                for rows in self._rows(unit, False):
-                    seen.add({name: rows.codes[name][rows.starts] for name in KEY})
-                seen.check()
-            except _Scattered:
-                found.add(number)
-        return frozenset(found)
+            if number in scattered:
+                yield RowGroup(unit[0], ALL, number)
+            else:
+                yield from row_groups(unit, number)
 
-    def _rows(self, unit: Sequence[Path], scattered: bool) -> Iterator[Rows]:
-        """Yield the rows of a unit in whole layers, without their metrics."""
-        if scattered:
-            yield _gathered(self._pieces(unit))
-            return
-        pending: list[Rows] = []
-        for piece in self._pieces(unit):
-            if not len(piece.time):
-                continue
-            rows = _as_rows(piece)
-            for part in _split(rows):
-                if pending and pending[-1].key(-1) != part.key(0):
-                    yield one_layer(pending, ())
-                    pending = []
-                if len(part.starts) == 1:
-                    pending.append(part)
-                else:
-                    yield part
-        if pending:
-            yield one_layer(pending, ())
-
-    def _pieces(self, unit: Sequence[Path]) -> Iterator[Piece]:
-        def read(group: RowGroup) -> Piece:
-            piece = read_piece(group, self.text, self.keep)
-            _check_times(piece, self.text)
-            return piece
-
-        return in_order(read, row_groups(unit))
-
-    def _merged(self, unit: Sequence[Path], scattered: bool, tally: Tally) -> Iterator[Layers]:
-        """Yield the layers of a unit, in order of first launch."""
-        if scattered:
-            pieces = list(self._pieces(unit))
-            for piece in pieces:
-                tally.outside(piece.outside)
-            yield from self._regrouped(pieces)
-            return
-        pending: list[Rows] = []
-        for outside, parts in in_order(self._part, row_groups(unit)):
-            tally.outside(outside)
-            if self.progress is not None:
-                self.progress(tally.kernels, self.files.rows, "kernels")
-            for part in parts:
-                first = part.codes
-                key = tuple(int(first[name][0]) for name in KEY)
-                if pending and pending[-1].key(-1) != key:
-                    yield self._reduced(one_layer(pending, self.rules))
-                    pending = []
-                if isinstance(part, Rows):
-                    pending.append(part)
-                else:
-                    yield part
-        if pending:
-            yield self._reduced(one_layer(pending, self.rules))
-
-    def _part(
-        self, group: RowGroup
-    ) -> tuple[list[tuple[int, int, int, float, float]], list[Rows | Layers]]:
-        """Add up the inner layers of a row group; leave its first and last as they are."""
+    def _piece(self, group: RowGroup) -> Piece:
         piece = read_piece(group, self.text, self.keep)
         _check_times(piece, self.text)
-        if not len(piece.time):
-            return piece.outside, []
-        rows = _as_rows(piece)
-        parts = _split(rows)
-        edges: list[dict[str, Floats]] = [{} for _ in parts]
-        inner = next((part for part in parts if len(part.starts) > 1), None)
-        reduction = Reduction(inner, self._weight(inner)) if inner is not None else None
-        merged: dict[str, Floats] = {}
-        for name, values in piece.numbers(list(self.rules)):
+        return piece
+
+    def _gathered(self, unit: int) -> _Parts[Any]:
+        """Return a unit whose layers lie in pieces: its columns are read when they are needed."""
+        pieces = [self._piece(group) for group in row_groups(self.files.units[unit])]
+        outside = [row for piece in pieces for row in piece.outside]
+        pieces = [piece for piece in pieces if len(piece.time)]
+        return _Parts(unit, outside, [_together(pieces)] if pieces else [])
+
+    def _keys(self, group: RowGroup) -> _Parts[Rows]:
+        """Return the layers of a row group without their metrics."""
+        if group.index == ALL:
+            return self._gathered(group.unit)
+        piece = self._piece(group)
+        return _Parts(group.unit, piece.outside, list(_split(piece, group)))
+
+    def _reduce(self, group: RowGroup) -> _Parts[Layers]:
+        """Add up the layers of a row group, save those that may go on in its neighbours."""
+        if group.index == ALL:
+            return self._gathered(group.unit)
+        piece = self._piece(group)
+        parts = _split(piece, group)
+        columns: list[dict[str, Floats]] = [{} for _ in parts]
+        sums = [None if isinstance(part, Edge) else self._reduction(part) for part in parts]
+        for name, values in piece.numbers(list(self.rules) if parts else []):
             begin = 0
-            for part, kept in zip(parts, edges, strict=True):
+            for part, column, reduction in zip(parts, columns, sums, strict=True):
                 some = values[begin : begin + len(part)]
                 begin += len(part)
-                if part is inner and reduction is not None:
-                    merged[name] = reduction.apply(self.rules[name], some)
-                else:
-                    kept[name] = some.copy()
-        done: list[Rows | Layers] = []
-        for part, kept in zip(parts, edges, strict=True):
-            if part is inner:
-                done.append(self._layers(part, merged))
-            else:
-                done.append(part.part(0, len(part), kept.__getitem__))
-        return piece.outside, done
+                column[name] = (
+                    some.copy() if reduction is None else reduction.apply(self.rules[name], some)
+                )
+        return _Parts(
+            group.unit,
+            piece.outside,
+            [
+                part.having(column) if isinstance(part, Edge) else self._layers(part, column)
+                for part, column in zip(parts, columns, strict=True)
+            ],
+        )
 
-    def _regrouped(self, pieces: Sequence[Piece]) -> Iterator[Layers]:
-        """Yield the layers of a unit whose rows lie apart: one column in memory at a time."""
-        if not any(len(piece.time) for piece in pieces):
-            return
-        rows = _gathered(pieces)
-        reduction = Reduction(rows, self._weight(rows))
-        merged = {
-            name: reduction.apply(rule, rows.numbers(name)) for name, rule in self.rules.items()
-        }
-        yield self._layers(rows, merged)
-
-    def _weight(self, rows: Rows) -> Floats:
-        return rows.time if self.means is None else self.means.weights(rows)
+    def _reduction(self, rows: Rows) -> Reduction:
+        return Reduction(rows, rows.time if self.means is None else self.means.weights(rows))
 
     def _reduced(self, rows: Rows) -> Layers:
-        reduction = Reduction(rows, self._weight(rows))
+        reduction = self._reduction(rows)
         merged = {
             name: reduction.apply(rule, rows.numbers(name)) for name, rule in self.rules.items()
         }
@@ -279,24 +274,26 @@ class _Job:
         return Layers(codes, {**numbers, **merged})
 
 
-def _as_rows(piece: Piece) -> Rows:
-    return Rows(piece.codes, piece.index, piece.time, starts_of(piece.codes), _no_numbers)
-
-
 def _no_numbers(name: str) -> Floats:
     raise KeyError(name)
 
 
-def _split(rows: Rows) -> list[Rows]:
+def _split(piece: Piece, group: RowGroup) -> list[Rows]:
     """Take the first and the last layer, which may go on elsewhere, apart from those between."""
-    cuts = rows.starts[[1, -1]].tolist() if len(rows.starts) > 1 else []
-    bounds = sorted({0, *cuts, len(rows)})
-    return [rows.part(begin, end, _no_numbers) for begin, end in itertools.pairwise(bounds)]
+    if not len(piece.time):
+        return []
+    rows = Rows(piece.codes, piece.index, piece.time, starts_of(piece.codes), _no_numbers)
+    head = 0 if group.first else int(rows.starts[1]) if len(rows.starts) > 1 else len(rows)
+    tail = len(rows) if group.last else int(rows.starts[-1])
+    bounds = sorted({0, head, max(head, tail), len(rows)})
+    return [
+        rows.part(begin, end, Edge if begin < head or begin >= tail else Rows)
+        for begin, end in itertools.pairwise(bounds)
+    ]
 
 
-def _gathered(pieces: Iterator[Piece] | Sequence[Piece]) -> Rows:
+def _together(pieces: Sequence[Piece]) -> Rows:
     """Bring the rows of each layer together, layers in order of their first launch."""
-    pieces = list(pieces)
     codes = {
         name: np.concatenate([piece.codes[name] for piece in pieces]) for name in pieces[0].codes
     }
@@ -331,26 +328,43 @@ def _mixed(codes: dict[str, Codes]) -> Any:
 
 
 class _Seen:
-    """Finds out whether a layer occurrence comes twice."""
+    """Finds out whether a layer occurrence comes twice in a unit.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    note
+        Note the unit and go on, instead of raising `_Scattered`.
+    """
+
+    def __init__(self, note: bool = False) -> None:
+        self.scattered: set[int] = set()
+        self._note = note
+        self._unit = 0
         self._keys: list[dict[str, Codes]] = []
 
-    def add(self, codes: dict[str, Codes]) -> None:
+    def add(self, unit: int, codes: dict[str, Codes]) -> None:
+        if unit != self._unit:
+            self.check()
+            self._unit = unit
         keys = {name: codes[name] for name in KEY}
-        _all_differ(keys)
+        self._look(keys)
         self._keys.append(keys)
 
     def check(self) -> None:
-        if not self._keys:
-            return
-        _all_differ({name: np.concatenate([keys[name] for keys in self._keys]) for name in KEY})
+        """Look at all of the unit."""
+        if len(self._keys) > 1:
+            names = self._keys[0]
+            self._look(
+                {name: np.concatenate([keys[name] for keys in self._keys]) for name in names}
+            )
+        self._keys = []
 
-
-def _all_differ(keys: dict[str, Codes]) -> None:
-    mixed = np.sort(_mixed(keys))
-    if (mixed[1:] == mixed[:-1]).any():
-        raise _Scattered
+    def _look(self, keys: dict[str, Codes]) -> None:
+        mixed = np.sort(_mixed(keys))
+        if (mixed[1:] == mixed[:-1]).any():
+            if not self._note:
+                raise _Scattered
+            self.scattered.add(self._unit)
 
 
 def _check_times(piece: Piece, text: Vocabularies) -> None:

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,16 +32,33 @@ CELLS = 1 << 22
 
 THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
 
+ALL = -1
+"""In place of a row group's number: all of the unit, rows brought together by layer."""
+
+Outside = tuple[int, int, int, float, float]
+"""A run's number, its launches, those outside layers, their time, the time of all."""
+
 Result = TypeVar("Result")
 Task = TypeVar("Task")
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group of one file: what a thread reads."""
+    """One row group of one file: what a thread reads.
+
+    Attributes
+    ----------
+    unit
+        The files that share runs with this one, by number.
+    first, last
+        Whether it is the first or last of its unit, so that no layer goes on before or after it.
+    """
 
     file: Path
     index: int
+    unit: int = 0
+    first: bool = False
+    last: bool = False
 
 
 @dataclass
@@ -63,17 +80,22 @@ class Piece:
     index: npt.NDArray[Any]
     time: Floats
     numbers: Callable[[Sequence[str]], Iterator[tuple[str, Floats]]]
-    outside: list[tuple[int, int, int, float, float]] = field(default_factory=list)
+    outside: list[Outside] = field(default_factory=list)
 
 
-def row_groups(files: Iterable[Path]) -> Iterator[RowGroup]:
-    """Yield the row groups of some files that hold rows."""
+def row_groups(files: Sequence[Path], unit: int = 0) -> Iterator[RowGroup]:
+    """Yield the row groups of one unit's files, those that hold rows."""
+    waiting: RowGroup | None = None
     for file in files:
         with readable(file):
             footer = pq.read_metadata(file)
         for index in range(footer.num_row_groups):
             if footer.row_group(index).num_rows:
-                yield RowGroup(file, index)
+                if waiting is not None:
+                    yield waiting
+                waiting = RowGroup(file, index, unit, first=waiting is None)
+    if waiting is not None:
+        yield replace(waiting, last=True)
 
 
 def in_order(
@@ -195,9 +217,7 @@ def floats(column: Any) -> Floats:
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
-def _outside(
-    run: Codes, inside: npt.NDArray[np.bool_], time: Floats
-) -> list[tuple[int, int, int, float, float]]:
+def _outside(run: Codes, inside: npt.NDArray[np.bool_], time: Floats) -> list[Outside]:
     """Add up what ran inside and outside layers, by run, NaN where no launch has a time."""
     runs, first, which = distinct(run)
     count = len(runs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,16 +111,29 @@ class Rows:
         """Return what identifies the layer occurrence of a row."""
         return tuple(int(self.codes[name][row]) for name in KEY)
 
-    def part(self, begin: int, end: int, numbers: Callable[[str], Floats]) -> Rows:
-        """Return the rows of some whole layers; `numbers` gives the other columns of them."""
+    def part(self, begin: int, end: int, kind: type[Rows]) -> Rows:
+        """Return the rows of some whole layers, their other columns left out."""
         low, high = np.searchsorted(self.starts, (begin, end))
-        return Rows(
+        return kind(
             {name: codes[begin:end] for name, codes in self.codes.items()},
             self.index[begin:end],
             self.time[begin:end],
             self.starts[low:high] - begin,
-            numbers,
+            self.numbers,
         )
+
+
+class Edge(Rows):
+    """One layer at the edge of a piece of a table: it may go on in the next piece."""
+
+    def having(self, columns: Mapping[str, Floats]) -> Edge:
+        """Return the same rows with their other columns."""
+        return replace(self, numbers=columns.__getitem__)
+
+
+def same_layer(left: Rows, right: Rows) -> bool:
+    """Return whether the last row of one is of the layer of the first row of another."""
+    return left.key(-1) == right.key(0)
 
 
 def one_layer(parts: Sequence[Rows], names: Iterable[str]) -> Rows:
