@@ -172,6 +172,22 @@ def test_layers_of_other_names_without_shapes_are_not_guessed():
         align_layers(pd.DataFrame({"layer": ["a", "b"]}), pd.DataFrame({"layer": ["c", "d"]}))
 
 
+@pytest.mark.parametrize("name", [None, pd.NA])
+def test_kernels_without_a_name_on_either_side_are_one_kernel_each(kernels_of, name):
+    cells = {"layer": None, "kernel": name, "iteration": None, "dram_utilization": 0.5}
+    sides = [
+        kernels_of([{**cells, "time_us": base + step / 10} for step in range(4)])
+        for base in (10.0, 20.0)
+    ]
+    found = explain(*sides, model=None)
+    assert found.total.verdict == "slower"
+    assert found.details[0].kernels["change"].tolist() == ["same"]
+    assert "DRAM busy time" in found.details[0].reasons[0]
+    same = explain(sides[0], sides[0], model=None)
+    assert same.total.verdict == "no difference"
+    assert same.details[0].reasons == ()
+
+
 def test_one_unnamed_kernel_a_side_is_aligned_and_its_launches_are_repeats(kernels_of):
     times = ([10.0, 10.1, 9.9], [5.0, 5.1, 4.9])
     sides = [

@@ -14,6 +14,9 @@ from perfml.merge import merge, unattributed
 WHOLE = "(whole run)"
 """Name of the one layer of a Kernels table without ranges."""
 
+UNNAMED = "(unnamed kernel)"
+"""Name of a launch without one."""
+
 _SHARED = ("workload", "precision", "batch", "device")
 """What should be the same on both sides, or the comparison is of more than it says."""
 
@@ -74,6 +77,8 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
             found=", ".join(map(str, table.columns[:6])),
             cure="Make one with: perfml ingest, perfml merge",
         )
+    if table["kernel"].isna().any():
+        table = table.assign(kernel=table["kernel"].astype("string").fillna(UNNAMED))
     if table["layer"].isna().all():
         table = _one_layer(table)
     inside = table[table["layer"].notna()].reset_index(drop=True)
