@@ -115,7 +115,7 @@ def _column(dataset: str, column: str) -> list[str]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    values = pc.unique(pq.read_table(path, columns=[column]).column(column))
+    values = pc.unique(pq.ParquetFile(path).read(columns=[column]).column(column))
     return [str(value) for value in values.to_pylist() if value is not None]
 
 
