@@ -101,7 +101,7 @@ def _grow(
 
 @dataclass(frozen=True)
 class Judged:
-    """Losses of rows that took no part in a choice, summed by unit (a layer, else a row).
+    """Losses of rows that took no part in a choice, summed by unit (a layer or shape, else a row).
 
     Attributes
     ----------
@@ -131,6 +131,9 @@ def judge(
         return None
     names = problem.design.names
     units = problem.layer if problem.has_layers else np.arange(problem.rows)
+    if search.protocol == "leave-one-shape-out":
+        # layers of one shape are judged by the same models, and are nearly one measurement
+        units = problem.shape
     size = int(units.max()) + 1
     free = [index for index, name in enumerate(names) if is_free(name)]
     baseline = "backend-mean" if search.task == "regression" else "most-frequent"
