@@ -45,6 +45,11 @@ def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
         "Model attribution (exact Shapley values of gbr",
         "fitted without this layer",
         "Where they disagree:",
+        "makes it slower: wave fill x",
+        "blocks fill 13% of the waves they need, 75% in the baseline",
+        "execute_split_k_kernel__5x_cublas",
+        "Advice (at most so much of the layer's time; gains do not add up):",
+        "cudnn: 0% to 62%  too few blocks to fill the multiprocessors",
     ):
         assert said in result.stdout
 
@@ -61,6 +66,10 @@ def test_json_is_one_document_whose_terms_add_up(tables):
     values = sum(value["log_ratio"] for value in detail["model"]["values"])
     assert values == pytest.approx(detail["model"]["predicted_log_ratio"], abs=1e-9)
     assert len(document["layers"]) == 21
+    advice = detail["advice"]
+    assert {row["side"] for row in advice} == {"cublas", "cudnn"}
+    assert {"rule", "evidence", "mitigation", "gain_low", "gain_high"} <= set(advice[0])
+    assert detail["reasons"][0].startswith("makes it faster: kernels that vanished")
 
 
 def test_two_tables_are_two_sides_and_agree_with_two_sides_of_one(tables):

@@ -1,12 +1,17 @@
 """The roofline of kernels and layers, by hand and on the recorded runs."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from perfml.cli import app
 from perfml.errors import PerfmlError
-from perfml.explain import roofline
+from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
+from perfml.explain.peaks import _table
 from perfml.tables import read_table
 
 PEAKS = {"fp32": 10e12, "dram": 1e12, "l2": 4e12, "l1": 8e12}
@@ -113,3 +118,97 @@ def test_counted_operations_agree_with_the_shape_of_the_convolution(root):
     ]
     counted = roofline(mine)["flops"].max()
     assert counted == pytest.approx(roofline(layers)["flops"].iloc[0], rel=0.05)
+
+
+def test_measured_peaks_come_first_and_the_vendor_s_fill_the_gaps():
+    peaks = known_peaks("NVIDIA H200")
+    assert (peaks.values["fp32"], peaks.kinds["fp32"]) == (51.2e12, "measured")
+    assert (peaks.values["fp64"], peaks.kinds["fp64"]) == (34e12, "data sheet")
+    assert peaks.kinds["l2"] == "counter peak"
+    vendor = known_peaks("NVIDIA H200", "data sheet")
+    assert vendor.values["fp32"] == 67e12
+    assert set(vendor.kinds.values()) == {"data sheet"}
+    assert "measured: fp32 51.2 TFLOP/s" in peaks.sentence()
+    with pytest.raises(PerfmlError, match="not known"):
+        known_peaks("GPU of tomorrow")
+    with pytest.raises(PerfmlError, match="not known"):
+        known_peaks("Tesla V100-SXM2-16GB", "measured")
+
+
+def test_every_tabulated_peak_is_a_positive_rate_with_its_source():
+    names = {"fp64", "fp32", "tf32", "fp16", "bf16", "dram", "l2", "l1"}
+    for row in _table():
+        assert row["source"]
+        assert row["kind"] in ("measured", "data sheet", "counter peak")
+        assert set(row["values"]) <= names
+        assert all(value > 1e11 for value in row["values"].values())
+        assert row["kind"] == "data sheet" or row["date"]
+
+
+FOLDER = "h200-yolov4-tiny"
+CONDITION = ("--where", "batch=8", "--where", "precision=fp32")
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["roofline", *map(str, words)])
+
+
+def test_the_verb_names_peaks_intensities_and_bounds(root):
+    result = run(root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "-q")
+    assert result.exit_code == 0, result.output
+    assert "measured: fp32 51.2 TFLOP/s" in result.stdout
+    assert "dram_intensity" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("conv_20"))
+    assert "compute" in row
+
+
+def test_a_peaks_file_moves_the_roofs(root, tmp_path):
+    path = tmp_path / "peaks.json"
+    peaks = {"fp32": 102.4e12, "dram": 8e12}
+    path.write_text(json.dumps({"device": "NVIDIA H200", "kind": "measured", "peaks": peaks}))
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--json")
+    ours = json.loads(run(*words).stdout)
+    given = json.loads(run(*words, "--peaks", path).stdout)
+    vendor = json.loads(run(*words, "--peaks", "data-sheet").stdout)
+    fraction = ours["rows"][0]["fraction"]
+    assert given["peaks"]["values"] == peaks
+    assert given["rows"][0]["fraction"] == pytest.approx(fraction / 2)
+    assert vendor["rows"][0]["fraction"] == pytest.approx(fraction * 51.2 / 67)
+
+
+def test_kernels_have_their_own_place(root):
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--by", "kernel")
+    rows = json.loads(run(*words, "--json").stdout)["rows"]
+    assert len(rows) == 3
+    assert "implicit_gemm" in rows[0]["kernel"]
+    assert rows[0]["l2_intensity"] > rows[1]["l2_intensity"]
+    assert "implicit_gemm" in run(*words, "-q").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--layer", "conv_99"], "conv_99"),
+        (["--by", "warp"], "layer or kernel"),
+        (["--peaks", "nothing.json"], "no such file"),
+    ],
+)
+def test_the_verb_s_errors_say_what_to_do(root, words, said):
+    result = run(root / "datasets" / FOLDER, *CONDITION, *words)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_merged_layers_alone_have_no_kernels_to_place(root):
+    result = run(root / "datasets" / FOLDER / "layers.parquet", *CONDITION, "--by", "kernel")
+    assert result.exit_code == 1
+    assert "--kernels" in result.stderr
+
+
+def test_our_l2_rate_is_what_the_profiler_calls_busy(root):
+    """The counter peak of L2 is the one Nsight Compute divides by."""
+    kernels = read_table(root / "datasets" / FOLDER / "kernels.parquet", kind="kernels").frame
+    mine = kernels[(kernels["batch"] == 8) & (kernels["precision"] == "fp32")]
+    found = roofline(mine)
+    ratio = found["l2_rate"] / known_peaks("NVIDIA H200").values["l2"] / mine["l2_utilization"]
+    assert 0.8 < ratio.median() < 1.1

@@ -50,6 +50,9 @@ def advise(
         Path | None,
         typer.Option(help="Report or details CSV with Nsight Compute's rules on these launches."),
     ] = None,
+    ncu_min_speedup: Annotated[
+        float, typer.Option(min=0.0, help="Leave out results that promise less, in per cent.")
+    ] = 0.0,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,
     where: Where = None,
@@ -71,6 +74,7 @@ def advise(
         kernels=launches,
         peaks=_peaks(peaks, layers),
         ncu_rules=None if ncu_rules is None else _results(ncu_rules),
+        ncu_min_speedup=ncu_min_speedup,
         rules=rules,
         layers=layer,
     )

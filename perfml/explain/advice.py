@@ -114,6 +114,7 @@ def advise(
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
     ncu_rules: pd.DataFrame | None = None,
+    ncu_min_speedup: float = 0.0,
     rules: str | Path | None = None,
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
@@ -132,6 +133,8 @@ def advise(
     ncu_rules
         Results of Nsight Compute's own rules (``perfml.readers.ncu_report.rules`` or ``ncu_csv``)
         for the launches of `kernels` (or `table`), in its order.
+    ncu_min_speedup
+        Of these, results with a smaller estimated speedup (per cent) do not count.
     rules
         A file of rules; perfml's own by default.
     layers
@@ -165,7 +168,7 @@ def advise(
         if source is None:
             msg = "results of Nsight Compute's rules belong to launches, not to merged layers"
             raise PerfmlError(msg, cure="Give the Kernels table of the same file.")
-        flags = ncu_flags(source, ncu_rules, book)
+        flags = ncu_flags(source, ncu_rules, book, min_speedup=ncu_min_speedup)
         ours = {rule.id: _holds(rule, source, given) for rule in book if rule.scope == "kernel"}
         agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
         marked = source.assign(**{f"ncu {name}": each * 1.0 for name, each in flags.items()})

@@ -160,7 +160,8 @@ def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, f
     agree = (both + neither) / count
     yes = float(left.mean() * right.mean())
     chance = yes + float((1 - left.mean()) * (1 - right.mean()))
-    kappa = float("nan") if chance >= 1 else (agree - chance) / (1 - chance)
+    # rounded: a side that says the same of all launches agrees by chance alone, which is 0
+    kappa = float("nan") if chance >= 1 else round((agree - chance) / (1 - chance), 12) + 0.0
     return count, both, first, second, neither, agree, kappa
 
 
