@@ -18,8 +18,11 @@ class LazyNames(griffe.Extension):
             return
         found = ast.literal_eval(str(homes.value))
         for name, home in found.items():
-            if name in mod.members:
+            known = mod.members.get(name)
+            if isinstance(known, griffe.Module):
                 msg = f"{mod.path}.{name} is a public name and a module: which one is imported?"
                 raise ValueError(msg)
-            mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
-        mod.exports = sorted(found)
+            if known is None:  # else imported for type checkers, and so known to griffe
+                mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
+        listed = [each for each in mod.exports or () if isinstance(each, str)]
+        mod.exports = sorted({*found, *listed})
