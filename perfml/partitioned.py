@@ -44,6 +44,7 @@ COMMON = "_common_metadata"
 """The file that holds the schema of all files; the name is that of Parquet's own convention."""
 
 _UNIT = 16
+_LONGEST = 150
 _NAME = re.compile(rf"^(?P<run>.+)-(?P<unit>[0-9a-f]{{{_UNIT}}})\.parquet$")
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration")
 _REAL = ("time_us", "ncu_time_us", "launches")
@@ -274,8 +275,12 @@ def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
 
 
 def _safe(name: str) -> str:
-    """Return a name as one part of a path, reversible: other characters become %XX."""
-    return urllib.parse.quote(name, safe=" +,@") or "%"
+    """Return a name as one part of a path: other characters become %XX, and long ones a hash."""
+    quoted = urllib.parse.quote(name, safe=" +,@") or "%"
+    quoted = quoted.replace(".", "%2E") if quoted.startswith(".") else quoted
+    if len(quoted) <= _LONGEST:
+        return quoted
+    return f"{quoted[: _LONGEST - _UNIT]}-{sha256_of(name.encode())[: _UNIT - 1]}"
 
 
 def _table(frame: pd.DataFrame, document: dict[str, Any]) -> Any:
@@ -407,8 +412,11 @@ def _land(written: _Written, folder: Path, known: _Index, landed: Landed) -> Non
         old.append(taken)
     for run, path, place in written.parts:
         target = folder / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(path, target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+        except OSError as error:
+            raise _cannot_write(target, error) from error
         replaces = known.runs.get(_safe(run)) in old
         (landed.replaced if replaces else landed.added).append(run)
         known.add(target)
@@ -426,6 +434,12 @@ def _taken(run: str, path: Path) -> PerfmlError:
     return InputError(msg, where=str(path), cure=cure)
 
 
+def _cannot_write(path: Path, error: OSError) -> PerfmlError:
+    msg = "cannot write here"
+    cure = "Name a folder that you may write to."
+    return InputError(msg, where=str(path), found=error.strerror or str(error), cure=cure)
+
+
 class _incoming:  # noqa: N801 - a context manager reads as a function
     """A folder beside the tables for files that are not finished; readers pass it over."""
 
@@ -437,10 +451,7 @@ class _incoming:  # noqa: N801 - a context manager reads as a function
             self._folder.mkdir(parents=True, exist_ok=True)
             self._path = Path(tempfile.mkdtemp(prefix=".incoming-", dir=self._folder))
         except OSError as error:
-            msg = "cannot write here"
-            cure = "Name a folder that you may write to."
-            found = error.strerror or str(error)
-            raise InputError(msg, where=str(self._folder), found=found, cure=cure) from error
+            raise _cannot_write(self._folder, error) from error
         return self._path
 
     def __exit__(self, *rest: object) -> None:

@@ -189,7 +189,9 @@ def _joined(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for name in dict.fromkeys(name for document in documents for name in document):
         values = [document[name] for document in documents if name in document]
         if all(isinstance(value, list) for value in values):
-            joined[name] = [each for value in values for each in value]
+            # what the runs of one folder share, such as the shapes of layers, is kept once
+            each = {json.dumps(item, sort_keys=True): item for value in values for item in value}
+            joined[name] = list(each.values())
         elif name == "created":
             joined[name] = max(map(str, values))
         elif all(value == values[0] for value in values):

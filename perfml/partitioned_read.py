@@ -137,7 +137,7 @@ def read_piece(
     """
     with readable(group.file):
         reader = pq.ParquetFile(
-            group.file, read_dictionary=[*CODED], memory_map=True, pre_buffer=False
+            group.file, read_dictionary=[*CODED], memory_map=False, pre_buffer=False
         )
         table = reader.read_row_group(
             group.index, columns=[*CODED, "kernel_index", "time_us"], use_threads=False
