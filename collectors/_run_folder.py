@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -77,8 +78,9 @@ def building(out: Path, run_id: str) -> Iterator[Path]:
         If the disk is full or the folder cannot be written.
     """
     aside = out / _PARTIAL
-    for left in aside.glob(f"{run_id}.*"):  # of a process that was killed: the run is ours now
-        shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):  # another process may just have removed it
+        for left in aside.glob(f"{run_id}.*"):  # of one that was killed: the run is ours now
+            shutil.rmtree(left, ignore_errors=True)
     folder = _empty_folder(aside, run_id)
     try:
         yield folder
@@ -132,10 +134,27 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def note(out: Path, entry: dict[str, Any]) -> None:
-    """Add a line to the manifest; one write, so that lines of two processes do not mix."""
-    line = json.dumps({"time": now(), **entry}, allow_nan=False) + "\n"
-    handle = os.open(out / MANIFEST, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
+    """Add a whole line to the manifest, or none; lines of two processes do not mix.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or the folder cannot be written.
+    """
+    line = (json.dumps({"time": now(), **entry}, allow_nan=False) + "\n").encode()
+    handle = os.open(out / MANIFEST, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
     try:
-        os.write(handle, line.encode())
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # of a process that was killed
+            line = b"\n" + line
+        written = 0
+        try:
+            written = os.write(handle, line)
+        finally:
+            if written != len(line):
+                os.ftruncate(handle, size)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out / MANIFEST))
     finally:
         os.close(handle)

@@ -26,8 +26,8 @@ from collectors._runs import Run
 from collectors.campaign_cost import seconds_of
 from collectors.campaign_manifest import FILE, Manifest, State
 from collectors.campaign_spec import Sweep
-from collectors.collect import interruptible
 from collectors.executors import RESOURCE, Executor, ExecutorError, workers
+from perfml._signals import interruptible
 from perfml.errors import InputError
 
 _LOCK = ".sweep.lock"
@@ -215,7 +215,7 @@ class _Driver:
         self.observer = observer or (lambda change: None)
         self.topic = f"perfml-{secrets.token_hex(8)}"
         self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self.began: dict[str, tuple[float, dict[str, str], int]] = {}
+        self.began: dict[str, tuple[float, dict[str, Any], int]] = {}
         self.open: set[str] = set()
         self.flying: dict[str, Any] = {}
         self.total = len(sweep.runs)

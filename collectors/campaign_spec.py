@@ -11,12 +11,13 @@ import difflib
 import itertools
 import math
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collectors._runs import PROFILERS, TIMINGS, Run, Settings, metric_names
+from collectors._runs import Run, Settings, metric_names
+from collectors.campaign_options import OPTIONS
 from collectors.campaign_yaml import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
 
@@ -140,8 +141,8 @@ class _Expansion:
     def _typed(self, top: dict[str, Any], name: str, kind: type) -> Any:
         value = top.get(name)
         if value is not None and not isinstance(value, kind):
-            words = {str: "a text", dict: "a list of keys and values", list: "a list"}
-            msg = f"{name} must be {words[kind]}"
+            words = {"str": "a text", "dict": "a list of keys and values", "list": "a list"}
+            msg = f"{name} must be {words[kind.__name__]}"
             raise InputError(msg, where=self.document.where(name), found=str(value)[:100])
         return value
 
@@ -334,7 +335,8 @@ class _Expansion:
         )
 
     def _where(self, point: _Point, name: str) -> str:
-        return self.document.where(*point.keys.get(name, ()))
+        keys = point.keys.get(name, ())
+        return self.document.where(*keys)
 
     def _placed(self, error: PerfmlError, point: _Point) -> PerfmlError:
         """Return an error about an option of `collect` as one about a line of the file."""
@@ -398,83 +400,3 @@ def _words(given: str, where: str) -> list[str]:
     except ValueError as error:
         msg = "quotes do not match"
         raise InputError(msg, where=where, found=given) from error
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        msg = "a text"
-        raise ValueError(msg)
-    return value
-
-
-def _integer(least: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            msg = f"a whole number from {least}"
-            raise ValueError(msg)
-        return value
-
-    return check
-
-
-def _choice(*known: str) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in known:
-            msg = f"one of {', '.join(known)}"
-            raise ValueError(msg)
-        return str(value)
-
-    return check
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        msg = "true or false"
-        raise ValueError(msg)
-    return value
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-        msg = "a name or a list of names"
-        raise ValueError(msg)
-    return tuple(names)
-
-
-def _command(value: Any) -> tuple[str, ...]:
-    msg = "a command line, or a list of words"
-    try:
-        words = shlex.split(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ValueError(msg) from error
-    if not isinstance(words, list) or not words:
-        raise ValueError(msg)
-    if not all(isinstance(word, (str, int, float)) for word in words):
-        raise ValueError(msg)
-    return tuple(str(word) for word in words)
-
-
-OPTIONS: dict[str, Callable[[Any], Any]] = {
-    "workload": _text,
-    "command": _command,
-    "backend": _text,
-    "precision": _text,
-    "batch": _integer(1),
-    "iterations": _integer(1),
-    "metric_iterations": _integer(1),
-    "warmup": _integer(0),
-    "seed": _integer(0),
-    "profiler": _choice(*PROFILERS),
-    "metrics": _names,
-    "layers": _text,
-    "replay": _choice("kernel", "application"),
-    "cache_control": _choice("all", "none"),
-    "timing": _choice(*TIMINGS),
-    "dedupe": _truth,
-    "cfg": _text,
-    "weights": _text,
-    "cudnn_benchmark": _truth,
-    "layer_map": _text,
-}
-"""What may vary from run to run: the options of ``perfml collect``, and their checks."""
