@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from collectors import _run_folder as folders
 from collectors._measure import Place, measure, planned_commands
 from collectors._runs import Run, Settings, metric_names
 from collectors.profilers._gpu import Gpu, NoGpuError, gpus
+from perfml._signals import interruptible
 from perfml.errors import InputError, PerfmlError
 
 Progress = Callable[[int, int, str], None]
@@ -199,7 +197,12 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
         commands = tuple(tuple(each) for each in record.get("commands", []))
         warnings = tuple(record.get("warnings", []))
         entry = {"run_id": run_id, "status": "done", "launches": record.get("launches_profiled")}
-        folders.note(out, entry)
+        try:
+            folders.note(out, entry)
+        except OSError as error:
+            # the run itself is in place: only its line in the list of runs is lost
+            lost = f"{folders.MANIFEST} cannot be written: {error.strerror or error}"
+            warnings = (*warnings, lost)
         return RunResult(run_id, "done", final, "", commands, warnings, record)
 
 
@@ -290,22 +293,3 @@ def _gpu(launched: bool, dry_run: bool) -> Gpu | None:
         if dry_run:
             return None
         raise
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that no child and no half run is left."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

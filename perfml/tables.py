@@ -247,7 +247,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     InputError
         If the folder does not exist or cannot be written.
     """
-    path = Path(path)
+    path = _target(Path(path))
     try:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
@@ -279,6 +279,20 @@ def replacing(path: str | Path) -> Iterator[Path]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _target(path: Path) -> Path:
+    """Return what a path stands for: a link is written through, a device never replaced."""
+    try:
+        path = path.resolve() if path.is_symlink() else path
+        kind = "" if not path.exists() or path.is_file() else "a device or pipe"
+        kind = "a directory" if path.is_dir() else kind
+    except (OSError, RuntimeError) as error:
+        kind = str(error)
+    if kind:
+        msg = "cannot write a file here"
+        raise InputError(msg, where=str(path), found=kind, cure="Name a file, new or existing.")
+    return path
 
 
 def _document(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 
+from collectors.profilers._process import ask
 from perfml.errors import PerfmlError
 
 _FIELDS = "name,driver_version,compute_cap,memory.total,memory.free,clocks.sm"
+_PATIENCE_S = 30.0
 NVPROF_LAST = (7, 2)
 """The newest compute capability that nvprof supports."""
 NCU_FIRST = (7, 0)
@@ -63,15 +64,17 @@ def gpus(executable: str = "nvidia-smi") -> list[Gpu]:
         raise NoGpuError(msg, cure="Run this where the GPU is, or install the NVIDIA driver.")
     command = [found, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        msg = "nvidia-smi does not answer"
+        answer = ask(command, timeout_s=_PATIENCE_S)
+    except OSError as error:
+        msg = "nvidia-smi cannot be started"
         raise NoGpuError(msg, found=str(error)[:200], cure="Check the driver.") from error
-    rows = [row for line in answer.stdout.splitlines() if (row := _gpu(line)) is not None]
+    if answer.timed_out or answer.flooded:
+        msg = "nvidia-smi does not answer"
+        found = f"nothing within {_PATIENCE_S:.0f} s" if answer.timed_out else "endless output"
+        raise NoGpuError(msg, found=found, cure="Check the driver; a GPU may have failed.")
+    rows = [row for line in answer.output.splitlines() if (row := _gpu(line)) is not None]
     if answer.returncode != 0 or not rows:
-        said = (answer.stdout + answer.stderr).strip().splitlines()
+        said = answer.output.strip().splitlines()
         msg = "the NVIDIA driver shows no GPU"
         raise NoGpuError(
             msg,

@@ -6,17 +6,22 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from perfml._signals import undisturbed
 from perfml.errors import PerfmlError
 
 _POLL_S = 0.05
 _GRACE_S = 3.0
 _TAIL_BYTES = 256 * 1024
+_MARK = "PERFML_COMMAND"
+"""Variable that tells the descendants of a command apart, however they were started."""
 LOG_LIMIT = 256 * 1024 * 1024
 """A program that prints more than this many bytes is ended: it would fill the disk."""
 
@@ -59,6 +64,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     watch: Callable[[str], None] | None = None,
+    output: Path | None = None,
 ) -> Finished:
     """Run a command, with its output appended to `log`.
 
@@ -76,28 +82,39 @@ def run(
         Working directory.
     watch
         Called with each new piece of output, so that progress can be followed.
+    output
+        Where standard output goes alone; errors stay in the log.
 
     Raises
     ------
-    FileNotFoundError, PermissionError
+    OSError
         If the program cannot be started.
+    ProfilerError
+        If the log cannot be written.
     KeyboardInterrupt
         Passed on after the command was killed.
     """
     started = time.monotonic()
-    with log.open("ab") as sink, log.open("rb") as source:
-        sink.write(f"$ {subprocess.list2cmdline(list(command))}\n".encode("utf-8", "replace"))
-        sink.flush()
-        begin = sink.tell()
-        source.seek(begin)
+    mark = uuid.uuid4().hex
+    with contextlib.ExitStack() as files:
+        try:
+            sink = files.enter_context(log.open("ab"))
+            source = files.enter_context(log.open("rb"))
+            sink.write(f"$ {subprocess.list2cmdline(list(command))}\n".encode("utf-8", "replace"))
+            sink.flush()
+            begin = sink.tell()
+            source.seek(begin)
+            alone = files.enter_context(output.open("wb")) if output is not None else None
+        except OSError as error:
+            raise _unwritable(error, log) from error
         # a session of its own: one signal reaches the whole group, and a Ctrl-C meant for
         # perfml does not reach the program before perfml has decided what to do
         process = subprocess.Popen(  # noqa: S603
             list(command),
             stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
+            stdout=sink if alone is None else alone,
+            stderr=subprocess.STDOUT if alone is None else sink,
+            env={**os.environ, **(env or {}), _MARK: mark},
             cwd=cwd,
             start_new_session=True,
         )
@@ -110,30 +127,61 @@ def run(
                 if timed_out or flooded:
                     break
                 _follow(source, size, watch)
-                time.sleep(_POLL_S)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
         finally:
             # also after a normal end: a child left in the background would go on using the GPU
-            kill_tree(process)
+            with undisturbed():
+                kill_tree(process, mark)
         if flooded:
             # what it wrote until it was dead is of no use, and the disk may be nearly full
             os.truncate(log, begin + LOG_LIMIT)
         size = os.fstat(source.fileno()).st_size
         _follow(source, size, watch)
         source.seek(max(begin, size - _TAIL_BYTES))
-        output = source.read().decode("utf-8", "replace")
+        printed = source.read().decode("utf-8", "replace")
     seconds = time.monotonic() - started
-    return Finished(tuple(command), process.returncode, output, seconds, timed_out, flooded)
+    return Finished(tuple(command), process.returncode, printed, seconds, timed_out, flooded)
 
 
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a process, its session, and descendants that left the session."""
-    family = descendants(process.pid)
+def ask(
+    command: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None
+) -> Finished:
+    """Run a short command for what it prints; it ends with its children, like any other.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfml-ask-") as folder:
+        return run(command, log=Path(folder) / "log", timeout_s=timeout_s, env=env)
+
+
+def _unwritable(error: OSError, log: Path) -> ProfilerError:
+    msg = "the output of the program cannot be kept"
+    found = error.strerror or str(error)
+    cure = "Free some space, or name another folder."
+    return ProfilerError(msg, where=str(error.filename or log), found=found, cure=cure)
+
+
+def kill_tree(process: subprocess.Popen[bytes], mark: str = "") -> None:
+    """Kill what is left of a process, its session, and descendants that left the session.
+
+    Parameters
+    ----------
+    process
+        The process.
+    mark
+        Value of `_MARK` in its environment, by which daemons are found: their parent is gone.
+    """
+    family = descendants(process.pid) | _marked(mark)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
     if process.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
-    family |= descendants(process.pid)
+    family |= descendants(process.pid) | _marked(mark)
     for pid in family:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -143,6 +191,19 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _GRACE_S
     while family & _running() and time.monotonic() < end:
         time.sleep(_POLL_S)
+
+
+def _marked(mark: str) -> set[int]:
+    """Return the processes, but this one, that have a mark in their environment."""
+    if not mark:
+        return set()
+    variable = f"{_MARK}={mark}".encode()
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable in entry.read_bytes().split(b"\0"):
+                found.add(int(entry.parent.name))
+    return found - {os.getpid()}
 
 
 def descendants(pid: int) -> set[int]:

@@ -18,14 +18,13 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.profilers._ncu_failures import explain
-from collectors.profilers._process import Finished, ProfilerError, last_lines, run
+from collectors.profilers._process import Finished, ProfilerError, ask, last_lines, run
 from perfml.errors import InputError
 
 REPLAYS = ("kernel", "application", "range")
@@ -37,6 +36,7 @@ REPLAYS = ("kernel", "application", "range")
 CONTROLS = ("all", "none")
 _PASSES = re.compile(r"- (\d+) pass(?:es)?\b|Application replay pass (\d+)")
 _VERSION = re.compile(r"Version ([\d.]+)")
+_PATIENCE_S, _CONVERSION_S = 60.0, 600.0
 _IN_NO_RANGE = "smsp__sass_"
 """Metrics that Nsight Compute cannot measure over a range."""
 
@@ -169,21 +169,17 @@ def version(executable: str = "ncu") -> str:
     if found is None:
         raise _absent(executable)
     try:
-        answer = subprocess.run(  # noqa: S603
-            [found, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        answer = ask([found, "--version"], timeout_s=_PATIENCE_S)
+    except OSError as error:
         msg = "Nsight Compute does not start"
-        raise ProfilerError(msg, where=found, found=str(error)[:200]) from error
-    match = _VERSION.search(answer.stdout)
+        raise ProfilerError(msg, where=found, found=str(error)[:200], cure=_INSTALL) from error
+    if answer.timed_out:
+        msg = f"Nsight Compute did not tell its version within {_PATIENCE_S:.0f} s"
+        raise ProfilerError(msg, where=found, cure=_INSTALL)
+    match = _VERSION.search(answer.output)
     if match is None:
         msg = "this is not Nsight Compute: it does not tell its version"
-        said = (answer.stdout + answer.stderr).strip()[:200]
+        said = answer.output.strip()[:200]
         raise ProfilerError(msg, where=found, found=said or "no output", cure=_INSTALL)
     return match.group(1)
 
@@ -235,7 +231,7 @@ def profile(
             command, log=log, timeout_s=timeout_s, env={**(env or {}), **locale}, watch=progress
         )
     except OSError as error:
-        raise _absent(command[0]) from error
+        raise _unstartable(command[0], error) from error
     problem = explain(ended, timeout_s=timeout_s, launches=len(progress.times), report=report)
     if problem is not None:
         raise problem
@@ -262,15 +258,20 @@ def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, .
     ProfilerError
         If it is not such a table, or none of the metrics is in it.
     """
-    with table.open(newline="", encoding="utf-8", errors="replace") as lines:
-        rows = csv.reader(line for line in lines if not line.startswith("=="))
-        header = next(rows, [])
-        if "Kernel Name" not in header:
-            msg = "Nsight Compute's output is not the table that was asked for"
-            found = ",".join(header)[:120] or "nothing"
-            raise ProfilerError(msg, where=table.name, found=found, cure=_INSTALL)
-        next(rows, None)
-        body = [row for row in rows if len(row) == len(header)]
+    try:
+        with table.open(newline="", encoding="utf-8", errors="replace") as lines:
+            rows = csv.reader(line for line in lines if not line.startswith("=="))
+            header = next(rows, [])
+            if "Kernel Name" not in header:
+                msg = "Nsight Compute's output is not the table that was asked for"
+                found = ",".join(header)[:120] or "nothing"
+                raise ProfilerError(msg, where=table.name, found=found, cure=_INSTALL)
+            next(rows, None)
+            body = [row for row in rows if len(row) == len(header)]
+    except csv.Error as error:
+        msg = "Nsight Compute's table cannot be read"
+        cure = "The disk may be full; otherwise collect again."
+        raise ProfilerError(msg, where=table.name, found=str(error), cure=cure) from error
     place = {name: number for number, name in enumerate(header)}
     missing = tuple(name for name in metrics if not _delivered(name, place, body))
     if not body or len(missing) == len(metrics):
@@ -293,22 +294,13 @@ def _delivered(name: str, place: dict[str, int], body: list[list[str]]) -> bool:
 
 def _convert(command: Sequence[str], table: Path, log: Path) -> None:
     """Run the conversion with standard output in `table` alone."""
-    with table.open("wb") as sink, log.open("ab") as errors:
-        errors.write(f"$ {subprocess.list2cmdline(list(command))} > {table.name}\n".encode())
-        errors.flush()
-        try:
-            ended = subprocess.run(  # noqa: S603
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=errors,
-                timeout=600,
-                check=False,
-                env=_c_locale(),
-            )
-        except subprocess.TimeoutExpired as error:
-            msg = "Nsight Compute did not convert its report within 600 s"
-            raise ProfilerError(msg, where=table.name, cure="Profile fewer launches.") from error
+    try:
+        ended = run(command, log=log, timeout_s=_CONVERSION_S, env={"LC_ALL": "C"}, output=table)
+    except OSError as error:
+        raise _unstartable(command[0], error) from error
+    if ended.timed_out or ended.flooded:
+        msg = f"Nsight Compute did not convert its report within {_CONVERSION_S:.0f} s"
+        raise ProfilerError(msg, where=table.name, cure="Profile fewer launches.")
     if ended.returncode != 0:
         said = last_lines(table.read_text(encoding="utf-8", errors="replace"), 2, without="$")
         msg = "Nsight Compute cannot read its own report"
@@ -316,16 +308,18 @@ def _convert(command: Sequence[str], table: Path, log: Path) -> None:
         raise ProfilerError(msg, where=table.name, found=said[:200] or "no output", cure=cure)
 
 
-def _c_locale() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "LC_ALL": "C"}
-
-
 _INSTALL = (
     "Install Nsight Compute (part of the CUDA Toolkit) and put ncu on the PATH, "
     "for example /usr/local/cuda/bin."
 )
+
+
+def _unstartable(executable: str, error: OSError) -> ProfilerError:
+    if isinstance(error, FileNotFoundError):
+        return _absent(executable)
+    msg = "the command cannot be started"
+    found = error.strerror or str(error)
+    return ProfilerError(msg, where=executable, found=found, cure="Check that it is executable.")
 
 
 def _absent(executable: str) -> ProfilerError:

@@ -233,16 +233,28 @@ def write_timing(launches: Sequence[Launch], path: Path) -> None:
 
 
 def unattributed_share(table: Path) -> tuple[float, int]:
-    """Return the share of a timing CSV's time that lies outside every layer, and its launches."""
+    """Return the share of a timing CSV's time that lies outside every layer, and its launches.
+
+    Raises
+    ------
+    ProfilerError
+        If it is no such table.
+    """
     total = outside = 0.0
     count = 0
-    with table.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            duration = float(row["time_us"])
-            total += duration
-            count += 1
-            if not row["layer"]:
-                outside += duration
+    try:
+        with table.open(newline="", encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                duration = float(row["time_us"])
+                total += duration
+                count += 1
+                if not row["layer"]:
+                    outside += duration
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        msg = "the timing pass left no readable table"
+        cure = "The disk may be full; otherwise collect again."
+        found = f"after {count} launches: {type(error).__name__} {error}"[:200]
+        raise ProfilerError(msg, where=table.name, found=found, cure=cure) from error
     return (outside / total if total else 0.0), count
 
 

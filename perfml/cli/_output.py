@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
 import time
 import traceback
@@ -14,7 +16,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from perfml.errors import PerfmlError
+from perfml._signals import interruptible
+from perfml.errors import PerfmlError, plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
@@ -86,7 +89,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning on stderr."""
         if not self.quiet:
-            sys.stderr.write(f"warning: {text}\n")
+            sys.stderr.write(f"warning: {plain(text)}\n")
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:
@@ -126,7 +129,10 @@ class Commands(TyperGroup):
         """Run the command; exit 1 on an error a user can act on, 130 on Ctrl-C."""
         Output.current = None
         try:
-            return super().invoke(ctx)
+            with interruptible():
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            return result
         except PerfmlError as error:
             if _wants_traceback():
                 raise
@@ -139,6 +145,11 @@ class Commands(TyperGroup):
             # the reader of our output went away (| head): no error of ours
             sys.stderr.close()
             raise typer.Exit(0) from None
+        except OSError as error:
+            if _wants_traceback():
+                raise
+            _refused(error)
+            raise typer.Exit(1) from error
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
@@ -200,6 +211,26 @@ def _is_number(text: str) -> bool:
 
 def _wants_traceback() -> bool:
     return Output.current is not None and Output.current.verbose > 1
+
+
+def _refused(error: OSError) -> None:
+    """Report what the system refused: a full disk, a folder that cannot be written."""
+    found = error.strerror or str(error)
+    where = plain(str(error.filename)) if error.filename else None
+    what = f"the system refused: {found}"
+    cure = "Free some space, or name a place that you may write to."
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        _report({"what": what, "where": where, "cure": cure}, _sentence(where, what, cure))
+        sys.stdout.flush()
+        return
+    # It is standard output itself: Python would try again, and fail, when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stderr.write(f"error: {_sentence(where or 'standard output', what, cure)}\n")
+
+
+def _sentence(where: str | None, what: str, cure: str) -> str:
+    return f"{where}: {what}\n{cure}" if where else f"{what}\n{cure}"
 
 
 def _report(document: dict[str, Any], text: str) -> None:
