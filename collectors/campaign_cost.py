@@ -60,7 +60,7 @@ class Estimate:
 
 def launches_of(run: Run) -> int | None:
     """Return how many launches a run will profile, or None if nobody has measured that."""
-    if run.workload != "yolov4-tiny" or run.settings.workload_options:
+    if run.workload != "yolov4-tiny" or "--cfg" in run.settings.workload_options:
         return None
     convolutions = _CONVOLUTIONS.get((run.backend or "", run.precision or ""))
     if convolutions is None:

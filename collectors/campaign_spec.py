@@ -136,7 +136,8 @@ class _Expansion:
         from collectors.executors_slurm import check_options
 
         check_options(slurm, lambda name: self.document.where("slurm", name))
-        return (self.folder / out if out else None, tuple(words), float(timeout), slurm)
+        beside = self.document.path.parent
+        return (beside / out if out else None, tuple(words), float(timeout), slurm)
 
     def _typed(self, top: dict[str, Any], name: str, kind: type) -> Any:
         value = top.get(name)
