@@ -14,8 +14,20 @@ from matplotlib.figure import Figure
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
+from perfml.explain import explain, sides_of
 from perfml.report import figures
 from perfml.report._figures_metrics import clusters, stall_shares
+
+
+def comparison():
+    """Return an Explanation of two backends."""
+    return explain(*sides_of(kernels(layers=4), "cublas", "cudnn"), top=1, model=None)
+
+
+def rooflike():
+    """Return a Layers table of a device whose peaks are known."""
+    table = layers(layers=4).assign(device="NVIDIA H200")
+    return table.assign(flops=1e9, arithmetic_intensity=50.0)
 
 
 def points():
@@ -32,6 +44,9 @@ def points():
 
 
 DRAWN = {
+    "time_ratios": lambda ax: figures.time_ratios(comparison(), ax=ax),
+    "attribution": lambda ax: figures.attribution(comparison().details[0], ax=ax),
+    "layer_roofline": lambda ax: figures.layer_roofline(rooflike(), ax=ax),
     "layer_times": lambda ax: figures.layer_times(layers(), ax=ax),
     "layer_times_horizontal": lambda ax: figures.layer_times(layers(), ax=ax, horizontal=True),
     "kernel_shares": lambda ax: figures.kernel_shares(kernels(), layer="conv_03", ax=ax),
@@ -169,6 +184,67 @@ def test_decision_tree_names_features_and_classes():
     joined = "\n".join(texts(ax))
     assert "gld_efficiency <= 0.5" in joined
     assert "tensorrt" in joined
+
+
+def test_decision_tree_says_what_lies_deeper_than_it_draws():
+    values = np.arange(16.0)[:, None]
+    tree = DecisionTreeRegressor(random_state=0).fit(values, values[:, 0] ** 2)
+    ax = figures.decision_tree(tree, feature_names=["x"], depth=1, unit="µs")
+    said = texts(ax)
+    assert sum("(...)" in each for each in said) == 2
+    assert any("µs" in each for each in said)
+    assert {"yes", "no"} <= set(said)
+
+
+def test_bars_of_an_attribution_add_up_to_the_ratio():
+    detail = comparison().details[0]
+    ax = figures.attribution(detail)
+    factors = [float(each[1:]) for each in texts(ax) if each.startswith("×")]
+    assert factors[-1] == pytest.approx(detail.time.ratio, abs=0.005)
+    assert np.prod(factors[:-1]) == pytest.approx(factors[-1], rel=0.02)
+    assert ax.get_yticklabels()[-1].get_text() == "all together"
+
+
+def test_many_terms_are_summed_up_so_that_the_bars_still_add_up():
+    terms = pd.DataFrame({"term": [f"t{n}" for n in range(20)], "log_ratio": np.full(20, 0.05)})
+    ax = figures.attribution(terms, most=5)
+    labels = [each.get_text() for each in ax.get_yticklabels()]
+    assert labels == ["t0", "t1", "t2", "t3", "16 others", "all together"]
+    assert any(each == f"×{np.exp(1.0):.2f}" for each in texts(ax))
+    with pytest.raises(PerfmlError, match="no term"):
+        figures.attribution(terms.assign(log_ratio=0.0))
+
+
+def test_time_ratios_mark_no_difference_with_more_than_colour():
+    table = comparison().layers
+    table.loc[0, ["ratio", "low", "high", "verdict"]] = [1.0, 0.99, 1.01, "no difference"]
+    ax = figures.time_ratios(table)
+    marks = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [line.get_markerfacecolor() == "none" for line in marks] == [True, False, False, False]
+    assert [float(line.get_xdata()[0]) for line in marks] == pytest.approx([1, 1.5, 1.5, 1.5])
+    with pytest.raises(PerfmlError, match="no layer has a time ratio"):
+        figures.time_ratios(table.iloc[:0])
+
+
+def test_layers_lie_under_the_roofs_of_the_precision_that_ran():
+    ax = figures.layer_roofline(rooflike(), peaks={"fp32": 50e12, "fp16": 1e15, "dram": 4e12})
+    joined = "\n".join(texts(ax))
+    assert "fp32: 50.0 TFLOP/s" in joined
+    assert "fp16" not in joined
+    assert "of input, weights and output" in joined
+    with pytest.raises(PerfmlError, match="a peak that the roofline needs"):
+        counted = rooflike().assign(dram_read_bytes=1e6, dram_write_bytes=0.0)
+        figures.layer_roofline(counted, peaks={"fp16": 1e15, "dram": 4e12})
+
+
+def test_svg_leaves_the_figure_as_it_was():
+    ax = figures.layer_times(layers(layers=2))
+    canvas = ax.figure.canvas
+    drawn = figures.svg(ax, prefix="f", label="times")
+    assert ax.figure.canvas is canvas
+    assert ax.patch.get_visible()
+    assert ax.figure.patch.get_visible()
+    assert drawn == figures.svg(ax, prefix="f", label="times")
 
 
 def test_predictions_are_drawn_in_microseconds():

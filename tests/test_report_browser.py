@@ -7,7 +7,7 @@ from _browser import EXECUTABLE, REASON, chromium, open_page
 from _report_data import evaluation, kernels, layers, ranking, shapes
 
 from perfml.merge import merge
-from perfml.report import build_report
+from perfml.report import advise_conditions, build_comparison, build_report, explain_pairs
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=REASON)]
 
@@ -24,11 +24,14 @@ def browser():
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """Write a full report: two batches, shapes, rankings, evaluations, a hostile kernel name."""
-    frame = kernels(batches=(1, 8))
+    frame = kernels(batches=(1, 8)).assign(device="NVIDIA H200")
     frame.loc[frame["kernel"] == "im2col", "kernel"] = NASTY
+    table = merge(frame).assign(flops=1e9, arithmetic_intensity=50.0)
     page = build_report(
-        merge(frame),
+        table,
         kernels=frame,
+        pairs=explain_pairs(table, frame),
+        advice=advise_conditions(table, frame),
         provenance={**shapes(), "sources": [{"path": NASTY * 20, "sha256": "a" * 64}]},
         rankings=[ranking(), ranking("classification")],
         evaluations=[evaluation(), evaluation("classification")],
@@ -36,6 +39,25 @@ def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(page, encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    """Write a comparison: the second dataset is slower, both are called by hostile names."""
+    before, after = (kernels(backends=("cublas",)) for _ in range(2))
+    after["time_us"] *= 1.5
+    for frame in (before, after):
+        frame.loc[frame["kernel"] == "im2col", "kernel"] = NASTY
+    page, _ = build_comparison((NASTY, before, None), (NASTY * 2, after, None))
+    path = tmp_path_factory.mktemp("comparison") / "comparison.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(params=["report", "comparison"])
+def page_file(request):
+    """Return either page."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -53,11 +75,11 @@ def first_column(opened, table):
 
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_loads_in_silence_asks_for_nothing_and_fits(browser, report, width, scheme):
-    opened = open_page(browser, report, width=width, color_scheme=scheme)
+def test_page_loads_in_silence_asks_for_nothing_and_fits(browser, page_file, width, scheme):
+    opened = open_page(browser, page_file, width=width, color_scheme=scheme)
     size = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert opened.complaints == []
-    assert opened.requests == [report.as_uri()]
+    assert opened.requests == [page_file.as_uri()]
     assert size == [width, width]
     opened.page.close()
 
@@ -172,7 +194,8 @@ def test_keyboard_reaches_the_answer_first_then_every_control(desktop):
     assert {"A", "BUTTON", "INPUT", "SUMMARY"} <= reached
 
 
-def test_everything_has_a_name_for_those_who_do_not_see(desktop):
+def test_everything_has_a_name_for_those_who_do_not_see(browser, page_file):
+    desktop = open_page(browser, page_file)
     unnamed = desktop.page.evaluate(
         """() => {
             const named = (each) =>
@@ -188,11 +211,12 @@ def test_everything_has_a_name_for_those_who_do_not_see(desktop):
     assert page.locator("h1").count() == 1
     assert page.locator("table:not(:has(caption))").count() == 0
     assert page.locator("figure:not(:has(figcaption))").count() == 0
+    page.close()
 
 
-def test_text_has_enough_contrast_in_both_schemes(browser, report):
+def test_text_has_enough_contrast_in_both_schemes(browser, page_file):
     for scheme in ("light", "dark"):
-        opened = open_page(browser, report, color_scheme=scheme)
+        opened = open_page(browser, page_file, color_scheme=scheme)
         weak = opened.page.evaluate(
             """() => {
                 const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -238,6 +262,69 @@ def test_print_shows_every_panel_and_no_controls(desktop):
     assert desktop.page.locator("#times .panel:visible").count() == 2
     assert not desktop.page.locator("nav").is_visible()
     assert desktop.page.locator(".tabs:visible").count() == 0
+
+
+def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
+    page = desktop.page
+    assert desktop.texts("#why .tabs button") == [
+        "fp32, batch 1: inductor against cublas",
+        "fp32, batch 1: cudnn against cublas",
+        "fp32, batch 8: inductor against cublas",
+        "fp32, batch 8: cudnn against cublas",
+    ]
+    page.locator("#why .tabs button").nth(1).click()
+    panel = page.locator("#why .panel:visible")
+    assert panel.locator("h4.big").inner_text() == "conv_12"
+    rows = panel.locator("table").first.locator("tbody tr").all_inner_texts()
+    assert any(NASTY in row for row in rows)
+    assert all(row[0] in "=−+" for row in rows)
+    assert desktop.complaints == []
+
+
+def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(browser, report):
+    for width, drawn in ((1400, True), (390, False)):
+        opened = open_page(browser, report, width=width)
+        page = opened.page
+        tree = page.locator("#metrics .panel[data-label=time] svg[aria-label^='Decision tree']")
+        assert tree.is_visible() is drawn
+        words = page.locator("#metrics .tree.narrow").first
+        assert words.is_visible() is not drawn
+        assert "<=" in words.text_content()
+        page.close()
+
+
+def test_advice_becomes_cards_on_a_phone(browser, report):
+    opened = open_page(browser, report, width=390)
+    row = opened.page.locator("#advice .panel:visible tbody tr").first
+    scroll = opened.page.locator("#advice .panel:visible .scroll").first
+    assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
+    label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
+    assert "hazard" in label
+    assert row.locator("[role=cell]").count() == 4
+    opened.page.close()
+
+
+def test_advice_is_filtered_by_backend(desktop):
+    panel = desktop.page.locator("#advice .panel:visible")
+    panel.locator("input[type=search]").fill("inductor")
+    cells = panel.locator("tbody tr:visible th").all_inner_texts()
+    assert cells
+    assert all("inductor" in each for each in cells)
+
+
+def test_comparison_sorts_by_ratio_and_shows_names_as_text(browser, comparison):
+    opened = open_page(browser, comparison)
+    page = opened.page
+    table = "#times .panel:visible table"
+    header = page.locator(f"{table} thead th").nth(1)
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert first_column(opened, table) == [f"conv_{place:02d}" for place in range(1, 13)]
+    assert opened.texts(f"{table} tbody tr td:nth-child(5)") == ["slower"] * 12
+    assert NASTY in page.locator("h1").inner_text()
+    assert page.locator("img").count() == 0
+    assert opened.complaints == []
+    page.close()
 
 
 def test_small_report_of_one_backend_loads_in_silence(browser, tmp_path):
