@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import tempfile
-import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -27,7 +25,7 @@ from perfml.errors import InputError, PerfmlError
 from perfml.ingest import SHAPES, group_runs, ingest_runs
 from perfml.layer_map import LayerMap
 from perfml.metrics import load_catalogue
-from perfml.partitioned_files import readable
+from perfml.partitioned_index import UNIT, Index, loose_profiles, safe
 from perfml.readers import ReadOptions, Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
 
@@ -40,12 +38,6 @@ Group = tuple[list[Path], Path | None]
 ROW_GROUP = 1 << 17
 """Launches in a row group, at most: 20 MiB a thread with the published metrics."""
 
-COMMON = "_common_metadata"
-"""The file that holds the schema of all files; the name is that of Parquet's own convention."""
-
-_UNIT = 16
-_LONGEST = 150
-_NAME = re.compile(rf"^(?P<run>.+)-(?P<unit>[0-9a-f]{{{_UNIT}}})\.parquet$")
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration")
 _REAL = ("time_us", "ncu_time_us", "launches")
 
@@ -151,10 +143,10 @@ def ingest_folder(
     units = _units(group_runs([Path(path) for path in paths]))
     landed = Landed()
     with _incoming(folder) as incoming:
-        known = _Index(folder)
+        known = Index(folder)
         fresh = []
         for unit in units:
-            runs = known.complete(unit.digest, settings)
+            runs = known.complete(unit.digest, settings.as_dict())
             if runs is None:
                 fresh.append(unit)
             else:
@@ -202,7 +194,7 @@ def _digest(groups: Sequence[Group]) -> str:
                 lines.add(f"{path.name} {sha256_of_file(path)}")
             else:
                 lines.add(f"{path.name} missing")
-    return sha256_of("\n".join(sorted(lines)).encode())[:_UNIT]
+    return sha256_of("\n".join(sorted(lines)).encode())[:UNIT]
 
 
 def _read_all(
@@ -261,8 +253,8 @@ def _parts(kernels: Kernels, digest: str, settings: Settings) -> Iterator[tuple[
             "kind": "kernels",
             "perfml": __version__,
         }
-        place = Path(f"workload={_safe(workload)}") / f"backend={_safe(backend)}"
-        yield run, place / f"{_safe(run)}-{digest}.parquet", _table(frame, document)
+        place = Path(f"workload={safe(workload)}") / f"backend={safe(backend)}"
+        yield run, place / f"{safe(run)}-{digest}.parquet", _table(frame, document)
 
 
 def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
@@ -272,15 +264,6 @@ def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
         if name in kept:
             kept[name] = [each for each in kept[name] if each.get("run_id") == run]
     return kept
-
-
-def _safe(name: str) -> str:
-    """Return a name as one part of a path: other characters become %XX, and long ones a hash."""
-    quoted = urllib.parse.quote(name, safe=" +,@") or "%"
-    quoted = quoted.replace(".", "%2E") if quoted.startswith(".") else quoted
-    if len(quoted) <= _LONGEST:
-        return quoted
-    return f"{quoted[: _LONGEST - _UNIT]}-{sha256_of(name.encode())[: _UNIT - 1]}"
 
 
 def _table(frame: pd.DataFrame, document: dict[str, Any]) -> Any:
@@ -317,99 +300,28 @@ def _contiguous(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[rank.argsort(kind="stable")]
 
 
-@dataclass
-class _Index:
-    """The files that a folder holds, by the content they were read from and by run."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.units: dict[str, list[Path]] = {}
-        self.runs: dict[str, Path] = {}
-        for path in sorted(self.folder.glob("workload=*/backend=*/*.parquet")):
-            self.add(path)
-
-    def add(self, path: Path) -> None:
-        """Count a file in."""
-        match = _NAME.match(path.name)
-        if match is not None:
-            files = self.units.setdefault(match["unit"], [])
-            if path not in files:
-                files.append(path)
-            self.runs[match["run"]] = path
-
-    def drop(self, path: Path) -> None:
-        """Forget a file."""
-        for files in self.units.values():
-            if path in files:
-                files.remove(path)
-
-    def complete(self, digest: str, settings: Settings) -> list[str] | None:
-        """Return the runs that lie here of some content, or None if it must be read."""
-        files = self.units.get(digest, [])
-        notes = [_note(path) for path in files]
-        if not files or any(
-            note.get("settings") != settings.as_dict() or note.get("parts") != len(files)
-            for note in notes
-        ):
-            return None
-        return [urllib.parse.unquote(_NAME.sub(r"\g<run>", path.name)) for path in files]
-
-    def write_schema(self) -> None:
-        """Write the schema that all files together have."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        kinds: dict[str, Any] = {}
-        for path in sorted(path for files in self.units.values() for path in files):
-            with readable(path):
-                for each in pq.read_schema(path):
-                    kinds.setdefault(each.name, each.type)
-        metrics = [name for name in load_catalogue().names if name in kinds]
-        rest = [name for name in kinds if name not in metrics]
-        schema = pa.schema([pa.field(name, kinds[name]) for name in (*rest, *metrics)])
-        with replacing(self.folder / COMMON) as temporary:
-            pq.write_metadata(schema, temporary)
-
-
-def _document(path: Path) -> dict[str, Any]:
-    import pyarrow.parquet as pq
-
-    with readable(path):
-        metadata = pq.read_metadata(path).metadata or {}
-    try:
-        document = json.loads(metadata.get(METADATA_KEY, b"{}"))
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _note(path: Path) -> dict[str, Any]:
-    note = _document(path).get("partition")
-    return note if isinstance(note, dict) else {}
-
-
-def _sources(path: Path) -> set[Any]:
-    return {each.get("sha256") for each in _document(path).get("sources", [])}
-
-
-def _land(written: _Written, folder: Path, known: _Index, landed: Landed) -> None:
+def _land(written: _Written, folder: Path, known: Index, landed: Landed) -> None:
     """Move a unit's files to their places; nothing of it moves if a run of it is taken."""
     unit = written.unit
     if written.error is not None:
         landed.failed.append((unit.name, written.error))
         return
-    old = known.units.pop(unit.digest, [])
-    for run, path, _ in written.parts:
-        taken = known.runs.get(_safe(run))
-        if taken is None or taken in old:
-            continue
-        if _sources(taken) != _sources(path):
-            landed.failed.append((unit.name, _taken(run, taken)))
-            known.units[unit.digest] = old
-            return
-        # the same profile in another company: nvprof logs are read together with their folder
-        old.append(taken)
+    old = list(known.units.get(unit.digest, []))
+    mine = set[Any]().union(*(loose_profiles(path) for _, path, _ in written.parts))
+    shared = {each for each in known.sharing(mine) if each not in old} if mine else set()
+    names = [safe(run) for run, _, _ in written.parts]
+    runs = {known.runs[name] for name in names if name in known.runs} - set(old)
+    # a profile that was read alone before its times came is replaced by the two together
+    clash = [
+        each
+        for each in (*shared, *runs)
+        if each in runs - shared or not loose_profiles(each) <= mine
+    ]
+    if clash:
+        landed.failed.append((unit.name, _taken(clash[0])))
+        return
+    old += shared
+    known.units.pop(unit.digest, None)
     for run, path, place in written.parts:
         target = folder / place
         try:
@@ -417,7 +329,7 @@ def _land(written: _Written, folder: Path, known: _Index, landed: Landed) -> Non
             os.replace(path, target)
         except OSError as error:
             raise _cannot_write(target, error) from error
-        replaces = known.runs.get(_safe(run)) in old
+        replaces = known.runs.get(safe(run)) in old
         (landed.replaced if replaces else landed.added).append(run)
         known.add(target)
     for path in old:
@@ -428,8 +340,8 @@ def _land(written: _Written, folder: Path, known: _Index, landed: Landed) -> Non
     landed.warnings += written.warnings
 
 
-def _taken(run: str, path: Path) -> PerfmlError:
-    msg = f"run {run} lies in this folder already, with other content"
+def _taken(path: Path) -> PerfmlError:
+    msg = "this folder has the run already, from other files"
     cure = "Remove that file if the new recording replaces it, or name another folder."
     return InputError(msg, where=str(path), cure=cure)
 

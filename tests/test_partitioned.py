@@ -158,7 +158,7 @@ def test_a_run_of_the_same_name_and_other_content_is_refused(tmp_path):
     landed = ingest_folder([tmp_path / "b"], tmp_path / "kernels", n_jobs=1)
     ((source, error),) = landed.failed
     assert source == str(tmp_path / "b")
-    assert "net-1 lies in this folder already" in str(error)
+    assert "has the run already" in str(error)
     assert len(content(tmp_path / "kernels")) == 2
 
 
@@ -191,6 +191,53 @@ def test_a_run_whose_table_is_lost_is_read_again(profiles, tmp_path):
     lost.unlink()
     assert len(ingest_folder([profiles], tmp_path / "kernels", n_jobs=1).added) == 1
     assert lost.exists()
+
+
+def test_an_nvprof_log_that_finds_its_times_later_is_not_counted_twice(tmp_path):
+    """A metrics log alone, then beside the log that has its times: the same run, now timed."""
+    recorded = Path(__file__).parent / "data" / "nvprof"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy(recorded / "summary.csv", logs)
+    shutil.copy(recorded / "trace.csv", logs)
+    ingest_folder([logs], tmp_path / "kernels", n_jobs=1)
+    first = content(tmp_path / "kernels")
+    shutil.copy(recorded / "metrics.csv", logs)
+    landed = ingest_folder([logs], tmp_path / "kernels", n_jobs=1)
+    expected = ingest([logs]).frame
+    found = content(tmp_path / "kernels")
+    assert not landed.failed
+    assert len(found) == len(expected) < len(first) + 2
+    assert sorted(found["run_id"].unique()) == sorted(expected["run_id"].unique())
+
+
+def test_a_part_of_what_was_read_together_is_refused(profiles, tmp_path):
+    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
+    before = content(tmp_path / "kernels")
+    (alone,) = profiles.glob("*cublas*_timing.csv.xz")
+    landed = ingest_folder([alone], tmp_path / "kernels", n_jobs=1)
+    assert len(landed.failed) == 1
+    assert len(content(tmp_path / "kernels")) == len(before)
+
+
+def test_a_timing_pass_that_comes_later_replaces_the_run_without_it(profiles, tmp_path):
+    (timing_pass,) = profiles.glob("*cublas*_timing.csv.xz")
+    timing_pass.rename(tmp_path / timing_pass.name)
+    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
+    (tmp_path / timing_pass.name).rename(timing_pass)
+    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
+    assert len(content(tmp_path / "kernels")) == len(ingest([profiles]).frame)
+    assert len(tables(tmp_path / "kernels")) == 2
+
+
+def test_collected_runs_with_the_same_bytes_are_two_runs(tmp_path):
+    for run_id in ("net-1", "net-2"):
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        timing(tmp_path / "runs" / run_id / "timing.csv")
+        manifest = {"run_id": run_id, "workload": "net", "backend": "cudnn"}
+        (tmp_path / "runs" / run_id / "run.json").write_text(json.dumps(manifest))
+    landed = ingest_folder([tmp_path / "runs"], tmp_path / "kernels", n_jobs=1)
+    assert sorted(landed.added) == ["net-1", "net-2"]
 
 
 def test_layers_whose_launches_alternate_are_brought_together():
