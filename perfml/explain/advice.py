@@ -21,16 +21,13 @@ from perfml._html import section
 from perfml.errors import PerfmlError
 from perfml.explain._inputs import INPUTS, LAYER_INPUTS, LEVELS, layer_table, values_of
 from perfml.explain._rules import Flags, Rule, Rules, filled, load_rules
-from perfml.explain.launches import kernel_label
+from perfml.explain._usual import condition_keys, merged_rows, usual_launches
 from perfml.explain.ncu_agreement import measure_agreement, ncu_flags
 from perfml.explain.peaks import Peaks, given_peaks
 from perfml.explain.sides import make_side
 from perfml.metrics.expressions import Array
 from perfml.modeling.results import json_value, records
 from perfml.tables import metric_columns
-
-CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
-"""What repeats of a layer have in common; rows that share all of it are pooled."""
 
 MIN_GAIN = 0.02
 """Findings that promise less than 2 % of the layer's time are counted, not listed."""
@@ -171,12 +168,13 @@ def advise(
         flags = ncu_flags(source, ncu_rules, book, min_speedup=ncu_min_speedup)
         ours = {rule.id: _holds(rule, source, given) for rule in book if rule.scope == "kernel"}
         agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
-        marked = source.assign(**{f"ncu {name}": each * 1.0 for name, each in flags.items()})
+        marks = {f"ncu {name}": each.astype(float) for name, each in flags.items()}
+        marked = pd.concat([source, pd.DataFrame(marks, index=source.index)], axis=1)
         table, kernels = (marked, None) if kernels is None else (table, marked)
     side = make_side("advice", table, kernels)
-    launches = _typical(side.kernels) if side.kernels is not None else None
+    launches = usual_launches(side.kernels) if side.kernels is not None else None
     merged = launches is None
-    rows = _merged(side.layers) if launches is None else launches
+    rows = merged_rows(side.layers) if launches is None else launches
     if layers is not None:
         rows = _only(rows, layers)
     findings, below = _findings(rows, book, given, min_gain, merged)
@@ -204,57 +202,6 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
             found = ", ".join(dict.fromkeys(known.head(400)))[:200]
             raise PerfmlError(msg, found=found, cure="Name one of these.")
     return rows[known.isin(list(layers))].reset_index(drop=True)
-
-
-def _keys(frame: pd.DataFrame) -> list[str]:
-    return [*(name for name in CONDITIONS if name in frame.columns), "layer"]
-
-
-def _typical(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return the usual launches of every layer: means of times, medians of metrics."""
-    frame = kernels.copy()
-    keys = _keys(frame)
-    repeat = [*keys, *(name for name in ("run_id", "iteration") if name in frame.columns)]
-    frame = frame.sort_values("kernel_index", kind="stable")
-    frame["place"] = frame.groupby(repeat, dropna=False, sort=False).cumcount()
-    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
-    repeats = (
-        frame.drop_duplicates(["group", *repeat[len(keys) :]]).groupby("group")["place"].size()
-    )
-    medians = dict.fromkeys(metric_columns(frame), "median")
-    firsts = dict.fromkeys([*keys, "grid", "block"], "first")
-    told = dict.fromkeys([name for name in frame.columns if str(name).startswith("ncu ")], "max")
-    groups = frame.groupby(["group", "place", "kernel"], sort=True)
-    plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians, **told}
-    usual = groups.agg(plan).copy().assign(count=groups.size()).reset_index().copy()
-    # what fewer than half of the repeats launch is not the layer's usual work
-    kept = usual["count"] * 2 > usual["group"].map(repeats)
-    usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
-    total = usual.groupby("group")["time_us"].transform("sum")
-    labels = {name: kernel_label(str(name), 64) for name in usual["kernel"].unique()}
-    added = {
-        "layer_us": total,
-        "share": usual["time_us"] / total,
-        "label": usual["kernel"].map(labels),
-    }
-    return pd.concat([usual, pd.DataFrame(added)], axis=1)
-
-
-def _merged(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a layer, as if it were one launch."""
-    frame = layers.copy()
-    keys = _keys(frame)
-    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
-    numbers = [name for name in ("kernels", "time_us") if name in frame.columns]
-    plan: dict[Any, Any] = {
-        **dict.fromkeys(keys, "first"),
-        **dict.fromkeys([*numbers, *metric_columns(frame)], "mean"),
-    }
-    usual = frame.groupby("group", sort=True).agg(plan).reset_index()
-    usual["layer_us"] = usual["time_us"]
-    usual["share"] = 1.0
-    usual["label"] = "whole layer"
-    return usual
 
 
 def _lookups(
@@ -415,7 +362,7 @@ def _not_checked(
     """Return what could not be checked, and the metrics that would be needed, by condition."""
     shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
     found: list[dict[str, Any]] = []
-    keys = [name for name in _keys(rows) if name != "layer"]
+    keys = [name for name in condition_keys(rows) if name != "layer"]
     for _, part in rows.groupby(keys or "share", dropna=False, sort=False):
         same = {name: part[name].iloc[0] for name in shown}
         for rule in book:
