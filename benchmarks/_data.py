@@ -11,6 +11,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "tests" / "data" / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
+REPORT = RECORDED.with_name("yolov4tiny_cudnn_b1_fp32.ncu-rep.xz")
 IDENTITY = 13
 """Columns before the metrics: ids, process, ranges, kernel, shapes, device."""
 

@@ -336,4 +336,5 @@ def _ordered(frame: pd.DataFrame, first: Sequence[str]) -> pd.DataFrame:
     metrics = metric_columns(frame)
     known = [name for name in first if name in frame.columns]
     rest = [name for name in frame.columns if name not in known and name not in metrics]
-    return frame[[*known, *rest, *metrics]]
+    order = [*known, *rest, *metrics]
+    return frame.copy(deep=False) if order == list(frame.columns) else frame[order]

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,6 @@ def kernels_frame(
     DataFrame
         A valid Kernels table; run columns that are not in `launches` are missing values.
     """
-    frame = launches.reset_index(drop=True).copy()
     # Launches share few range paths: each distinct one is split once.
     coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
     codes, paths = coded.codes, coded.paths
@@ -113,21 +113,40 @@ def kernels_frame(
     numbered = any(iteration is not None for iteration, _ in split)
     iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
     occurrence = occurrences(iterations, layer, layers, instances)
-    frame["iteration"] = iterations if numbered else occurrence
-    frame["layer"] = layer_column(layer, layers, occurrence if numbered else occurrence * 0)
-    frame["kernel_index"] = frame.groupby("iteration").cumcount()
-    strings = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
-    for name in KERNEL_COLUMNS:
-        if name not in frame.columns:
-            kind = {"time_us": "float64", "batch": "Int64"}.get(name, "string")
-            frame[name] = pd.Series(index=frame.index, dtype=kind)
-    for name in strings & set(frame.columns):
-        frame[name] = frame[name].astype("string")
-    frame["batch"] = pd.to_numeric(frame["batch"]).astype("Int64")
-    for name in ("time_us", *KERNEL_OPTIONAL):
-        if name in frame.columns and name != "time_source":
-            frame[name] = pd.to_numeric(frame[name])
-    return validate_kernels(frame)
+    iteration = pd.Series(iterations if numbered else occurrence)
+    # one frame of finished columns: setting them one by one costs more than reading a report
+    cells: dict[str, Any] = {str(name): column.array for name, column in launches.items()}
+    cells |= {
+        "iteration": iteration.array,
+        "layer": layer_column(layer, layers, occurrence if numbered else occurrence * 0).array,
+        "kernel_index": iteration.groupby(iteration).cumcount().array,
+    }
+    return validate_kernels(pd.DataFrame(_typed(cells, len(codes)), copy=False))
+
+
+_TEXTS = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
+_NUMBERS = ("time_us", *(name for name in KERNEL_OPTIONAL if name != "time_source"))
+
+
+def _typed(cells: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Give columns the order and the types of a Kernels table; absent ones hold missing values."""
+    text = pd.StringDtype()
+    typed: dict[str, Any] = {}
+    for name in dict.fromkeys((*KERNEL_COLUMNS, *KERNEL_OPTIONAL, *cells)):
+        column = cells.get(name)
+        if column is None:
+            if name in KERNEL_COLUMNS:
+                kind: Any = {"time_us": "float64", "batch": "Int64"}.get(name, text)
+                typed[name] = pd.array([None] * rows, dtype=kind)
+        elif name in _TEXTS:
+            typed[name] = column if column.dtype == text else pd.array(column, dtype=text)
+        elif name == "batch":
+            typed[name] = pd.to_numeric(column).astype("Int64")
+        elif name in _NUMBERS:
+            typed[name] = pd.to_numeric(column)
+        else:
+            typed[name] = column
+    return typed
 
 
 def _coded(ranges: Sequence[Sequence[str]]) -> CodedRanges:

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Test perfml on the lowest versions that pyproject.toml allows, or on the newest that install.
+#   tools/floors.sh lowest [PYTHON]     tools/floors.sh newest [PYTHON]
+# The environment is made in FLOORS_VENV (default: .venv-lowest or .venv-newest) and kept.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+which=${1:?lowest or newest}
+python=${2:-python3.11}
+venv=${FLOORS_VENV:-.venv-$which}
+case $which in
+  lowest) resolution=lowest-direct ;;
+  newest) resolution=highest ;;
+  *) echo "lowest or newest, not $which" >&2; exit 2 ;;
+esac
+
+test -x "$venv/bin/python" || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+# uv asks the index that pip is configured for
+index=$("$venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)
+[ -z "${PIP_INDEX_URL:-$index}" ] || export UV_DEFAULT_INDEX=${PIP_INDEX_URL:-$index}
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
+  --editable '.[models]' pytest hypothesis
+"$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
+  grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch|skops)=='
+"$venv/bin/python" -m pytest -q -x -p no:cacheprovider \
+  tests/test_tables.py tests/test_ncu_csv.py tests/test_nvprof_text.py tests/test_frame.py \
+  tests/test_ingest.py tests/test_merge.py tests/test_catalogue.py tests/test_linear_model_tree.py \
+  tests/test_sklearn_compat.py tests/test_features.py tests/test_protocols.py tests/test_persist.py \
+  tests/test_redact.py
