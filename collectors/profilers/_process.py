@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -98,10 +99,11 @@ def run(
     mark = uuid.uuid4().hex
     with contextlib.ExitStack() as files:
         try:
-            sink = files.enter_context(log.open("ab"))
+            sink = files.enter_context(log.open("ab", buffering=0))
             source = files.enter_context(log.open("rb"))
-            sink.write(f"$ {subprocess.list2cmdline(list(command))}\n".encode("utf-8", "replace"))
-            sink.flush()
+            line = f"$ {subprocess.list2cmdline(list(command))}\n".encode("utf-8", "replace")
+            if sink.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(log))
             begin = sink.tell()
             source.seek(begin)
             alone = files.enter_context(output.open("wb")) if output is not None else None

@@ -244,7 +244,10 @@ def unattributed_share(table: Path) -> tuple[float, int]:
     count = 0
     try:
         with table.open(newline="", encoding="utf-8") as lines:
-            for row in csv.DictReader(lines):
+            rows = csv.DictReader(lines)
+            if not {"layer", "time_us"} <= set(rows.fieldnames or ()):
+                raise KeyError("columns")  # noqa: EM101
+            for row in rows:
                 duration = float(row["time_us"])
                 total += duration
                 count += 1
