@@ -28,17 +28,17 @@ def frame():
 
 
 def test_the_h200_recording_has_every_convolution_of_every_run(frame):
-    assert len(frame) == 2100
+    assert len(frame) == 3570
     runs = frame.groupby("run_id")
-    assert len(runs) == 10
+    assert len(runs) == 17
     assert set(runs["layer"].nunique()) == {21}
     assert set(runs["iteration"].nunique()) == {10}
 
 
 def test_it_loads_as_a_scikit_learn_bunch():
     bunch = load_h200_yolov4_tiny()
-    assert bunch.data.shape == (2100, 19)
-    assert bunch.target.shape == (2100,)
+    assert bunch.data.shape == (3570, 19)
+    assert bunch.target.shape == (3570,)
     assert bunch.feature_names == list(PUBLISHED)
     assert "Known defects" in bunch.DESCR
     data, target = load_h200_yolov4_tiny(as_frame=True, return_X_y=True)

@@ -93,7 +93,8 @@ def test_what_has_no_roof_is_an_error(peaks, row, said):
 
 def test_recorded_layers_of_fp32_are_bound_by_compute_where_their_filters_are_3x3(root):
     layers, _ = load_tables(
-        root / "datasets" / "h200-yolov4-tiny", ["batch=8", "precision=fp32", "iteration=0"]
+        root / "datasets" / "h200-yolov4-tiny",
+        ["batch=8", "precision=fp32", "backend=cudnn", "iteration=0"],
     )
     found = roofline(layers).set_index("layer")
     assert found.loc["conv_20", "bound"] == "compute"
@@ -107,11 +108,12 @@ def test_recorded_layers_of_fp32_are_bound_by_compute_where_their_filters_are_3x
 
 def test_counted_operations_agree_with_the_shape_of_the_convolution(root):
     folder = root / "datasets" / "h200-yolov4-tiny"
-    conditions = ["batch=8", "precision=fp32", "iteration=0", "layer=conv_20"]
+    conditions = ["batch=8", "precision=fp32", "backend=cudnn", "iteration=0", "layer=conv_20"]
     layers, _ = load_tables(folder, conditions)
     kernels = read_table(folder / "kernels.parquet", kind="kernels").frame
     mine = kernels[
         (kernels["batch"] == 8)
+        & (kernels["backend"] == "cudnn")
         & (kernels["precision"] == "fp32")
         & (kernels["iteration"] == 0)
         & (kernels["layer"] == "conv_20")
@@ -146,7 +148,7 @@ def test_every_tabulated_peak_is_a_positive_rate_with_its_source():
 
 
 FOLDER = "h200-yolov4-tiny"
-CONDITION = ("--where", "batch=8", "--where", "precision=fp32")
+CONDITION = ("--where", "batch=8", "--where", "precision=fp32", "--where", "backend=cudnn")
 
 
 def run(*words):
