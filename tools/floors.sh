@@ -20,7 +20,7 @@ test -x "$venv/bin/python" || "$python" -m venv "$venv"
 index=$("$venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)
 [ -z "${PIP_INDEX_URL:-$index}" ] || export UV_DEFAULT_INDEX=${PIP_INDEX_URL:-$index}
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
-  --editable '.[models]' pytest hypothesis
+  --editable . 'skops>=0.13' 'pytest>=8.2' 'hypothesis>=6.100'
 "$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
   grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch|skops)=='
 "$venv/bin/python" -m pytest -q -x -p no:cacheprovider \

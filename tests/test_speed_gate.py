@@ -1,0 +1,36 @@
+"""perfml gets no slower than a few times a yardstick that runs beside it."""
+
+import importlib.util
+import sys
+import time
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def gate(root):
+    sys.path.insert(0, str(root / "benchmarks"))
+    try:
+        spec = importlib.util.spec_from_file_location("gate", root / "benchmarks" / "gate.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["gate"] = module
+        spec.loader.exec_module(module)
+        module.TURNS = 3
+        yield module
+    finally:
+        sys.path.remove(str(root / "benchmarks"))
+        sys.modules.pop("gate", None)
+
+
+def test_every_limit_holds(gate, tmp_path):
+    found = {each.name: (each.ratio(), each.limit) for each in gate.gates(tmp_path)}
+    assert len(found) == 4
+    slow = {name: pair for name, pair in found.items() if pair[0] > pair[1]}
+    assert not slow
+
+
+def test_work_that_became_ten_times_slower_is_found(gate):
+    slow = gate.Gate("x", lambda: time.sleep(0.05), lambda: time.sleep(0.005), 3.0)
+    assert slow.ratio() > slow.limit
+    same = gate.Gate("x", lambda: time.sleep(0.005), lambda: time.sleep(0.005), 3.0)
+    assert same.ratio() < same.limit
