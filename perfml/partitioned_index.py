@@ -106,6 +106,7 @@ class Index:
 
 
 def document_of(path: Path) -> dict[str, Any]:
+    """Return the provenance of a file; empty where there is none to read."""
     import pyarrow.parquet as pq
 
     with readable(path):

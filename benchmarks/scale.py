@@ -1,0 +1,273 @@
+"""Merging kernels past memory: perfml beside hand-written Polars and DuckDB, at growing size.
+
+Kernels are resampled from the recorded H200 table: whole recorded runs under new names, every
+time and metric scaled by its own random factor near 1, so that no column compresses away. Each
+side runs in a process of its own, in turns; seconds and memory are those of the whole process as
+the kernel reports them. The rivals read the same file and write the same table of layers; the
+``bare`` ones leave out the kernel names, which cost them more than all metrics together.
+
+Run: ``python benchmarks/scale.py [--rows 1e5 --rows 1e6 --rows 1e7] [--turns 5] [--json]``.
+Exit 1 while, at the most rows, perfml takes longer than the faster Polars query, takes more than
+2.5 GiB, or gives other numbers. Needs polars and duckdb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import _scale_rivals as rivals
+
+ROOT = Path(__file__).resolve().parent.parent
+GIB = 2.5
+"""The goal's memory."""
+
+WHOLE = ("polars", "duckdb")
+"""Sides that also write kernel names: run once at sizes above `OFTEN`, they take long."""
+
+SIDES = ("perfml", "polars-bare", "duckdb-bare", *WHOLE)
+OFTEN = 1_000_000
+
+
+@dataclass
+class Side:
+    """What one side took, a value a turn."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    gib: list[float] = field(default_factory=list)
+
+    def add(self, seconds: float, cpu: float, gib: float) -> None:
+        """Count a turn."""
+        self.seconds.append(seconds)
+        self.cpu.append(cpu)
+        self.gib.append(gib)
+
+    def summary(self, rows: int) -> dict[str, float]:
+        """Return what the turns come to."""
+        median = statistics.median(self.seconds)
+        return {
+            "turns": len(self.seconds),
+            "min_s": min(self.seconds),
+            "median_s": median,
+            "max_s": max(self.seconds),
+            "cpu_s": statistics.median(self.cpu),
+            "peak_gib": max(self.gib),
+            "rows_per_s": rows / median,
+        }
+
+
+def note(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def timed(command: list[str]) -> tuple[float, float, float]:
+    """Run a command; return its seconds, processor seconds and peak memory in GiB."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        msg = f"exit {process.returncode}: {' '.join(command)}"
+        raise SystemExit(msg)
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20
+
+
+def helper(*words: object) -> Any:
+    """Run a step of `_scale_rivals`: this process stays small, or its children seem large."""
+    command = [sys.executable, rivals.__file__, *map(str, words)]
+    return json.loads(subprocess.check_output(command, cwd=ROOT, text=True))
+
+
+def command(side: str, source: Path, out: Path) -> list[str]:
+    if side == "perfml":
+        return [sys.executable, "-m", "perfml", "merge", str(source), "--out", str(out), "-q"]
+    return [sys.executable, rivals.__file__, side, str(source), str(out)]
+
+
+def merge_at(rows: int, turns: int, folder: Path) -> dict[str, Any]:
+    """Run all sides at one size, in turns."""
+    source = folder / "kernels.parquet"
+    began = time.perf_counter()
+    layers = helper("kernels", source, rows)
+    note(f"{rows:,} rows written in {time.perf_counter() - began:.0f} s")
+    sides = {name: Side() for name in SIDES}
+    for turn in range(turns):
+        for name in SIDES:
+            if name in WHOLE and rows > OFTEN and turn:
+                continue
+            out = folder / f"{name}.parquet"
+            sides[name].add(*timed(command(name, source, out)))
+            note(f"  {name}: {sides[name].seconds[-1]:.2f} s, {sides[name].gib[-1]:.2f} GiB")
+    worst = helper("differences", folder / "perfml.parquet", folder / "polars.parquet")
+    for path in folder.iterdir():
+        path.unlink()
+    summaries = {name: side.summary(rows) for name, side in sides.items()}
+    ratios = {
+        name: [
+            theirs / ours
+            for theirs, ours in zip(side.seconds, sides["perfml"].seconds, strict=False)
+        ]
+        for name, side in sides.items()
+    }
+    return {
+        "rows": rows,
+        "layers": layers,
+        "sides": summaries,
+        "times_longer": {name: statistics.median(each) for name, each in ratios.items()},
+        "difference": worst,
+    }
+
+
+def growth(results: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Return how perfml grows from size to size: rows x, seconds x, GiB added."""
+    found = []
+    for small, large in itertools.pairwise(results):
+        left, right = (each["sides"]["perfml"] for each in (small, large))
+        found.append(
+            {
+                "rows": large["rows"] / small["rows"],
+                "seconds": right["median_s"] / left["median_s"],
+                "cpu": right["cpu_s"] / left["cpu_s"],
+                "gib_added": right["peak_gib"] - left["peak_gib"],
+            }
+        )
+    return found
+
+
+def ingest(copies: int, folder: Path) -> dict[str, Any]:
+    """Ingest recorded runs on one process, on all, and into one table; then merge the folder."""
+    runs, launches = helper("runs", folder / "runs", copies), 0
+    results: dict[str, Any] = {"runs": runs}
+    base = [sys.executable, "-m", "perfml", "ingest", str(folder / "runs"), "-q"]
+    for name, rest in (
+        ("one table", ["--out", str(folder / "kernels.parquet")]),
+        ("folder, 1 process", ["--partition", "--jobs", "1", "--out", str(folder / "one")]),
+        ("folder, all cores", ["--partition", "--out", str(folder / "all")]),
+        ("folder, again", ["--partition", "--out", str(folder / "all")]),
+    ):
+        seconds, cpu, gib = timed([*base, *rest])
+        launches = launches or helper("rows", folder / "kernels.parquet")
+        results[name] = {"s": seconds, "cpu_s": cpu, "gib": gib, "rows_per_s": launches / seconds}
+        note(f"  {name}: {seconds:.1f} s")
+    results["rows"] = launches
+    results["same rows"] = helper("rows", folder / "all") == launches
+    return results
+
+
+def many_files(rows: int, folder: Path) -> dict[str, Any]:
+    """Merge a folder with one file a run."""
+    files = helper("folder", folder / "kernels", rows)
+    side = Side()
+    for _ in range(3):
+        side.add(*timed(command("perfml", folder / "kernels", folder / "layers.parquet")))
+    note(f"  {files} files: {side.seconds[-1]:.2f} s")
+    return {"rows": rows, "files": files, **side.summary(rows)}
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="perfml-scale-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def verdict(results: list[dict[str, Any]]) -> dict[str, Any]:
+    last = max(results, key=lambda each: each["rows"])
+    sides = last["sides"]
+    rival = min(("polars", "polars-bare"), key=lambda name: sides[name]["median_s"])
+    return {
+        "rows": last["rows"],
+        "rival": rival,
+        "seconds": sides["perfml"]["median_s"],
+        "rival_seconds": sides[rival]["median_s"],
+        "faster": last["times_longer"][rival] >= 1,
+        "gib": sides["perfml"]["peak_gib"],
+        "fits": sides["perfml"]["peak_gib"] <= GIB,
+        "agrees": all(each["difference"] <= 1e-12 for each in results),
+    }
+
+
+def show(document: dict[str, Any]) -> None:
+    heads = " ".join(f"{head:>8}" for head in ("min", "median", "max", "cpu"))
+    print(f"{'rows':>10} {'side':12} {heads} {'GiB':>6}  rows/s")
+    for result in document["merge"]:
+        for name, side in result["sides"].items():
+            cells = (side["min_s"], side["median_s"], side["max_s"], side["cpu_s"])
+            text = " ".join(f"{cell:8.2f}" for cell in cells)
+            print(
+                f"{result['rows']:>10,} {name:12} {text} {side['peak_gib']:6.2f}"
+                f"  {side['rows_per_s']:,.0f}"
+            )
+        print(f"{'':10} {result['layers']:,} layers, largest difference {result['difference']:.1e}")
+    for each in document["growth"]:
+        print(
+            f"{each['rows']:.0f} x the rows: {each['seconds']:.1f} x the seconds, "
+            f"{each['gib_added']:+.2f} GiB"
+        )
+    for name in ("ingest", "files"):
+        if document[name]:
+            print(f"{name}: {json.dumps(document[name])}")
+    print(json.dumps(document["goal"]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", action="append", type=lambda text: int(float(text)))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--copies", type=int, default=4, help="recorded runs ingested, times six")
+    parser.add_argument("--merge-only", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    words = parser.parse_args()
+    sizes = sorted(words.rows or [100_000, 1_000_000, 10_000_000])
+    document: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "load_at_start": os.getloadavg()[0],
+        "versions": rivals.versions(),
+        "merge": [],
+        "ingest": None,
+        "files": None,
+    }
+    for rows in sizes:
+        with scratch() as folder:
+            document["merge"].append(merge_at(rows, words.turns, folder))
+    if not words.merge_only:
+        with scratch() as folder:
+            document["ingest"] = ingest(words.copies, folder)
+        with scratch() as folder:
+            document["files"] = many_files(min(OFTEN, max(sizes)), folder)
+    document["growth"] = growth(document["merge"])
+    document["goal"] = verdict(document["merge"])
+    document["load_at_end"] = os.getloadavg()[0]
+    if words.json:
+        print(
+            json.dumps(
+                document, indent=1, default=lambda value: None if math.isnan(value) else value
+            )
+        )
+    else:
+        show(document)
+    goal = document["goal"]
+    return 0 if goal["faster"] and goal["fits"] and goal["agrees"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
