@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import joblib
+from joblib.parallel import LokyBackend, get_active_backend
 from sklearn import config_context
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
@@ -39,7 +40,8 @@ def run_all(
     function, units
         The work; both must be picklable for more than one job.
     n_jobs
-        Processes; None decides from `seconds`, -1 is one a core.
+        Processes; None decides from `seconds`, or takes the engine that
+        `joblib.parallel_config` chose; -1 is one a core.
     seconds
         Estimate of the whole work on one core.
     progress
@@ -96,9 +98,11 @@ def _pools() -> Any:
 def _jobs(n_jobs: int | None, seconds: float, units: int) -> int:
     if units < 2:
         return 1
-    cores: int = joblib.cpu_count()
+    # asks the engine that joblib.parallel_config chose: a cluster has other cores than this host
+    cores: int = joblib.effective_n_jobs(-1)
+    chosen = not isinstance(get_active_backend()[0], LokyBackend)
     if n_jobs is None:
-        wanted = cores if seconds > WORTH_PROCESSES else 1
+        wanted = cores if chosen or seconds > WORTH_PROCESSES else 1
     elif n_jobs < 0:
         wanted = max(1, cores + 1 + n_jobs)
     else:
