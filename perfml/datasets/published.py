@@ -174,7 +174,10 @@ def _numbers(
     cells: pd.Series[str], name: str, path: Path, *, required: bool
 ) -> npt.NDArray[np.float64]:
     text = cells.str.strip()
-    values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=float)
+    values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=float, copy=True)
+    finite = np.isfinite(values)
+    # pandas before 3 is off by a unit in the last place of one number in five
+    values[finite] = [float(each) for each in text[finite]]
     empty = (text == "").to_numpy()
     bad = ~np.isfinite(values) & ~empty
     if required:
