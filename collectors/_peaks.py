@@ -13,13 +13,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 _COPY_BYTES = 1 << 30
-_CACHED_BYTES = tuple(1 << power for power in (21, 22, 23))
-"""Buffers that stay in the L2 of every GPU since 2020, read and written."""
-_SIZES = {"fp64": 4096}
 _SIZE = 8192
 _REPEATS = 10
-_BACK_TO_BACK = 200
-"""Small copies between two time stamps, so that the time of a launch hides behind another's."""
 
 
 def main() -> int:
@@ -30,32 +25,23 @@ def main() -> int:
         sys.stderr.write("torch sees no GPU\n")
         return 1
     device = torch.cuda.get_device_properties(0)
-    peaks = {"dram": _copy_rate(_COPY_BYTES, 1)}
+    peaks = {"dram": _copy_rate()}
     how = {"dram": f"copy of {_COPY_BYTES >> 20} MiB, bytes read and written"}
-    rates = {size: _copy_rate(size, _BACK_TO_BACK) for size in _CACHED_BYTES}
-    best = max(rates, key=lambda size: rates[size])
-    peaks["l2"] = rates[best]
-    how["l2"] = (
-        f"{_BACK_TO_BACK} copies of {best >> 20} MiB in a row, bytes read and written; "
-        "launches included, so a lower bound"
-    )
     for name, kind, tf32 in (
-        ("fp64", torch.float64, False),
         ("fp32", torch.float32, False),
         ("tf32", torch.float32, True),
         ("fp16", torch.float16, False),
         ("bf16", torch.bfloat16, False),
     ):
-        size = _SIZES.get(name, _SIZE)
         torch.backends.cuda.matmul.allow_tf32 = tf32
-        left, right = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
+        left, right = (torch.randn(_SIZE, _SIZE, device="cuda", dtype=kind) for _ in range(2))
         out = torch.empty_like(left)
         peaks[name] = (
             2.0
-            * size**3
+            * _SIZE**3
             / _seconds(lambda left=left, right=right, out=out: torch.matmul(left, right, out=out))
         )
-        how[name] = f"matrix product of {size}^3"
+        how[name] = f"matrix product of {_SIZE}^3"
     document = {
         "kind": "measured",
         "device": device.name,
@@ -86,18 +72,17 @@ def _seconds(work: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def _copy_rate(size: int, copies: int) -> float:
-    """Return byte/s, read and written, of `copies` copies of `size` bytes in a row."""
+def _copy_rate() -> float:
+    """Return byte/s, read and written, of a copy that no cache holds.
+
+    A copy within L2 is no measure of it: on an H200, 200 copies of 8 MiB in a row reached 2.0 TB/s,
+    less than device memory, because each lasts little longer than its launch.
+    """
     import torch
 
-    source = torch.randint(0, 255, (size,), dtype=torch.uint8, device="cuda")
+    source = torch.randint(0, 255, (_COPY_BYTES,), dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-
-    def work() -> None:
-        for _ in range(copies):
-            target.copy_(source)
-
-    return 2.0 * size * copies / _seconds(work)
+    return 2.0 * _COPY_BYTES / _seconds(lambda: target.copy_(source))
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ def _advice(out: Output, found: Advice, top: int) -> None:
     from perfml.cli._explain import finding
 
     shown = found.table.head(top)
-    said = f"{len(found.table)} findings in {found.layers} layers"
+    said = f"{len(found.table)} findings in {found.layers} layers and conditions"
     small = f", {found.below} more that promise little" if found.below else ""
     out.result({}, [f"{said}{small}; the largest possible savings first (they do not add up):"])
     for row in shown.to_dict(orient="records"):

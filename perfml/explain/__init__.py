@@ -30,6 +30,8 @@ _HOMES = {
     "load_peaks": "peaks",
     "Advice": "advice",
     "advise": "advice",
+    "load_ncu_rules": "load",
+    "pool_agreement": "ncu_agreement",
 }
 
 __all__ = sorted(_HOMES)

@@ -60,7 +60,7 @@ class Advice:
     below
         Findings left out because they promise too little.
     layers
-        Layers looked at.
+        Layers looked at, each condition (backend, precision, batch) counted.
     warnings
         Sentences for the top of every output.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ ASKING = ("optimization", "warning")
 """Kinds of results that ask for something; the others inform."""
 
 _LONGEST = 300
+_COUNTS = ("both", "only_perfml", "only_ncu", "neither")
+AGREEMENT = ("rule", "launches", *_COUNTS, "agree", "kappa")
+"""Columns of a table of agreement."""
 
 
 def ncu_flags(
@@ -134,9 +138,8 @@ def measure_agreement(
         rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told])))
         only = np.flatnonzero(told & ~met & theirs[rule.id])
         alone += _alone(kernels, results, rule.id, [each.rule for each in rule.ncu], only)
-    columns = ["rule", "launches", "both", "only_perfml", "only_ncu", "neither", "agree", "kappa"]
     said = ["launch", "kernel", "rule", "ncu_rule", "message", "speedup"]
-    return pd.DataFrame(rows, columns=columns), pd.DataFrame(alone, columns=said)
+    return pd.DataFrame(rows, columns=list(AGREEMENT)), pd.DataFrame(alone, columns=said)
 
 
 def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, float, float]:
@@ -152,14 +155,34 @@ def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, f
     >>> compare_flags(np.array([True, True, False, False]), np.array([True, False, False, False]))
     (4, 1, 1, 0, 2, 0.75, 0.5)
     """
-    count = len(left)
     both, neither = int((left & right).sum()), int((~left & ~right).sum())
-    first, second = int((left & ~right).sum()), int((~left & right).sum())
+    return _scores(both, int((left & ~right).sum()), int((~left & right).sum()), neither)
+
+
+def pool_agreement(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the agreement over several files: counts added up, shares and kappa anew.
+
+    Parameters
+    ----------
+    tables
+        `Advice.agreement` of each file. A rule that a file cannot compare adds nothing there.
+    """
+    whole = pd.concat(list(tables), ignore_index=True)
+    sums = whole.groupby("rule", sort=False)[list(_COUNTS)].sum()
+    counts = sums.to_numpy(dtype=int).tolist()
+    rows = [(rule, *_scores(*each)) for rule, each in zip(sums.index, counts, strict=True)]
+    return pd.DataFrame(rows, columns=list(AGREEMENT))
+
+
+def _scores(
+    both: int, first: int, second: int, neither: int
+) -> tuple[int, int, int, int, int, float, float]:
+    count = both + first + second + neither
     if count == 0:
         return 0, 0, 0, 0, 0, float("nan"), float("nan")
     agree = (both + neither) / count
-    yes = float(left.mean() * right.mean())
-    chance = yes + float((1 - left.mean()) * (1 - right.mean()))
+    left, right = (both + first) / count, (both + second) / count
+    chance = left * right + (1 - left) * (1 - right)
     # rounded: a side that says the same of all launches agrees by chance alone, which is 0
     kappa = float("nan") if chance >= 1 else round((agree - chance) / (1 - chance), 12) + 0.0
     return count, both, first, second, neither, agree, kappa
