@@ -6,14 +6,22 @@ metrics; ``datasets/h200-yolov4-tiny/README.md`` tells how they were taken.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collectors._runs import Run
+from perfml.metrics import load_catalogue
 
 LAUNCH_S = 0.147
 """Seconds a launch with the published metrics in kernel replay, 8 passes."""
+SHARED = 0.26 / 2 / LAUNCH_S
+"""Share of the profiling of all GPUs of a host that cannot overlap.
+
+Two profilers on two GPUs of one host took 0.26 s a launch each, where one alone takes 0.147 (the
+published metrics, a TMPDIR and 16 processors for each): together they are hardly faster than one.
+"""
 RUN_S = 14.0
 """Seconds a built-in run takes besides: the timing pass, two starts of torch, the conversion.
 
@@ -51,11 +59,20 @@ class Estimate:
         Profiled launches of these runs.
     unknown
         Ids of runs it knows nothing about: programs, and workloads that were never measured.
+    profiling_s
+        The part of `seconds` in which a profiler repeats launches.
     """
 
     seconds: float
     launches: int
     unknown: tuple[str, ...]
+    profiling_s: float = 0.0
+
+    def wall_s(self, gpus: int) -> float:
+        """Return the seconds on some GPUs of one host, whose profilers nearly take turns."""
+        if gpus < 2:
+            return self.seconds
+        return max(self.seconds / gpus, self.profiling_s * SHARED)
 
 
 def launches_of(run: Run) -> int | None:
@@ -84,23 +101,38 @@ def _cublas_growth(batch: int) -> float:
     return 1 + (432 / 89 - 1) * (batch - 1) / 7
 
 
+def launch_seconds(run: Run) -> float:
+    """Return the seconds a launch takes: fewer passes for fewer metrics."""
+    return _launch_seconds(run.settings.metrics)
+
+
+@functools.lru_cache
+def _launch_seconds(metrics: tuple[str, ...]) -> float:
+    from perfml.metrics.passes import load_passes, seconds_per_launch
+
+    published = load_passes().estimate(load_catalogue().select(["published"])).passes
+    passes = load_passes().estimate(metrics).passes if metrics else 1
+    return LAUNCH_S * seconds_per_launch(passes) / seconds_per_launch(published)
+
+
 def seconds_of(run: Run) -> float | None:
     """Return the GPU seconds a run will take, or None if nothing is known about it."""
     launches = launches_of(run)
     if launches is None:
         return None
     fixed = COMPILED_S if run.backend == "inductor" else RUN_S
-    return fixed + launches * LAUNCH_S
+    return fixed + launches * launch_seconds(run)
 
 
 def estimate(runs: Mapping[str, Run]) -> Estimate:
     """Return what runs, by their ids, will cost."""
-    seconds, launches, unknown = 0.0, 0, []
+    seconds, profiling, launches, unknown = 0.0, 0.0, 0, []
     for run_id, run in runs.items():
-        needed = seconds_of(run)
-        if needed is None:
+        count, needed = launches_of(run), seconds_of(run)
+        if count is None or needed is None:
             unknown.append(run_id)
-        else:
-            launches += launches_of(run) or 0
-            seconds += needed
-    return Estimate(seconds, launches, tuple(unknown))
+            continue
+        launches += count
+        seconds += needed
+        profiling += count * launch_seconds(run)
+    return Estimate(seconds, launches, tuple(unknown), profiling)

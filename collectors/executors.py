@@ -119,6 +119,17 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def count_gpus(asked: str | None) -> int:
+    """Return how many GPUs ``--gpus`` names, without looking for them; 1 if it names none."""
+    if asked is None:
+        return 1
+    return len(set(filter(None, asked.split(",")))) if "," in asked else max(1, _digits(asked))
+
+
+def _digits(text: str) -> int:
+    return int(text) if text.isdigit() else 1
+
+
 @contextlib.contextmanager
 def workers(executor: Executor, out: Path) -> Iterator[Any]:
     """Give a Dask client whose workers measure; they are ended with the block.

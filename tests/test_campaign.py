@@ -12,7 +12,14 @@ from typer.testing import CliRunner
 pytest.importorskip("yaml")
 
 from collectors import _run_folder as folders
-from collectors.campaign_cost import LAUNCH_S, RUN_S, estimate, launches_of, seconds_of
+from collectors.campaign_cost import (
+    LAUNCH_S,
+    RUN_S,
+    estimate,
+    launch_seconds,
+    launches_of,
+    seconds_of,
+)
 from collectors.campaign_manifest import FILE, Manifest, read_states
 from collectors.campaign_spec import read_sweep
 from collectors.collect import collect
@@ -211,6 +218,7 @@ def test_costs_are_those_that_were_measured(reads):
     ).runs.values()
     assert launches_of(run) == 89
     assert seconds_of(run) == pytest.approx(RUN_S + 89 * LAUNCH_S)
+    assert launch_seconds(run) == pytest.approx(LAUNCH_S)
     (large,) = reads(
         "matrix: {workload: yolov4-tiny, batch: 8, layers: conv_.*, metric_iterations: 1}"
     ).runs.values()
@@ -219,6 +227,16 @@ def test_costs_are_those_that_were_measured(reads):
         "matrix: {workload: yolov4-tiny, backend: cudnn, layers: 'conv_0[1-7]'}"
     ).runs.values()
     assert launches_of(some) == 61
+    (few,) = reads(
+        "matrix: {workload: yolov4-tiny, backend: cublas, layers: conv_.*, metric_iterations: 1,"
+        " metrics: achieved_occupancy}"
+    ).runs.values()
+    assert seconds_of(few) < RUN_S + 89 * LAUNCH_S / 10
+    heavy = reads("matrix: {workload: yolov4-tiny, batch: [8, 9], metric_iterations: 9}").runs
+    light = reads("matrix: {workload: yolov4-tiny, batch: [1, 2], layers: conv_01}").runs
+    # profilers of one host take turns, all else runs side by side
+    assert estimate(heavy).wall_s(2) > 0.8 * estimate(heavy).seconds
+    assert estimate(light).wall_s(2) == estimate(light).seconds / 2
     mixed = reads("matrix: {workload: yolov4-tiny}\ninclude: [{command: ./a}]").runs
     found = estimate(mixed)
     assert found.unknown == tuple(mixed)[1:]
@@ -234,6 +252,7 @@ def test_the_plan_is_printed_and_nothing_is_started(reads, tmp_path):
     assert "3 runs, 0 done before, 3 to measure" in said.stdout
     assert "estimate:" in said.stdout
     assert "not in it: 1 runs" in said.stdout
+    assert "on 2 GPUs" in CliRunner().invoke(app, [*arguments, "--gpus", "2"]).stdout
     document = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert [each["state"] for each in document["runs"]] == ["planned"] * 3
     assert document["estimate"]["launches"] == sum(e["launches"] or 0 for e in document["runs"])

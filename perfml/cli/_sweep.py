@@ -79,7 +79,7 @@ def sweep(
     if plan.twins and not quiet:
         out_.warn(f"{plan.twins} combinations are the same run as another and are measured once")
     if dry_run:
-        _show_plan(out_, plan, folder)
+        _show_plan(out_, plan, folder, gpus)
         return
     where = _executor(executor, scheduler, gpus, pin, plan)
     from collectors.campaign import run_sweep
@@ -111,13 +111,15 @@ def _executor(
     return Executor(executor.value, numbers, scheduler or "", options, pin)
 
 
-def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
+def _show_plan(out_: Output, plan: Sweep, folder: Path, gpus: str | None) -> None:
     from collectors.campaign import finished_runs
     from collectors.campaign_cost import LAUNCH_S, estimate, launches_of, seconds_of
+    from collectors.executors import count_gpus
 
     kept = finished_runs(plan.runs, folder)
     left = {run_id: run for run_id, run in plan.runs.items() if run_id not in kept}
     expected = estimate(left)
+    count = count_gpus(gpus)
     rows: list[list[Any]] = []
     for run_id, run in plan.runs.items():
         done = run_id in kept
@@ -131,6 +133,8 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
             "seconds": round(expected.seconds, 1),
             "launches": expected.launches,
             "unknown": list(expected.unknown),
+            "gpus": count,
+            "wall_seconds": round(expected.wall_s(count), 1),
         },
     }
     out_.result(document)
@@ -142,6 +146,11 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
     )
     so_far = f"{len(plan.runs)} runs, {len(kept)} done before, {len(left)} to measure into {folder}"
     lines = [so_far, cost]
+    if count > 1:
+        lines.append(
+            f"on {count} GPUs of one host: about {_duration(expected.wall_s(count))}, "
+            "where profilers nearly take turns"
+        )
     if expected.unknown:
         lines.append(f"not in it: {len(expected.unknown)} runs whose launches nobody has counted")
     if not out_.as_json:
