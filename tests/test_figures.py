@@ -232,8 +232,8 @@ def test_layers_lie_under_the_roofs_of_the_precision_that_ran():
     assert "fp32: 50.0 TFLOP/s" in joined
     assert "fp16" not in joined
     assert "of input, weights and output" in joined
+    counted = rooflike().assign(dram_read_bytes=1e6, dram_write_bytes=0.0)
     with pytest.raises(PerfmlError, match="a peak that the roofline needs"):
-        counted = rooflike().assign(dram_read_bytes=1e6, dram_write_bytes=0.0)
         figures.layer_roofline(counted, peaks={"fp16": 1e15, "dram": 4e12})
 
 

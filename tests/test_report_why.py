@@ -194,12 +194,12 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "ncu": None,
         }
     )
-    (section,) = advice_section([("all", findings)], {"a": 0})
-    assert len(section["grid"].rows) == 100
+    (section,) = advice_section([("all", findings)])
+    assert len(section["grid"].rows) == 60
     assert section["grid"].rows[0][0].text == "l149"
     assert section["grid"].rows[0][1].note == "10 % to 20 % of the layer"
-    assert section["notes"].startswith("150 findings; the 100 with the largest savings are shown")
-    assert advice_section([("none", findings.iloc[:0])], {}) == []
+    assert section["notes"].startswith("150 findings; the 60 with the largest savings are shown")
+    assert advice_section([("none", findings.iloc[:0])]) == []
 
 
 def test_advice_of_every_condition_reaches_the_page_and_markdown():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
@@ -210,12 +211,22 @@ def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
         parts = [part.strip() for part in element.attrib["style"].split(";")]
         kept = [_themed(part) for part in parts if part and not part.startswith("font-family")]
         element.set("style", "; ".join(kept))
-    if element.tag == f"{{{_SVG}}}path" and "d" in element.attrib:
-        element.set("d", " ".join(element.attrib["d"].split()))
+    for key in ("d", "x", "y", "transform"):
+        if key in element.attrib:
+            text = " ".join(element.attrib[key].split())
+            element.set(key, _DECIMALS.sub(_rounded, text))
     if element.tag != f"{{{_SVG}}}text" and element.text and not element.text.strip():
         element.text = None
     if element.tail and not element.tail.strip():
         element.tail = None
+
+
+_DECIMALS = re.compile(r"-?\d+\.\d{3,}")
+"""Numbers finer than a hundredth of a point: they are a third of a figure's bytes."""
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _themed(declaration: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.report._canvas import INK, MUTED, PALETTE, new_axes, plain, styled
+from perfml.report._canvas import INK, PALETTE, new_axes, plain, styled
 from perfml.report._figures_metrics import roofline
 from perfml.report._times import named_layers
 
@@ -330,5 +330,5 @@ def layer_roofline(
     narrow = width < 500
     said = "counted at device memory" if roofs.counted else "of input, weights and output"
     ax.set_xlabel("FLOP/byte" if narrow else f"arithmetic intensity, FLOP/byte {said}")
-    ax.xaxis.label.set_color(MUTED)
+    ax.minorticks_off()
     return ax

@@ -204,7 +204,10 @@ def predicted_vs_measured(
     backends = list(dict.fromkeys(rows["backend"].astype(str)))
     tint = colours(backends, palette)
     for backend, marker in zip(backends, "osD^vPX*<>" * (len(backends) // 10 + 1), strict=False):
-        mine = drawn & (rows["backend"].astype(str).to_numpy() == backend)
+        mine = np.flatnonzero(drawn & (rows["backend"].astype(str).to_numpy() == backend))
+        # repeats that lie within 2 % of each other are one point to the eye
+        spots = np.round(np.log(np.column_stack([truth[mine], guess[mine]])) / 0.02)
+        mine = np.sort(mine[np.unique(spots, axis=0, return_index=True)[1]])
         ax.scatter(
             truth[mine],
             guess[mine],

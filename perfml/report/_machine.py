@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "l1": "L1 cache"}
 
-_MOST_ADVICE = 100
+_MOST_ADVICE = 60
 """Findings of a condition in its table; the largest savings are kept."""
 
 
@@ -154,17 +154,13 @@ def advise_conditions(
     return found
 
 
-def advice_section(
-    advice: Sequence[tuple[str, Any]], series: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def advice_section(advice: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
     """Return what could be done, a table a condition, the largest possible saving first.
 
     Parameters
     ----------
     advice
         Label of a condition, and an Advice or its ``table``.
-    series
-        Backend to the number of its colour.
     """
     found = []
     for label, each in advice:
@@ -185,7 +181,7 @@ def advice_section(
         found.append(
             {
                 "label": label,
-                "grid": advice_grid(kept, label, series),
+                "grid": advice_grid(kept, label),
                 "notes": "; ".join(notes),
                 "warnings": told_warnings(getattr(each, "warnings", ())),
             }
@@ -193,9 +189,9 @@ def advice_section(
     return found
 
 
-def advice_grid(table: pd.DataFrame, label: str, series: Mapping[str, int]) -> Grid:
+def advice_grid(table: pd.DataFrame, label: str) -> Grid:
     """Return findings as a table; the kernel, the rule and the source stand in small print."""
-    rows = [_finding(row, series) for row in table.to_dict("records")]
+    rows = [_finding(row) for row in table.to_dict("records")]
     columns = (
         ("layer", False),
         ("saves up to, µs", True),
@@ -206,7 +202,7 @@ def advice_grid(table: pd.DataFrame, label: str, series: Mapping[str, int]) -> G
     return Grid(f"What could be done, {label}", columns, rows, cards=True)
 
 
-def _finding(row: Mapping[Any, Any], series: Mapping[str, int]) -> list[Cell]:
+def _finding(row: Mapping[Any, Any]) -> list[Cell]:
     backend = clean(row.get("backend"), 200)
     low, high = _number(row.get("gain_low")), _number(row.get("gain_high"))
     saved = _number(row.get("saved_us"))
@@ -221,7 +217,7 @@ def _finding(row: Mapping[Any, Any], series: Mapping[str, int]) -> list[Cell]:
     beside = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
     source = clean(row.get("source"), 300) + beside.get(ncu if isinstance(ncu, str) else "", "")
     return [
-        Cell(clean(row.get("layer"), 200), note=backend, series=series.get(backend)),
+        Cell(clean(row.get("layer"), 200), note=backend),
         amount(saved, note=gain),
         Cell(clean(row.get("hazard"), 300), note=clean(row.get("rule"), 80)),
         Cell(clean(row.get("evidence"), 600), note=clean(kernel, 160) if named else ""),

@@ -111,7 +111,7 @@ def build_report(
         why_pairs=[
             why_section(each, place, palette, several=several) for place, each in enumerate(pairs)
         ],
-        advice=advice_section(advice, series),
+        advice=advice_section(advice),
         roofs=roofline_section(shown, palette, series, peaks),
         stalls=stalls_section(shown, series),
         clusters=clusters_picture(layers),

@@ -76,7 +76,7 @@ def build_markdown(
             f"All layers together: {escape(pair.explanation.total.sentence())}.",
             *details_of(pair),
         ]
-    for part in advice_section(advice, {}):
+    for part in advice_section(advice):
         grid = Grid(part["grid"].caption, part["grid"].columns, part["grid"].rows[:_MOST_ADVICE])
         lines += ["", f"## What could be done: {escape(part['label'])}", "", *table(grid)]
     for ranking in rankings:
