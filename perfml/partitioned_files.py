@@ -38,6 +38,8 @@ class KernelFiles:
         The column types that pandas noted, by column.
     units
         Files that may hold rows of the same run, together; no run is in two units.
+    row_groups
+        Rows of each row group, by file.
     """
 
     path: Path
@@ -47,6 +49,7 @@ class KernelFiles:
     provenance: dict[str, Any]
     pandas: dict[str, Any]
     units: tuple[tuple[Path, ...], ...]
+    row_groups: dict[Path, tuple[int, ...]]
 
     @property
     def metrics(self) -> list[str]:
@@ -77,6 +80,7 @@ def kernel_files(path: str | Path) -> KernelFiles:
         files = (path,)
     types: dict[str, Any] = {}
     rows = 0
+    sizes: dict[Path, tuple[int, ...]] = {}
     documents: list[dict[str, Any]] = []
     pandas: dict[str, Any] = {}
     spans: list[tuple[str, str] | None] = []
@@ -88,12 +92,15 @@ def kernel_files(path: str | Path) -> KernelFiles:
         for kind in schema:
             types[kind.name] = _common(types.get(kind.name), kind, each)
         rows += footer.num_rows
+        sizes[each] = tuple(
+            footer.row_group(number).num_rows for number in range(footer.num_row_groups)
+        )
         documents.append(_provenance(footer.metadata or {}, each))
         for note in _pandas(footer.metadata or {}):
             pandas.setdefault(note["name"], note)
         spans.append(_runs(footer))
     provenance = documents[0] if len(files) == 1 else _joined(documents)
-    return KernelFiles(path, files, types, rows, provenance, pandas, _units(files, spans))
+    return KernelFiles(path, files, types, rows, provenance, pandas, _units(files, spans), sizes)
 
 
 def _visible(path: Path) -> bool:
@@ -117,27 +124,29 @@ def readable(path: Path) -> Iterator[None]:
 
 def _check(schema: Any, path: Path) -> None:
     """Refuse a file that is no Kernels table, as `perfml.tables.read_table` does."""
-    if "kernel_names" in schema.names:
+    names = set(schema.names)
+    if "kernel_names" in names:
         msg = "this command needs a kernels table"
         cure = "Make one with: perfml ingest"
         raise InputError(msg, where=str(path), found="a layers table", cure=cure)
-    missing = [name for name in KERNEL_COLUMNS if name not in schema.names]
+    missing = [name for name in KERNEL_COLUMNS if name not in names]
     if missing:
         msg = f"columns are missing: {', '.join(missing)}"
         found = ", ".join(schema.names[:8])
         cure = "Such a table is made with: perfml ingest"
         raise TableError(msg, where=str(path), found=found, cure=cure)
+    numeric = {"kernel_index", "time_us", *load_catalogue().names}
+    for field in schema:
+        if field.name in numeric and not _is_numeric(field.type):
+            msg = f"column {field.name} must hold numbers"
+            cure = "Ingest the profile again, or fix the column."
+            raise TableError(msg, where=str(path), found=str(field.type), cure=cure)
+
+
+def _is_numeric(kind: Any) -> bool:
     types = pa.types
-    for name in ("kernel_index", "time_us", *load_catalogue().names):
-        if name in schema.names:
-            kind = schema.field(name).type
-            if not any(
-                test(kind)
-                for test in (types.is_integer, types.is_floating, types.is_null, types.is_boolean)
-            ):
-                msg = f"column {name} must hold numbers"
-                cure = "Ingest the profile again, or fix the column."
-                raise TableError(msg, where=str(path), found=str(kind), cure=cure)
+    tests = (types.is_floating, types.is_integer, types.is_null, types.is_boolean)
+    return any(test(kind) for test in tests)
 
 
 def _common(known: Any, field: Any, path: Path) -> Any:

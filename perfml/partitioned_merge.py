@@ -210,7 +210,7 @@ class _Job:
             if number in scattered:
                 yield RowGroup(unit[0], ALL, number)
             else:
-                yield from row_groups(unit, number)
+                yield from row_groups(self.files, number)
 
     def _piece(self, group: RowGroup) -> Piece:
         piece = read_piece(group, self.text, self.keep)
@@ -219,7 +219,7 @@ class _Job:
 
     def _gathered(self, unit: int) -> _Parts[Any]:
         """Return a unit whose layers lie in pieces: its columns are read when they are needed."""
-        pieces = [self._piece(group) for group in row_groups(self.files.units[unit])]
+        pieces = [self._piece(group) for group in row_groups(self.files, unit)]
         outside = [row for piece in pieces for row in piece.outside]
         pieces = [piece for piece in pieces if len(piece.time)]
         return _Parts(unit, outside, [_together(pieces)] if pieces else [])

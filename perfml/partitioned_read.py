@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfml.errors import TableError
-from perfml.partitioned_files import readable
+from perfml.partitioned_files import KernelFiles, readable
 from perfml.partitioned_rows import (
     CODED,
     MISSING,
@@ -83,14 +83,12 @@ class Piece:
     outside: list[Outside] = field(default_factory=list)
 
 
-def row_groups(files: Sequence[Path], unit: int = 0) -> Iterator[RowGroup]:
+def row_groups(files: KernelFiles, unit: int) -> Iterator[RowGroup]:
     """Yield the row groups of one unit's files, those that hold rows."""
     waiting: RowGroup | None = None
-    for file in files:
-        with readable(file):
-            footer = pq.read_metadata(file)
-        for index in range(footer.num_row_groups):
-            if footer.row_group(index).num_rows:
+    for file in files.units[unit]:
+        for index, rows in enumerate(files.row_groups[file]):
+            if rows:
                 if waiting is not None:
                     yield waiting
                 waiting = RowGroup(file, index, unit, first=waiting is None)
