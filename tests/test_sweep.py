@@ -100,6 +100,7 @@ def held(host):
     return [each for each in notes(host) if "child" in each]
 
 
+@pytest.mark.slow
 def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     (host / "control/failing").touch()
     (host / "control/hold").touch()
@@ -140,6 +141,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     assert states[failed["run_id"]]["attempts"] == 2
 
 
+@pytest.mark.slow
 def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
     (host / "control/hold").touch()
     write(host, "./p hold", "./p 1", "./p deadly", "./p 2")
@@ -168,6 +170,7 @@ def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
     assert "attempt 2" in said
 
 
+@pytest.mark.slow
 def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
     (host / "control/hold").touch()
     write(host, "./p 1", "./p hold", "./p 2")
@@ -192,6 +195,7 @@ def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
     assert not (host / "runs/.partial").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host):
     (host / "control/hold").touch()
     write(host, "./p 1", "./p hold", "./p 2")
