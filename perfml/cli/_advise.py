@@ -72,7 +72,7 @@ def advise(
     found = check(
         layers,
         kernels=launches,
-        peaks=_peaks(peaks, layers),
+        peaks=peaks_given(peaks, layers),
         ncu_rules=None if ncu_rules is None else _results(ncu_rules),
         ncu_min_speedup=ncu_min_speedup,
         rules=rules,
@@ -123,7 +123,7 @@ def roofline(
                 raise PerfmlError(msg, found=found, cure="Name one of these.")
         table = table[table["layer"].isin(layer)]
     devices = sorted(map(str, table["device"].dropna().unique()))
-    roofs = peaks_of(devices, _peaks(peaks, table))
+    roofs = peaks_of(devices, peaks_given(peaks, table))
     rows = usual_roofline(table, roofs)
     out.result({"table": dataset, "peaks": roofs.to_dict(), "rows": rows}, [])
     if as_json:
@@ -159,7 +159,8 @@ def _tables(
     return layers, launches
 
 
-def _peaks(given: str | None, table: pd.DataFrame) -> Peaks | None:
+def peaks_given(given: str | None, table: pd.DataFrame) -> Peaks | None:
+    """Return the peaks that --peaks names; None where the device's own are to be taken."""
     from perfml.explain.peaks import DATA_SHEET, MEASURED, known_peaks, load_peaks
 
     if given is None:

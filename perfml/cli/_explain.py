@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli._advise import PeaksFile, peaks_given
 from perfml.cli._complete import backends, datasets, layers
 from perfml.cli._output import Json, Output, Quiet, Verbose, cell
 from perfml.errors import PerfmlError
@@ -67,6 +68,7 @@ def explain(
         float, typer.Option(min=0.0, help="Relative difference that is none.")
     ] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the model.")] = 0,
+    peaks: PeaksFile = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -90,6 +92,7 @@ def explain(
             training=training,
             tolerance=tolerance,
             seed=seed,
+            peaks=peaks_given(peaks, right.layers),
             progress=progress,
         )
     for warning in found.warnings:

@@ -14,6 +14,7 @@ from perfml.explain.align import align_layers
 from perfml.explain.launches import changes_between, changes_table, launches_of, launches_table
 from perfml.explain.model import Explainer
 from perfml.explain.moved import moved_metrics, sort_metrics
+from perfml.explain.peaks import Peaks
 from perfml.explain.physical import attribute_kernels, attribute_layer
 from perfml.explain.reasons import reasons
 from perfml.explain.results import Explanation, LayerDiff, Ratio
@@ -35,6 +36,7 @@ def explain(
     training: pd.DataFrame | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    peaks: Peaks | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
     """Explain why the target is slower (or faster) than the baseline.
@@ -56,6 +58,8 @@ def explain(
         Relative difference that is none, see `compare_times`.
     seed
         Of the model.
+    peaks
+        For rules of advice that compare precisions; by default those known of each device.
     progress
         Called as ``progress(done, total, layer)``.
 
@@ -103,7 +107,7 @@ def explain(
         pair = pairs.iloc[place]
         if progress is not None:
             progress(done, len(chosen), str(pair["layer"]))
-        details.append(_detail(left, right, pair, ratios[place], explainer))
+        details.append(_detail(left, right, pair, ratios[place], explainer, peaks))
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
             "only merged layers were given: what vanished or appeared is known by name, not by "
@@ -172,7 +176,12 @@ def _total(left: Side, right: Side, pairs: pd.DataFrame, tolerance: float) -> Ra
 
 
 def _detail(
-    left: Side, right: Side, pair: pd.Series, time: Ratio, explainer: Explainer | None
+    left: Side,
+    right: Side,
+    pair: pd.Series,
+    time: Ratio,
+    explainer: Explainer | None,
+    peaks: Peaks | None,
 ) -> LayerDiff:
     layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
     before_rows, after_rows = _rows(left, layer), _rows(right, target_layer)
@@ -212,14 +221,16 @@ def _detail(
         disagreements=find_disagreements(time, physical, attribution, metrics),
         warnings=tuple(warnings),
         reasons=reasons(time, physical),
-        advice=pd.concat([_advice(left, layer), _advice(right, target_layer)], ignore_index=True),
+        advice=pd.concat(
+            [_advice(left, layer, peaks), _advice(right, target_layer, peaks)], ignore_index=True
+        ),
     )
 
 
-def _advice(side: Side, layer: str) -> pd.DataFrame:
+def _advice(side: Side, layer: str, peaks: Peaks | None) -> pd.DataFrame:
     """Return what the rules of advice say of one layer of one side."""
     rows = side.layers if side.kernels is None else side.kernels
-    found = advise(rows[rows["layer"] == layer]).table
+    found = advise(rows[rows["layer"] == layer], peaks=peaks).table
     found.insert(0, "side", side.name)
     return found
 
