@@ -32,6 +32,8 @@ from perfml.tables import read_table, replacing, write_table
 ROOT = Path(__file__).parent.parent
 VECTORS = ROOT / "tests/data/ncu/vectors.csv"
 OLD = b"an older result"
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+PLACES = ("file/result.parquet", "none/result.parquet", "/proc/result")
 
 
 @pytest.fixture
@@ -45,23 +47,10 @@ def tools(monkeypatch):
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    rows = [
-        {
-            "run_id": backend,
-            "backend": backend,
-            "layer": f"conv_{layer:02d}",
-            "iteration": iteration,
-            "time_us": 10.0 * layer + iteration + place,
-            "achieved_occupancy": 0.1 * layer + 0.01 * iteration,
-            "stall_sync": 0.05 * layer + 0.02 * place,
-        }
-        for place, backend in enumerate(("cublas", "cudnn"))
-        for iteration in range(3)
-        for layer in (1, 2, 3)
-    ]
-    kernels = make_kernels(rows)
+    kernels = make_kernels([{"layer": f"conv_{n:02d}", "stall_sync": 0.1 * n} for n in range(3)])
     write_table(kernels, folder / "kernels.parquet", kind="kernels", provenance={})
-    write_table(merge(kernels), folder / "layers.parquet", kind="layers", provenance={})
+    # one layer: a report that has nothing to learn from is made at once
+    write_table(merge(kernels[:1]), folder / "one.parquet", kind="layers", provenance={})
     return folder
 
 
@@ -71,7 +60,7 @@ def command_of(verb, tables, out):
         "ingest": ["ingest", str(VECTORS), "--out", str(out)],
         "merge": ["merge", str(tables / "kernels.parquet"), "--out", str(out)],
         "report": [
-            *("report", str(tables / "layers.parquet"), "--out", str(out)),
+            *("report", str(tables / "one.parquet"), "--out", str(out)),
             *("--splits", "2", "--resamples", "2"),
         ],
     }[verb]
@@ -189,8 +178,13 @@ def test_standard_output_that_takes_nothing_is_one_error(arguments):
 # The place cannot be written to
 
 
-@pytest.mark.parametrize("verb", ["ingest", "merge", "report"])
-@pytest.mark.parametrize("place", ["file/result.parquet", "none/result.parquet", "/proc/result"])
+@pytest.mark.parametrize(
+    ("verb", "place"),
+    [
+        *((verb, place) for verb in ("ingest", "merge") for place in PLACES),
+        ("report", "file/result.parquet"),
+    ],
+)
 def test_a_place_that_cannot_be_written_is_one_error(verb, place, tables, tmp_path):
     (tmp_path / "file").write_bytes(OLD)
     ended = CliRunner().invoke(app, command_of(verb, tables, tmp_path / place))
@@ -335,8 +329,13 @@ def test_a_profilers_table_with_an_endless_cell_is_an_error_of_ours(tmp_path):
 # Signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("verb", ["ingest", "merge", "report"])
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [
+        *((verb, each) for verb in ("ingest", "merge") for each in ENDS),
+        ("report", signal.SIGTERM),
+    ],
+)
 def test_a_signal_before_the_rename_leaves_the_older_result(verb, number, tables, tmp_path):
     out, reached = tmp_path / "out" / "result.parquet", tmp_path / "reached"
     out.parent.mkdir()

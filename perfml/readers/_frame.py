@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.errors import InputError
 from perfml.readers._occurrences import layer_column, occurrences
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
@@ -20,6 +21,10 @@ ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECAS
 
 A longer number is no count: it is more than fits into 64 bits, and than anybody repeats.
 """
+
+
+MOST_NESTED = 500
+"""Ranges within ranges; more are those of a program that begins ranges and never ends them."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,11 @@ def kernels_frame(
     -------
     DataFrame
         A valid Kernels table; run columns that are not in `launches` are missing values.
+
+    Raises
+    ------
+    InputError
+        If ranges are nested more than `MOST_NESTED` deep.
     """
     # Launches share few range paths: each distinct one is split once.
     coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
@@ -110,6 +120,11 @@ def kernels_frame(
     distinct: dict[tuple[str, ...], int] = {}
     of_path = [distinct.setdefault(layer, len(distinct)) for _, layer in split]
     layers, layer = list(distinct), np.array(of_path, dtype="int64")[codes]
+    nested = max(map(len, layers), default=0)
+    if nested > MOST_NESTED:
+        msg = f"the NVTX ranges are nested {nested} deep"
+        cure = "Let the program end each range that it begins, and profile it again."
+        raise InputError(msg, where=f"ranges around kernel {launches['kernel'].iloc[0]}", cure=cure)
     numbered = any(iteration is not None for iteration, _ in split)
     iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
     occurrence = occurrences(iterations, layer, layers, instances)
