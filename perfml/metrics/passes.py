@@ -3,9 +3,10 @@
 Nsight Compute replays a launch until all counters of a request are read; how counters share a pass
 is known to the profiler alone. ``passes.csv`` holds what it answered for single metrics, the named
 sets and random sets (`collectors.passes` asks). What those answers look like: a pass holds about
-three counters of the multiprocessors, counters of L2 and DRAM come along, and instrumented code
-(``smsp__sass``) takes passes once, however many metrics need it. So a set's passes are close to
-``ceil(base + sum of shares + share of instrumentation if any)``, and the shares are fitted.
+five counters of the multiprocessors, counters of L2 and DRAM come along, instrumented code
+(``smsp__sass``) takes one pass however many metrics need it, and what does not fit into one pass
+takes one more than it fills: no set took two. So passes come from ``ceil(base + sum of shares +
+share of instrumentation if any)``, plus one from two on, and the shares are fitted.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ A 1,024 MiB program took 0.010 s in one pass and 0.113 s in three: what was writ
 before every further pass.
 """
 
-_MARGIN = 0.02
-"""Estimates keep this far from the next integer, which decides ties of the fit."""
+_MARGIN = 0.1
+"""Fitted sums keep this far from a full pass: half of one counter among five."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,10 @@ class PassCounts:
             return PassEstimate(found, found, found, True)
         low = max((p for s, p in self.measured.items() if s <= asked), default=1)
         above = [p for s, p in self.measured.items() if s >= asked]
-        additive = max(1, math.ceil(float(self._terms(asked) @ self.shares) - 1e-9))
-        limit = min(above, default=additive + 1)
-        passes = min(max(additive, low), limit)
-        return PassEstimate(passes, max(low, passes - 1), min(limit, passes + 1), False)
+        filled = math.ceil(float(self._terms(asked) @ self.shares) - 1e-9)
+        limit = min(above, default=_more(_taken(filled)))
+        passes = min(max(_taken(filled), low), limit)
+        return PassEstimate(passes, max(low, _fewer(passes)), min(limit, _more(passes)), False)
 
     def _terms(self, names: frozenset[str]) -> npt.NDArray[np.float64]:
         terms = np.zeros(len(self.names) + 2)
@@ -113,23 +114,36 @@ class PassCounts:
         return terms
 
     def _fit(self) -> npt.NDArray[np.float64]:
-        """Fit the shares: the least total distance from ``passes - 1 < sum <= passes``."""
+        """Fit the shares: the least total distance from ``filled - 1 < sum <= filled``."""
         from scipy.optimize import linprog
 
         rows = [(s, p) for s, p in self.measured.items() if all(n in self._place for n in s)]
         terms = np.array([self._terms(names) for names, _ in rows])
-        passes = np.array([found for _, found in rows], dtype=float)
+        filled = np.array([max(1, found - 1) for _, found in rows], dtype=float)
         slack = -np.eye(len(rows))
         # one pass is the least there is, so its sum has no lower limit
-        several = passes > 1
+        several = filled > 1
         solved = linprog(
             np.r_[np.full(terms.shape[1], 1e-3), np.ones(len(rows))],
             A_ub=np.r_[np.c_[terms, slack], np.c_[-terms, slack][several]],
-            b_ub=np.r_[passes - _MARGIN, (1 - passes - _MARGIN)[several]],
+            b_ub=np.r_[filled - _MARGIN, (1 - filled - _MARGIN)[several]],
             bounds=(0, None),
         )
         shares = np.zeros(terms.shape[1]) if solved.x is None else solved.x[: terms.shape[1]]
         return np.asarray(shares, dtype=np.float64)
+
+
+def _taken(filled: int) -> int:
+    """Return the passes of a request that fills so many."""
+    return 1 if filled <= 1 else filled + 1
+
+
+def _more(passes: int) -> int:
+    return 3 if passes == 1 else passes + 1
+
+
+def _fewer(passes: int) -> int:
+    return 1 if passes <= 3 else passes - 1
 
 
 def is_instrumented(name: str) -> bool:
