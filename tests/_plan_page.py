@@ -1,4 +1,4 @@
-"""The tables of docs/plan.md, from the datasets; ``python tests/_plan_page.py`` writes them anew."""
+"""The tables of docs/plan.md, from the data; ``python tests/_plan_page.py`` writes them anew."""
 
 from __future__ import annotations
 

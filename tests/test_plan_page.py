@@ -1,4 +1,4 @@
-"""The page about plans holds the numbers that the data give, and a collection that kept its plan."""
+"""The page about plans holds what the data give, and a collection that kept its plan."""
 
 from __future__ import annotations
 
