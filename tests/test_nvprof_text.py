@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from perfml.readers import nvprof_csv, nvprof_text
 from perfml.readers._nvprof import join
@@ -416,25 +416,6 @@ def test_a_random_metrics_log_is_read_back(tmp_path_factory, rows, percent, leve
     if metric.zero_undefined:
         wanted = np.where(wanted == 0, np.nan, wanted)
     np.testing.assert_allclose(frame[percent], wanted)
-
-
-@given(
-    st.sampled_from(sorted(path.name for path in DATA.glob("*.txt"))),
-    st.data(),
-)
-@settings(max_examples=150, deadline=None)
-def test_damage_gives_a_table_or_an_error_of_ours(tmp_path_factory, name, data):
-    content = bytearray((DATA / name).read_bytes())
-    if data.draw(st.booleans()):
-        del content[data.draw(st.integers(1, len(content) - 1)) :]
-    for _ in range(data.draw(st.integers(0, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    lines = 0
-    try:
-        rows = len(parse(tmp_path_factory.mktemp("log"), bytes(content)).frame)
-    except PerfmlError as error:
-        lines = len(str(error).splitlines())
-    assert (rows > 0) if not lines else (lines <= 2)
 
 
 def test_a_very_long_line_is_read_in_linear_time(tmp_path):
