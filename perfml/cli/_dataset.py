@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,16 +31,24 @@ Where = Annotated[
 ]
 
 
-def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:
-    """Return the table that a verb was given, with the rows that ``--where`` keeps."""
+def load_dataset(
+    dataset: str,
+    where: list[str] | None,
+    out_: Output,
+    load: Callable[[str], Table] | None = None,
+) -> Table:
+    """Return the table that a verb was given, with the rows that ``--where`` keeps.
+
+    It is loaded by `perfml.datasets.load`, or by `load`.
+    """
     import warnings
 
-    from perfml.datasets import load
+    from perfml.datasets import load as load_layers
     from perfml.tables import Table
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = load(dataset)
+        table = (load or load_layers)(dataset)
     for each in caught:
         out_.warn(str(each.message))
     frame = table.frame

@@ -16,6 +16,8 @@ from perfml.errors import PerfmlError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.tables import Kernels, Table
+
 _SHOWN = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
 
@@ -85,8 +87,9 @@ def report(
         summary_lines,
     )
 
-    table = load_dataset(dataset, where, out_)
-    launches = _launches(dataset, kernels, where)
+    raw = _raw(dataset)
+    table = load_dataset(dataset, where, out_, None if raw is None else lambda _: _merged(raw))
+    launches = _launches(dataset, kernels, where, raw)
     tasks = ["regression"]
     if len(table.frame["backend"].dropna().unique()) > 1:
         tasks.append("classification")
@@ -180,27 +183,59 @@ def _side(
     return layers, launches, dict(load(dataset).provenance)
 
 
-def _launches(dataset: str, kernels: Path | None, where: list[str] | None) -> pd.DataFrame | None:
-    """Return the launches behind the layers: as given, or beside a dataset's layers."""
+def _folder(dataset: str) -> Path | None:
+    """Return the folder that a dataset is, or None for a file."""
     from perfml.datasets import DATASETS, fetch
-    from perfml.explain.load import only
-    from perfml.tables import read_table
 
     path = Path(dataset)
-    if kernels is not None:
-        return only(read_table(kernels, kind="kernels").frame, where, strict=False)
     if dataset in DATASETS and not path.exists():
         path = fetch(dataset)
-    if not path.is_dir():
-        return None
-    beside = sorted(path.glob("*kernels*.parquet"))
-    if len(beside) == 1:
-        return only(read_table(beside[0], kind="kernels").frame, where, strict=False)
-    if list(path.glob("*layers*.parquet")):
+    return path if path.is_dir() else None
+
+
+def _raw(dataset: str) -> Kernels | None:
+    """Return the kernels of a folder of raw exports, which then need not be read twice."""
+    folder = _folder(dataset)
+    if folder is None or list(folder.glob("*layers*.parquet")):
         return None
     from perfml.ingest import ingest
 
-    return only(ingest([path]).frame, where, strict=False)
+    return ingest([folder])
+
+
+def _merged(raw: Kernels) -> Table:
+    """Return the layers of raw exports, with their shapes, as `perfml.datasets.load` does."""
+    from perfml.merge import merge
+    from perfml.modeling import shapes_of_runs, with_shapes
+    from perfml.tables import Table
+
+    layers = merge(raw.frame)
+    shapes = shapes_of_runs(raw.provenance)
+    if shapes is not None:
+        try:
+            layers = with_shapes(layers, shapes)
+        except PerfmlError:
+            # shapes of other layers than these
+            return Table(layers, "layers", raw.provenance)
+    return Table(layers, "layers", raw.provenance)
+
+
+def _launches(
+    dataset: str, kernels: Path | None, where: list[str] | None, raw: Kernels | None
+) -> pd.DataFrame | None:
+    """Return the launches behind the layers: as given, or beside a dataset's layers."""
+    from perfml.explain.load import only
+    from perfml.tables import read_table
+
+    if kernels is not None:
+        return only(read_table(kernels, kind="kernels").frame, where, strict=False)
+    if raw is not None:
+        return only(raw.frame, where, strict=False)
+    folder = _folder(dataset)
+    beside = [] if folder is None else sorted(folder.glob("*kernels*.parquet"))
+    if len(beside) != 1:
+        return None
+    return only(read_table(beside[0], kind="kernels").frame, where, strict=False)
 
 
 def _write(out_: Output, out: Path, text: str, lines: list[str], warnings: list[str]) -> None:
