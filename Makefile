@@ -21,13 +21,16 @@ $(VENV)/.%: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(if $(filter base,$*),,[$*])'
 	@touch $@
 
+RECORDED := datasets/h200-yolov4-tiny/runs
+WHERE := --where precision=fp32 --where batch=1
+
 demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> rank -> report
 	@mkdir -p $(DEMO)
-	$(PERFML) ingest datasets/h200-sweep --out $(DEMO)/kernels.parquet
-	$(PERFML) merge $(DEMO)/kernels.parquet --out $(DEMO)/layers.parquet
-	$(PERFML) train $(DEMO)/layers.parquet --splits 10
-	$(PERFML) rank $(DEMO)/layers.parquet --resamples 20 --method builtin,permutation,group-permutation
-	$(PERFML) report $(DEMO)/layers.parquet --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
+	$(PERFML) ingest $(RECORDED) --out $(DEMO)/kernels.parquet
+	$(PERFML) merge $(DEMO)/kernels.parquet --layers 'conv_.*' --out $(DEMO)/layers.parquet
+	$(PERFML) train $(DEMO)/layers.parquet $(WHERE) --splits 10
+	$(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20 --method builtin,permutation,group-permutation
+	$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
 
 test: $(VENV)/.$(EXTRAS) ## The whole CPU suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)

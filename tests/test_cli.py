@@ -277,3 +277,15 @@ def test_output_into_a_closed_pipe_is_no_error():
 def test_no_color_and_no_terminal_mean_no_escape_codes(tables):
     assert "\x1b" not in start("inspect", tables[1], env={"NO_COLOR": "1"}).stdout
     assert "\x1b" not in start("inspect", tables[1], env={"TERM": "xterm-256color"}).stdout
+
+
+def test_of_many_warnings_alike_one_stands_for_all(capsys):
+    from perfml.cli._output import Output
+
+    alike = [f"run_{number}: {number} launches (layers a, b) were odd" for number in range(5)]
+    Output().warn_all([*alike, "x: other", "y: 3 more"])
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0].endswith("were odd [and 4 more of this kind; -v lists them]")
+    assert printed[1:] == ["warning: x: other", "warning: y: 3 more"]
+    Output(verbose=1).warn_all(alike)
+    assert len(capsys.readouterr().err.splitlines()) == 5

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 import time
 import traceback
@@ -28,6 +29,13 @@ Verbose = Annotated[
 
 INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
+
+
+ALIKE = 3
+"""Warnings of one kind that are all printed."""
+
+_VARYING = re.compile(r"^[^\s:]+: |\([^()]*\)|\d[\d.,]*")
+"""What differs between warnings of one kind: the file or run in front, numbers, details."""
 
 
 class Output:
@@ -90,6 +98,18 @@ class Output:
         """Print a warning on stderr."""
         if not self.quiet:
             sys.stderr.write(f"warning: {plain(text)}\n")
+
+    def warn_all(self, texts: Iterable[str]) -> None:
+        """Print warnings on stderr; of more than three alike, one stands for all without ``-v``."""
+        kinds: dict[str, list[str]] = {}
+        for text in texts:
+            kinds.setdefault(_VARYING.sub("#", text), []).append(text)
+        for alike in kinds.values():
+            if self.verbose or len(alike) <= ALIKE:
+                for text in alike:
+                    self.warn(text)
+            else:
+                self.warn(f"{alike[0]} [and {len(alike) - 1} more of this kind; -v lists them]")
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:

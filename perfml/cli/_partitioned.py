@@ -55,8 +55,7 @@ def ingest(
 
     with out_.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
-    for warning in landed.warnings:
-        out_.warn(warning)
+    out_.warn_all(landed.warnings)
     for source, error in landed.failed:
         out_.warn(f"{source} is left out: {error}")
     document = {

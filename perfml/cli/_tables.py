@@ -105,8 +105,7 @@ def ingest(
             layer=layer,
             progress=progress,
         )
-    for warning in kernels.warnings:
-        out_.warn(warning)
+    out_.warn_all(kernels.warnings)
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
     runs = _run_summary(frame)
@@ -223,8 +222,7 @@ def inspect(
     ]
     if sources:
         out_.table(["source", "format", "tool version", "sha256"], sources)
-    for warning in provenance.get("warnings", []):
-        out_.warn(warning)
+    out_.warn_all(provenance.get("warnings", []))
 
 
 def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
