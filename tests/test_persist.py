@@ -226,7 +226,7 @@ def test_train_saves_models_that_predict(layers, tmp_path):
             whole[name] = "x"
     to_published(whole).to_csv(tmp_path / "d.csv", index=False)
     path = tmp_path / "m.skops"
-    command = ["train", str(tmp_path / "d.csv"), "--model", "dt", "--splits", "2", "--json"]
+    command = ["train", str(tmp_path / "d.csv"), "--model", "dt", "--splits", "2", "--json", "-q"]
     done = CliRunner().invoke(app, [*command, "--save", str(path)])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["saved"] == str(path)
