@@ -265,20 +265,26 @@ def plain_report(path: Path, metrics: list[str]) -> Any:
     return pd.DataFrame(rows, columns=["kernel", *metrics])
 
 
+def metrics_in(path: Path, wanted: frozenset[str]) -> list[str]:
+    """Return the metrics of a report's first launch that are wanted."""
+    import ncu_report
+
+    names = ncu_report.load_report(str(path)).range_by_idx(0).action_by_idx(0).metric_names()
+    return [name for name in names if name in wanted]
+
+
 def same_report(path: Path, metrics: list[str]) -> Any:
     """Loop over NVIDIA's reader with units, missing values, shapes, device and ranges."""
     import ncu_report
 
     report = ncu_report.load_report(str(path))
-    facts = [f"launch__{what}_dim_{axis}" for what in ("grid", "block") for axis in "xyz"]
-    facts += [f"device__attribute_compute_capability_{part}" for part in ("major", "minor")]
     rows = []
     for place in range(report.num_ranges()):
         found = report.range_by_idx(place)
         for index in range(found.num_actions()):
             action = found.action_by_idx(index)
             row: dict[str, Any] = {"kernel": action.name(1)}
-            for name in (*metrics, *facts):
+            for name in metrics:
                 metric = action.metric_by_name(name)
                 known = metric is not None and metric.has_value()
                 value = metric.as_double() if known else np.nan

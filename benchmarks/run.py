@@ -152,20 +152,25 @@ def report_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """Reports through NVIDIA's reader."""
     from perfml.metrics import load_catalogue
     from perfml.readers import read
+    from perfml.readers._ncu_launches import needed
 
     path = folder / "report.ncu-rep"
     path.write_bytes(lzma.decompress(_data.REPORT.read_bytes()))
     metrics = list(load_catalogue().ncu_request(["published"]))[:24]
+    read_too = rivals.metrics_in(path, needed())
     layers = read(path).frame["layer"].tolist()
-    assert rivals.same_report(path, metrics)["layer"].tolist() == layers
+    assert rivals.same_report(path, read_too)["layer"].tolist() == layers
     others: Works = {
-        "loop over ncu_report, same work": (lambda: rivals.same_report(path, metrics), ""),
+        "loop over ncu_report, same work": (
+            lambda: rivals.same_report(path, read_too),
+            "perfml adds formulas, rules and provenance: a fixed cost a file",
+        ),
         "loop over ncu_report, values alone": (
             lambda: rivals.plain_report(path, metrics),
-            "does less: no units, shapes, ranges, rules or formulas",
+            "does less: 24 metrics, no units, shapes, ranges, rules or formulas",
         ),
     }
-    work = f".ncu-rep to a table, {len(layers)} kernels x {len(metrics)} metrics"
+    work = f".ncu-rep to a table, {len(layers)} kernels x {len(read_too)} metrics"
     yield from compare("report", work, lambda: read(path), others, turns)
 
 
