@@ -51,6 +51,7 @@ VERBS = (
     "train",
     "rank",
     "report",
+    "plot",
     "explain",
     "reproduce",
     "datasets list",
