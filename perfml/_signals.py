@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that ask a program to end, beside Ctrl-C's."""
@@ -39,10 +40,25 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-C and `ENDING` within a block that must not be left half-way."""
-    held = {signal.SIGINT, *ENDING}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    """Put off Ctrl-C and `ENDING` to the end of a block that must not be left half-way.
+
+    Only signals that would raise an exception are put off, so outside the main thread, where none
+    does, there is nothing to do. Programs started within the block do not inherit anything.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    for each in (signal.SIGINT, *ENDING):
+        handler = signal.getsignal(each)
+        if callable(handler):
+            before[each] = handler
+            signal.signal(each, lambda number, frame: held.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if held:
+            before[held[0]](held[0], None)

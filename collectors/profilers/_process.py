@@ -109,19 +109,21 @@ def run(
             alone = files.enter_context(output.open("wb")) if output is not None else None
         except OSError as error:
             raise _unwritable(error, log) from error
-        # a session of its own: one signal reaches the whole group, and a Ctrl-C meant for
-        # perfml does not reach the program before perfml has decided what to do
-        process = subprocess.Popen(  # noqa: S603
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=sink if alone is None else alone,
-            stderr=subprocess.STDOUT if alone is None else sink,
-            env={**os.environ, **(env or {}), _MARK: mark},
-            cwd=cwd,
-            start_new_session=True,
-        )
+        process: subprocess.Popen[bytes] | None = None
         timed_out = flooded = False
         try:
+            with undisturbed():
+                # a session of its own: one signal reaches the whole group, and a Ctrl-C meant for
+                # perfml does not reach the program before perfml has decided what to do
+                process = subprocess.Popen(  # noqa: S603
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink if alone is None else alone,
+                    stderr=subprocess.STDOUT if alone is None else sink,
+                    env={**os.environ, **(env or {}), _MARK: mark},
+                    cwd=cwd,
+                    start_new_session=True,
+                )
             while process.poll() is None:
                 size = os.fstat(source.fileno()).st_size
                 timed_out = time.monotonic() - started > timeout_s
@@ -133,8 +135,8 @@ def run(
                     process.wait(_POLL_S)
         finally:
             # also after a normal end: a child left in the background would go on using the GPU
-            with undisturbed():
-                kill_tree(process, mark)
+            if process is not None:
+                _end(process, mark)
         if flooded:
             # what it wrote until it was dead is of no use, and the disk may be nearly full
             os.truncate(log, begin + LOG_LIMIT)
@@ -144,6 +146,21 @@ def run(
         printed = source.read().decode("utf-8", "replace")
     seconds = time.monotonic() - started
     return Finished(tuple(command), process.returncode, printed, seconds, timed_out, flooded)
+
+
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Kill what is left of a command, however often Ctrl-C is pressed meanwhile."""
+    interrupted: KeyboardInterrupt | None = None
+    ended = False
+    while not ended:
+        try:
+            with undisturbed():
+                kill_tree(process, mark)
+                ended = True
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
 
 
 def ask(
