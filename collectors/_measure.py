@@ -238,6 +238,9 @@ def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
         msg = "the workload ended normally but left no times"
         raise ProfilerError(msg, where=str(aside), cure="log.txt has what it printed.")
     shutil.move(aside / TIMING_FILE, folder / TIMING_FILE)
+    for document in sorted(aside.glob("*.json")):
+        if document.name != RUN_FILE:  # what a workload keeps with its run, such as truth.json
+            shutil.move(document, folder / document.name)
     shutil.rmtree(aside)
     record = {
         "source": "torch.profiler",

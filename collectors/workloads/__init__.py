@@ -12,12 +12,25 @@ from typing import cast
 
 from perfml.errors import InputError
 
-from ._base import CheckRow, Options, Session, Workload
+from ._base import CheckRow, Options, Session, Workload, parse_settings
 
-__all__ = ["CheckRow", "Options", "Session", "Workload", "workload", "workloads"]
+__all__ = [
+    "CheckRow",
+    "Options",
+    "Session",
+    "Workload",
+    "default_backends",
+    "parse_settings",
+    "workload",
+    "workloads",
+]
 
 _MODULES = {
     "yolov4-tiny": "collectors.workloads.yolov4_tiny",
+    "attention": "collectors.workloads.attention",
+    "conv": "collectors.workloads.conv",
+    "qkv": "collectors.workloads.qkv",
+    "planted": "collectors.workloads.planted",
 }
 
 
@@ -40,3 +53,14 @@ def workload(name: str) -> Workload:
         raise InputError(what, where="WORKLOAD", found=name, cure=cure)
     module = importlib.import_module(_MODULES[name])
     return cast("Workload", module.WORKLOAD)
+
+
+def default_backends(name: str) -> tuple[str, ...]:
+    """Return the backends to measure where the user names none.
+
+    A workload with `default_backends` decides itself: a ladder means all of its versions; otherwise
+    it is the first one.
+    """
+    found = workload(name)
+    own = getattr(found, "default_backends", None)
+    return found.backends()[:1] if own is None else tuple(own())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +33,8 @@ class Options:
         The user's own network (Darknet); None for the built-in one and random weights.
     classes
         Classes of the built-in network.
+    settings
+        The workload's own settings as (key, value), in the order given (``--set KEY=VALUE``).
     """
 
     backend: str
@@ -43,6 +46,7 @@ class Options:
     cfg: Path | None = None
     weights: Path | None = None
     classes: int = 2
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +109,39 @@ class Workload(Protocol):
 
     def session(self, options: Options) -> Session:
         """Build a session; imports the backend's library."""
+
+
+def parse_settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Read what follows ``--set``: words of the form KEY=VALUE.
+
+    Raises
+    ------
+    InputError
+        If a word has no ``=`` or no key.
+    """
+    pairs = [word.partition("=") for word in given]
+    for word, (key, mark, _) in zip(given, pairs, strict=True):
+        if not key.strip() or not mark:
+            what, cure = "a setting is KEY=VALUE", "Example: --set sizes=small."
+            raise InputError(what, where="--set", found=word, cure=cure)
+    return tuple((key.strip(), value.strip()) for key, _, value in pairs)
+
+
+def read_settings(options: Options, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return a workload's settings, completed by their defaults.
+
+    Raises
+    ------
+    InputError
+        If a key is none of the workload's.
+    """
+    for key, _ in options.settings:
+        if key not in defaults:
+            known = ", ".join(f"{name}={value}" for name, value in defaults.items())
+            what = "the workload has no setting of this name"
+            cure = f"There are (with their defaults): {known}." if known else "It has none."
+            raise InputError(what, where="--set", found=key, cure=cure)
+    return {**defaults, **dict(options.settings)}
 
 
 def check_options(workload: Workload, options: Options) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from perfml.errors import InputError, PerfmlError
 
 from . import Options, Session, workload, workloads
-from ._base import CheckRow
+from ._base import CheckRow, parse_settings
 from ._environment import environment
 from .ranges import NvtxRanges, Ranges, RecordedRanges
 from .trace import COLUMNS, TimedKernel, read_trace
@@ -48,6 +48,9 @@ def parser() -> argparse.ArgumentParser:
     add("--classes", type=int, default=2, help="classes of the built-in network")
     # off as in PyTorch: measuring picks other kernels in the profiled process than in the timed one
     add("--cudnn-benchmark", action=argparse.BooleanOptionalAction, default=False)
+    add(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="the workload's own setting"
+    )
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for --mode check")
     add("--mode", choices=MODES, default="profile")
     add("--out", type=Path, required=True, help="folder for run.json and what the mode records")
@@ -82,6 +85,7 @@ def _run(given: argparse.Namespace) -> int:
         cfg=given.cfg,
         weights=given.weights,
         classes=given.classes,
+        settings=parse_settings(given.set),
     )
     session = workload(given.workload).session(options)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -100,12 +104,14 @@ def _run(given: argparse.Namespace) -> int:
         "warmup": given.warmup,
         "seed": given.seed,
         "device": given.device,
+        "set": dict(options.settings),
         **session.describe(),
         "environment": environment(given.device),
         given.mode: result,
     }
-    text = json.dumps(record, indent=1, allow_nan=False)
-    write_text(given.out / RUN_FILE, text + "\n")
+    write_json(given.out / RUN_FILE, record)
+    for name, document in getattr(session, "files", dict)().items():
+        write_json(given.out / name, document)
     return 0 if result.get("passed", True) else 1
 
 
@@ -229,6 +235,11 @@ def _check(session: Session, given: argparse.Namespace) -> dict[str, Any]:
 def _verdict(row: CheckRow) -> str:
     verdict = "within" if row.passed else "ABOVE"
     return f"{row.output}: relative error {row.error:.2e}, {verdict} the limit {row.limit:.0e}"
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a document as JSON; an undefined number is an error, not ``NaN``."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -94,10 +94,16 @@ def doctor(
 def collect(
     what: Annotated[
         list[str],
-        typer.Argument(help="A built-in workload (yolov4-tiny), or -- and any command."),
+        typer.Argument(
+            help="A built-in workload (yolov4-tiny, attention, ...), or -- and any command."
+        ),
     ],
     backend: Annotated[
-        list[str] | None, typer.Option(help="cublas, cudnn, inductor, tensorrt; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="cublas, cudnn, inductor, tensorrt; repeatable. Of the workloads of "
+            "perfml's own kernels, all versions by default."
+        ),
     ] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="fp32, tf32, fp16, int8; repeatable.")
@@ -135,6 +141,10 @@ def collect(
     cudnn_benchmark: Annotated[
         bool, typer.Option(help="Let cuDNN measure which kernels to use; off, as in PyTorch.")
     ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE, a setting of the workload's own; repeatable."),
+    ] = None,
     layer_map: Annotated[
         Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
     ] = None,
@@ -159,18 +169,21 @@ def collect(
     """
     out_ = Output(as_json, quiet, verbose)
     from collectors.collect import collect as measure
-    from collectors.workloads import workloads
+    from collectors.workloads import default_backends, workloads
 
     built_in = len(what) == 1 and what[0] in workloads()
     if len(what) == 1 and not built_in and not launcher and shutil.which(what[0]) is None:
         msg = f"no workload and no program is called {what[0]!r}"
         cure = f"Workloads are: {', '.join(workloads())}. Any command goes behind --."
         raise PerfmlError(msg, cure=cure)
+    if settings and not built_in:
+        msg = "--set is for built-in workloads"
+        raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
     with out_.progress("collecting") as progress:
         results = measure(
             what[0] if built_in else None,
             command=() if built_in else what,
-            backends=backend or ("cublas",),
+            backends=backend or (default_backends(what[0]) if built_in else ()),
             precisions=precision or ("fp32",),
             batches=batch or (1,),
             iterations=iterations,
@@ -184,7 +197,9 @@ def collect(
             cache_control=cache_control.value,
             timing=timing.value,
             dedupe=dedupe,
-            workload_options=_options(cfg, weights, cudnn_benchmark) if built_in else (),
+            workload_options=(
+                _options(cfg, weights, cudnn_benchmark, settings or []) if built_in else ()
+            ),
             layer_map=layer_map,
             out=out,
             launcher=launcher,
@@ -209,9 +224,16 @@ def collect(
         raise PerfmlError(msg, cure="The same command does only those again.")
 
 
-def _options(cfg: Path | None, weights: Path | None, cudnn_benchmark: bool) -> list[str]:
+def _options(
+    cfg: Path | None, weights: Path | None, cudnn_benchmark: bool, settings: list[str]
+) -> list[str]:
     """Return the options that go to the built-in workload as they are."""
+    from collectors.workloads import parse_settings
+
     words = ["--cudnn-benchmark"] if cudnn_benchmark else []
+    # their order means nothing, so it is not part of what the run is
+    for key, value in sorted(dict(parse_settings(settings)).items()):
+        words += ["--set", f"{key}={value}"]
     for name, path in (("--cfg", cfg), ("--weights", weights)):
         if path is not None:
             if not path.is_file():

@@ -9,7 +9,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.workloads._base import CheckRow, Options, Session, check_options
+from collectors.workloads._base import (
+    CheckRow,
+    Options,
+    Session,
+    check_options,
+    read_settings,
+)
 from perfml.errors import InputError
 
 from . import darknet
@@ -119,6 +125,7 @@ class _YoloV4Tiny:
 
     def session(self, options: Options) -> Session:
         check_options(self, options)
+        read_settings(options, {})
         problem = build_problem(options)
         module = importlib.import_module(f"{__package__}.backends.{options.backend}")
         return cast("Session", module.session(problem))
