@@ -313,15 +313,16 @@ class MeanTimes:
     @staticmethod
     def _keys(rows: Rows) -> tuple[list[tuple[int, ...]], Places]:
         """Return the distinct (condition, layer, kernel, place), and which one each row has."""
-        which = np.zeros(len(rows.starts), dtype=np.int64)
+        # by row, not by layer: launches of one layer may tell different devices, or none
+        which = np.zeros(len(rows), dtype=np.int64)
         for name in (*CONDITION, "layer"):
-            codes = rows.codes[name][rows.starts].astype(np.int64) + 1
+            codes = rows.codes[name].astype(np.int64) + 1
             # renumber after every column, so that the product cannot overflow
             which = distinct(which * (int(codes.max(initial=0)) + 1) + codes)[2]
         place = places(rows)
         kernel = rows.codes["kernel"].astype(np.int64)
         deep, wide = int(place.max(initial=0)) + 1, int(kernel.max(initial=0)) + 1
-        mixed = (np.repeat(which, rows.lengths) * wide + kernel) * deep + place
+        mixed = (which * wide + kernel) * deep + place
         _, first, which = distinct(mixed)
         columns = [rows.codes[name][first].tolist() for name in (*CONDITION, "layer")]
         columns += [kernel[first].tolist(), place[first].tolist()]

@@ -127,6 +127,19 @@ def test_a_shuffled_table_merges_as_in_memory(recorded, tmp_path):
         same(on_disk(path, tmp_path, weights=weights), merge(shuffled, weights=weights))
 
 
+def test_mean_weights_tell_the_devices_of_one_layer_apart(tmp_path):
+    rows = [
+        {"iteration": 0, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
+        {"iteration": 1, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
+        {"iteration": 1, "device": None, "kernel": "relu", "time_us": 2.0, FRACTION: 1.0},
+        {"iteration": 2, "device": "H200", "kernel_index": 0, "time_us": 5.0, FRACTION: 0.0},
+        {"iteration": 2, "device": "H200", "kernel": "relu", "time_us": 8.0, FRACTION: 1.0},
+    ]
+    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 2)
+    expected = merge(make_kernels(rows), weights="layer-mean")
+    same(on_disk(path, tmp_path, weights="layer-mean"), expected)
+
+
 def test_one_layer_may_fill_many_row_groups(tmp_path):
     rows = [{"time_us": 1.0 + i, FRACTION: i / 50, "kernel": f"k{i % 3}"} for i in range(50)]
     rows += [{"layer": "conv_02", "kernel_index": 50, FRACTION: 0.5}]
