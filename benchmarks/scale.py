@@ -234,7 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", action="append", type=lambda text: int(float(text)))
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--copies", type=int, default=4, help="recorded runs ingested, times six")
+    parser.add_argument("--copies", type=int, default=16, help="recorded runs ingested, times six")
     parser.add_argument("--merge-only", action="store_true")
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()

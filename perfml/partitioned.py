@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -38,6 +39,10 @@ Group = tuple[list[Path], Path | None]
 ROW_GROUP = 1 << 17
 """Launches in a row group, at most: 20 MiB a thread with the published metrics."""
 
+WORTH_PROCESSES = 8.0
+"""Seconds of estimated work above which starting processes pays off."""
+
+_TRIAL = 3
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration")
 _REAL = ("time_us", "ncu_time_us", "launches")
 
@@ -130,7 +135,8 @@ def ingest_folder(
     settings
         What holds for all profiles.
     n_jobs
-        Processes; one a core by default. `joblib.parallel_config` chooses another engine.
+        Processes. Without, one a core where the first runs show that it pays; an engine that
+        `joblib.parallel_config` chose is taken as it is.
     progress
         Called as ``progress(done, total, name)``.
 
@@ -201,13 +207,23 @@ def _read_all(
     units: Sequence[_Unit], incoming: Path, settings: Settings, n_jobs: int | None
 ) -> Iterator[_Written]:
     """Yield what became of each unit, as they finish."""
-    if len(units) < 2 or n_jobs == 1:
-        yield from (_write(unit, incoming, settings) for unit in units)
-        return
     import joblib
+    from joblib.parallel import LokyBackend, get_active_backend
 
+    chosen = n_jobs is not None or not isinstance(get_active_backend()[0], LokyBackend)
+    trial = 0 if chosen else _TRIAL
+    began = 0.0
+    for number, unit in enumerate(units[:trial]):
+        # the first also imports the readers, so the time of the others is what the rest will take
+        began = time.perf_counter() if number == 1 else began
+        yield _write(unit, incoming, settings)
+    rest = units[trial:]
+    each = (time.perf_counter() - began) / (_TRIAL - 1)
+    if n_jobs == 1 or len(rest) < 2 or (not chosen and each * len(rest) < WORTH_PROCESSES):
+        yield from (_write(unit, incoming, settings) for unit in rest)
+        return
     engine = joblib.Parallel(n_jobs=n_jobs or -1, return_as="generator_unordered")
-    yield from engine(joblib.delayed(_write)(unit, incoming, settings) for unit in units)
+    yield from engine(joblib.delayed(_write)(unit, incoming, settings) for unit in rest)
 
 
 def _write(unit: _Unit, incoming: Path, settings: Settings) -> _Written:

@@ -248,6 +248,25 @@ def test_layers_whose_launches_alternate_are_brought_together():
     assert partitioned._contiguous(found) is found
 
 
+def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch):
+    sources = [
+        timing(tmp_path / f"net_cudnn_fp32_b{batch}.csv", (f"k{batch}",)) for batch in range(1, 7)
+    ]
+    started = []
+    real = joblib.Parallel
+
+    def counted(**words):
+        started.append(words)
+        return real(**{**words, "n_jobs": 2, "prefer": "threads"})
+
+    monkeypatch.setattr(joblib, "Parallel", counted)
+    assert len(ingest_folder(sources, tmp_path / "short").added) == 6
+    assert started == []
+    monkeypatch.setattr(partitioned, "WORTH_PROCESSES", 0.0)
+    assert len(ingest_folder(sources, tmp_path / "long").added) == 6
+    assert [words["n_jobs"] for words in started] == [-1]
+
+
 def test_joblibs_engine_can_be_chosen(profiles, tmp_path):
     with joblib.parallel_config(backend="threading", n_jobs=2):
         landed = ingest_folder([profiles], tmp_path / "kernels")

@@ -65,7 +65,7 @@ def ingest(
         typer.Option("--partition", help="Into a folder, one file a run, on all cores; resumes."),
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="With --partition: processes; one a core.", min=1)
+        int | None, typer.Option(help="With --partition: processes; up to one a core.", min=1)
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
