@@ -72,7 +72,7 @@ def ingest(
         msg = f"{total} of the sources could not be read; what could be lies in {folder}"
         raise PerfmlError(msg, found=landed.failed[0][0], cure="Mend or leave out those named.")
     counts = ", ".join(
-        f"{len(runs)} runs {what}"
+        f"{len(runs)} run{'' if len(runs) == 1 else 's'} {what}"
         for what, runs in (
             ("added", landed.added),
             ("replaced", landed.replaced),
