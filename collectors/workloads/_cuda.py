@@ -310,6 +310,10 @@ class Module:
         """Return a kernel by its name in the source."""
         return Kernel(self._raw.get_function(name), name, self._report.get(name))
 
+    def address(self, name: str) -> int:
+        """Return the device address of a global variable (``__constant__``, ``__device__``)."""
+        return int(self._raw.get_global(name).ptr)
+
 
 def build(sources: Mapping[str, Source], architecture: str | None = None) -> dict[str, Module]:
     """Compile many sources, several at a time.
