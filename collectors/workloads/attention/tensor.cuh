@@ -10,8 +10,6 @@ namespace {
 
 using Half = unsigned short;  // raw bits: values are converted in registers only
 
-__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
-
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
@@ -72,6 +70,8 @@ __device__ __forceinline__ float exp2_unit(float x) {
 #endif
 
 namespace {
+
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
 
 // 2^x for x <= 0 on the FMA units, to 7.5e-5: the special-function unit gives 16 results a clock
 // and multiprocessor and is the narrowest place of attention at head dimension 64.
