@@ -56,7 +56,7 @@ def test_one_profile_walks_from_ingest_to_report(commands, tmp_path, recorded):
     (tmp_path / "mymodel_cudnn_fp32_b1.csv").write_bytes(lzma.decompress(whole))
     verbs = ("ingest", "merge", "rank", "report")
     walked = [each for each in commands if each.startswith(tuple(f"perfml {v} " for v in verbs))]
-    walked = [each for each in walked if "h200" not in each]
+    walked = [each for each in walked if "h200" not in each and "merge kernels --" not in each]
     assert len(walked) == 4
     for command in walked:
         done = start(command, tmp_path)
@@ -107,6 +107,15 @@ def test_a_plan_is_what_collect_then_asks_for(commands, tmp_path):
     assert done.returncode == 0, done.stderr
     asked = re.search(r"ncu --metrics (\S+)", done.stdout).group(1).split(",")
     assert 1 < len(asked) < 10
+
+
+def test_a_folder_of_tables_is_merged(commands, root, tmp_path):
+    (ingest,) = [each for each in commands if "--partition" in each]
+    (merge,) = [each for each in commands if each.startswith("perfml merge kernels --")]
+    done = start(ingest.replace("datasets/", f"{root}/datasets/"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = start(merge, tmp_path)
+    assert "3570 rows, 21 layers" in done.stdout, done.stderr
 
 
 def test_the_example_sweep_is_planned(commands, root):
