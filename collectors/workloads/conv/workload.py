@@ -21,6 +21,7 @@ average; sums are kept in fp32."""
 STREAMS = 4
 CONSTANT_FLOATS = 16384
 """What constant memory holds: 64 KiB."""
+DEVICE = "cuda"
 _FOLDER = Path(__file__).parent
 
 
@@ -160,7 +161,7 @@ class _Data:
         """Draw weights and images; outputs are then about N(0, 1) too."""
         import torch
 
-        generator = torch.Generator("cuda").manual_seed(seed)
+        generator = torch.Generator(DEVICE).manual_seed(seed)
         self.weights.normal_(0.0, self.problem.depth**-0.5, generator=generator)
         self.images.normal_(generator=generator)
 
@@ -186,13 +187,13 @@ def _data(problem: Problem, seed: int, *, with_output: bool = True) -> _Data:
 
     made = _Data(
         problem,
-        torch.empty(problem.maps, problem.channels, problem.size, problem.size, device="cuda"),
-        torch.empty(problem.images, problem.channels, problem.height, problem.width, device="cuda"),
+        torch.empty(problem.maps, problem.channels, problem.size, problem.size, device=DEVICE),
+        torch.empty(problem.images, problem.channels, problem.height, problem.width, device=DEVICE),
         {},
     )
     if with_output:
         shape = (problem.images, problem.maps, problem.out_height, problem.out_width)
-        made.outputs["y"] = torch.empty(shape, device="cuda")
+        made.outputs["y"] = torch.empty(shape, device=DEVICE)
     made.fill(seed)
     return made
 
@@ -215,11 +216,11 @@ def kernel_session(options: Options, problems: Sequence[Problem]) -> KernelSessi
             for number, name in enumerate(names)
         }
     )
-    kernels = ("unroll", "multiply", "permute")
+    kernels: tuple[str, ...] = ("unroll", "multiply", "permute")
     if version.source == "separate.cu":
         layers = _separate_layers(options.backend, modules["all"], data, limit)
     else:
-        kernels = ("fused_wmma",) if version.source == "wmma.cu" else ("fused",)
+        kernels = ("fused_wmma" if version.source == "wmma.cu" else "fused",)
         layers = [
             _fused_layer(
                 options.backend, modules.get(each.problem.name, modules[names[0]]), each, limit
@@ -281,7 +282,7 @@ def _separate_layers(
         max(each.problem.depth * each.problem.images * each.problem.pixels for each in data),
         device="cuda",
     )
-    product = torch.empty(max(each.outputs["y"].numel() for each in data), device="cuda")
+    product = torch.empty(max(each.outputs["y"].numel() for each in data), device=DEVICE)
 
     def poison_scratch() -> None:
         columns.fill_(float("nan"))
