@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml._files import parse_json
@@ -114,7 +115,8 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns of `frame` that the metric catalogue knows, in the catalogue's order."""
     from perfml.metrics import load_catalogue
 
-    return [name for name in load_catalogue().names if name in frame.columns]
+    held = set(frame.columns)
+    return [name for name in load_catalogue().names if name in held]
 
 
 def validate_kernels(frame: pd.DataFrame, *, where: str = "kernels table") -> pd.DataFrame:
@@ -126,12 +128,12 @@ def validate_kernels(frame: pd.DataFrame, *, where: str = "kernels table") -> pd
         If a column is missing, a launch has no name, or a column that must be numeric is not.
     """
     _require(frame, KERNEL_COLUMNS, where, "perfml ingest")
-    unnamed = frame["kernel"].isna() | (frame["kernel"].astype("string") == "")
+    unnamed = _unnamed(frame["kernel"])
     if unnamed.any():
         msg = "a launch has no kernel name"
         raise TableError(
             msg,
-            where=f"{where}, row {int(np.flatnonzero(unnamed.to_numpy())[0])}",
+            where=f"{where}, row {int(np.flatnonzero(unnamed)[0])}",
             cure="Ingest the profile again; every row of a Kernels table names its kernel.",
         )
     _require_numeric(frame, ("kernel_index", "time_us", *metric_columns(frame)), where)
@@ -319,9 +321,16 @@ def _require(frame: pd.DataFrame, columns: Sequence[str], where: str, maker: str
         )
 
 
+def _unnamed(kernels: pd.Series[Any]) -> npt.NDArray[np.bool_]:
+    """Tell which launches have no name."""
+    empty = (kernels if kernels.dtype == pd.StringDtype() else kernels.astype("string")) == ""
+    return np.asarray(empty.fillna(value=True), dtype=bool)
+
+
 def _require_numeric(frame: pd.DataFrame, columns: Sequence[str], where: str) -> None:
+    kinds = dict(zip(frame.columns, frame.dtypes, strict=True))
     for name in columns:
-        if not pd.api.types.is_numeric_dtype(frame[name]):
+        if not pd.api.types.is_numeric_dtype(kinds[name]):
             sample = frame[name].dropna()
             msg = f"column {name} must hold numbers"
             raise TableError(

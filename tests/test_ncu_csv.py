@@ -332,3 +332,11 @@ def test_a_cut_details_page_is_an_error(recorded, failing):
     whole = (recorded / "ncu" / "details_with_output.csv").read_bytes()
     for cut in (1, 2, 5, 40):
         assert failing(whole[:-cut]).where.endswith(":24")
+
+
+def test_raw_labels_that_are_names_of_metrics_do_not_stand_in_for_them(recorded):
+    path = recorded / "ncu" / "rules_cublas_fp32.csv.xz"  # a details page with such labels
+    kept = read(path, ReadOptions(raw=True)).frame
+    plain = read(path).frame
+    assert len(kept.columns) > len(plain.columns)
+    pd.testing.assert_frame_equal(kept[plain.columns], plain)

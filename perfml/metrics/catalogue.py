@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import difflib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -153,8 +153,10 @@ class Evaluation:
 
     Attributes
     ----------
-    frame
-        One column a metric that could be evaluated, index as the raw table's.
+    columns
+        Values of each metric that could be evaluated, shape (n,).
+    index
+        The raw table's.
     missing
         Metrics that the raw table does not hold, nor a substitute of.
     substituted
@@ -165,11 +167,17 @@ class Evaluation:
         Metric to the number of rows that lay more than 1 % beyond a limit.
     """
 
-    frame: pd.DataFrame
+    columns: dict[str, Array]
+    index: pd.Index
     missing: tuple[str, ...] = ()
     substituted: dict[str, str] = field(default_factory=dict)
     undefined: dict[str, int] = field(default_factory=dict)
     clipped: dict[str, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def frame(self) -> pd.DataFrame:
+        """One column a metric that could be evaluated, index as the raw table's."""
+        return pd.DataFrame(self.columns, index=self.index)
 
 
 class Catalogue:
@@ -237,13 +245,16 @@ class Catalogue:
                     wanted.update(expression.names)
         return tuple(sorted(name for name in wanted if not name.startswith("launch__")))
 
-    def evaluate(self, raw: pd.DataFrame, names: Sequence[str] | None = None) -> Evaluation:
+    def evaluate(
+        self, raw: pd.DataFrame | Mapping[str, Array], names: Sequence[str] | None = None
+    ) -> Evaluation:
         """Evaluate metrics over Nsight Compute's counters.
 
         Parameters
         ----------
         raw
-            One row a launch, columns under Nsight Compute's names, in base units (ns, byte, %).
+            One row a launch, columns under Nsight Compute's names, in base units (ns, byte, %): a
+            table, or arrays of one length.
         names
             Metrics or sets to evaluate; all that can be, by default.
 
@@ -252,6 +263,7 @@ class Catalogue:
         Evaluation
             Values in canonical units. Undefined is NaN, never 0.
         """
+        counters = _Counters(raw)
         columns: dict[str, Array] = {}
         missing: list[str] = []
         substituted: dict[str, str] = {}
@@ -259,25 +271,26 @@ class Catalogue:
         clipped: dict[str, int] = {}
         for name in self.names if names is None else self.select(names):
             metric = self[name]
-            source = _source(metric, raw)
+            source = _source(metric, counters)
             if source is None:
                 missing.append(name)
                 continue
             if source is not metric.ncu:
                 substituted[name] = source.text
-            values = _defined(metric, raw, source) * metric.scale
+            values = _defined(metric, counters, source)
+            if metric.scale != 1.0:
+                values = values * metric.scale
             if metric.low is not None or metric.high is not None:
                 bounded = metric.clip(values)
-                beyond = int((np.abs(bounded - values) > 0.01).sum())
+                beyond = int(np.count_nonzero(np.abs(bounded - values) > 0.01))
                 if beyond:
                     clipped[name] = beyond
                 values = bounded
-            empty = int(np.isnan(values).sum())
+            empty = int(np.count_nonzero(np.isnan(values)))
             if empty:
                 undefined[name] = empty
             columns[name] = values
-        frame = pd.DataFrame(columns, index=raw.index)
-        return Evaluation(frame, tuple(missing), substituted, undefined, clipped)
+        return Evaluation(columns, counters.index, tuple(missing), substituted, undefined, clipped)
 
     def from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
         """Convert nvprof's numbers (98.76 for ``98.76%``, 8 for ``High (8)``) to canonical ones.
@@ -328,39 +341,58 @@ def _metric(row: dict[str, str]) -> Metric:
     )
 
 
-def _column(raw: pd.DataFrame, name: str) -> Array:
-    """Return a counter, or a ``.pct`` from the ``.ratio`` and ``.max_rate`` of older reports."""
-    if name in raw.columns:
-        return raw[name].to_numpy(dtype=float)
-    base = name.removesuffix(".pct")
-    ratio = raw[f"{base}.ratio"].to_numpy(dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient: Array = 100.0 * ratio / raw[f"{base}.max_rate"].to_numpy(dtype=float)
-    return quotient
+class _Counters:
+    """Counters by name, each taken out of its table once, however many formulas read it."""
 
+    def __init__(self, raw: pd.DataFrame | Mapping[str, Array]) -> None:
+        self._raw = raw
+        self._names = frozenset(map(str, raw.keys()))
+        self._taken: dict[str, Array] = {}
+        if isinstance(raw, pd.DataFrame):
+            self.index = raw.index
+        else:
+            self.index = pd.RangeIndex(len(next(iter(raw.values()), ())))
 
-def _available(expression: Expression, raw: pd.DataFrame) -> bool:
-    def held(name: str) -> bool:
-        if name in raw.columns:
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __call__(self, name: str) -> Array:
+        """Return a counter, or a ``.pct`` from older reports' ``.ratio`` and ``.max_rate``."""
+        found = self._taken.get(name)
+        if found is None:
+            if name in self._names:
+                found = np.asarray(self._raw[name], dtype=float)
+            else:
+                base = name.removesuffix(".pct")
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    found = 100.0 * self(f"{base}.ratio") / self(f"{base}.max_rate")
+            self._taken[name] = found
+        return found
+
+    def held(self, name: str) -> bool:
+        """Tell whether there is such a counter, or what it can be computed from."""
+        if name in self._names:
             return True
         base = name.removesuffix(".pct")
-        return base != name and f"{base}.ratio" in raw.columns and f"{base}.max_rate" in raw.columns
+        return base != name and {f"{base}.ratio", f"{base}.max_rate"} <= self._names
 
-    return all(held(name) for name in expression.names)
+    def cover(self, expression: Expression) -> bool:
+        """Tell whether every counter of a formula is there."""
+        return all(map(self.held, expression.names))
 
 
-def _source(metric: Metric, raw: pd.DataFrame) -> Expression | None:
+def _source(metric: Metric, raw: _Counters) -> Expression | None:
     if metric.ncu is None:
         return None
     candidates = (metric.ncu, *metric.substitutes)
-    return next((each for each in candidates if _available(each, raw)), None)
+    return next((each for each in candidates if raw.cover(each)), None)
 
 
-def _defined(metric: Metric, raw: pd.DataFrame, source: Expression) -> Array:
+def _defined(metric: Metric, raw: _Counters, source: Expression) -> Array:
     """Evaluate `source`, with NaN (or the fallback) where the metric means nothing."""
-    values = np.broadcast_to(source(lambda name: _column(raw, name)), len(raw)).astype(float)
-    if metric.guard is not None and _available(metric.guard, raw):
-        guard = metric.guard(lambda name: _column(raw, name))
+    values = np.broadcast_to(source(raw), len(raw)).astype(float)
+    if metric.guard is not None and raw.cover(metric.guard):
+        guard = metric.guard(raw)
         undefined = guard == 0
         if metric.zero_undefined:
             undefined |= np.isnan(guard) & (values == 0)
@@ -369,7 +401,7 @@ def _defined(metric: Metric, raw: pd.DataFrame, source: Expression) -> Array:
     else:
         return values
     values = np.where(undefined, np.nan, values)
-    if metric.fallback is not None and _available(metric.fallback, raw):
-        stand_in = metric.fallback(lambda name: _column(raw, name))
+    if metric.fallback is not None and raw.cover(metric.fallback):
+        stand_in = metric.fallback(raw)
         values = np.where(undefined & (stand_in > 0), stand_in, values)
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.readers._occurrences import layer_column, occurrences
+from perfml.readers._occurrences import count_within, layer_column, occurrences
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
@@ -81,7 +81,7 @@ def _iteration(name: str) -> int | None:
 
 
 def kernels_frame(
-    launches: pd.DataFrame,
+    launches: pd.DataFrame | Mapping[str, Any],
     ranges: Sequence[Sequence[str]] | CodedRanges,
     *,
     instances: Sequence[int] | None = None,
@@ -96,7 +96,7 @@ def kernels_frame(
     ----------
     launches
         One row a launch, in launch order: ``kernel`` and ``time_us`` at least, any other column of
-        the Kernels table, and metrics.
+        the Kernels table, and metrics. A table, or columns of one length.
     ranges
         Names of the ranges around each launch, outermost first; empty outside every range.
     instances
@@ -124,17 +124,21 @@ def kernels_frame(
     if nested > MOST_NESTED:
         msg = f"the NVTX ranges are nested {nested} deep"
         cure = "Let the program end each range that it begins, and profile it again."
-        raise InputError(msg, where=f"ranges around kernel {launches['kernel'].iloc[0]}", cure=cure)
+        where = f"ranges around kernel {next(iter(launches['kernel']))}"
+        raise InputError(msg, where=where, cure=cure)
     numbered = any(iteration is not None for iteration, _ in split)
     iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
     occurrence = occurrences(iterations, layer, layers, instances)
-    iteration = pd.Series(iterations if numbered else occurrence)
+    iteration = iterations if numbered else occurrence
     # one frame of finished columns: setting them one by one costs more than reading a report
-    cells: dict[str, Any] = {str(name): column.array for name, column in launches.items()}
+    cells: dict[str, Any] = {
+        str(name): column.array if isinstance(column, pd.Series) else column
+        for name, column in launches.items()
+    }
     cells |= {
-        "iteration": iteration.array,
+        "iteration": iteration,
         "layer": layer_column(layer, layers, occurrence if numbered else occurrence * 0).array,
-        "kernel_index": iteration.groupby(iteration).cumcount().array,
+        "kernel_index": count_within(iteration),
     }
     return validate_kernels(pd.DataFrame(_typed(cells, len(codes)), copy=False))
 

@@ -114,7 +114,7 @@ def _unfinished(table: Table, launch: Codes) -> list[str]:
 
 def _counters(
     table: Table, launch: Codes, count: int, options: ReadOptions
-) -> tuple[bool, pd.DataFrame]:
+) -> tuple[bool, dict[str, Any]]:
     """Return one column a metric in base units, and whether metrics went by their labels."""
     wanted = needed()
     labelled = False
@@ -159,7 +159,7 @@ def _counters(
         columns[name] = pd.Series(cells, dtype="string")
     if f"{_THREADS}.ratio" in columns:
         columns[f"{_THREADS}.max_rate"] = np.full(count, _WARP)
-    return labelled, pd.DataFrame(columns, index=range(count))
+    return labelled, columns
 
 
 def _rules(table: Table, launch: Codes) -> list[Rule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,19 +31,17 @@ _RANGE = "range"
 """What ncu calls the result of a range replay, which has no grid of its own."""
 
 
-def assemble(table: Table, counters: pd.DataFrame) -> Launches:
+def assemble(table: Table, counters: dict[str, Any]) -> Launches:
     """Add what is no metric: names, shapes, devices, ranges, and what ncu said."""
     ranges = table.ranges()
     warnings = list(table.page.notices.warnings)
-    identity = pd.DataFrame(
-        {
-            "kernel": _kernels(table, ranges),
-            "grid": _shape(table, "Grid Size", counters, GRID),
-            "block": _shape(table, "Block Size", counters, BLOCK),
-            "device": _texts(table, DEVICE_NAME),
-            "compute_capability": _texts(table, "CC").str.replace(",", "."),
-        }
-    )
+    identity = {
+        "kernel": _kernels(table, ranges),
+        "grid": _shape(table, "Grid Size", counters, GRID),
+        "block": _shape(table, "Block Size", counters, BLOCK),
+        "device": _texts(table, DEVICE_NAME),
+        "compute_capability": _texts(table, "CC", lambda text: text.replace(",", ".") or None),
+    }
     facts: dict[str, Any] = {}
     notices = table.page.notices
     if notices.program is not None:
@@ -98,17 +97,19 @@ def _without_range(name: str, innermost: str) -> str:
 
 
 def _shape(
-    table: Table, name: str, counters: pd.DataFrame, parts: tuple[str, str, str]
+    table: Table, name: str, counters: dict[str, Any], parts: tuple[str, ...]
 ) -> pd.Series[str]:
     if name in table:
         return table.texts(name, dimensions)
-    return shape_of(counters, parts)
+    return shape_of(counters, parts, len(table))
 
 
-def _texts(table: Table, name: str) -> pd.Series[str]:
+def _texts(
+    table: Table, name: str, function: Callable[[str], str | None] = lambda text: text or None
+) -> pd.Series[str]:
     if name not in table:
-        return pd.Series(index=range(len(table)), dtype="string")
-    return table.texts(name, lambda text: text or None)
+        return text_column(np.zeros(len(table), dtype=np.int64), [None])
+    return table.texts(name, function)
 
 
 def _check_ids(table: Table, warnings: list[str]) -> None:

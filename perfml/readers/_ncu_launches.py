@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,9 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.metrics.catalogue import DURATION
+from perfml.metrics.expressions import Array
 from perfml.readers._frame import CodedRanges, kernels_frame
+from perfml.readers._occurrences import text_column
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 from perfml.readers._units import to_base
@@ -66,7 +69,7 @@ class Launches:
     identity
         Columns ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``.
     counters
-        ncu's metrics in base units; index as `identity`.
+        ncu's metrics in base units, and text where `ReadOptions.raw` asks for it.
     ranges
         Names of the NVTX ranges around each launch, outermost first.
     facts
@@ -75,8 +78,8 @@ class Launches:
         What the reader has to say.
     """
 
-    identity: pd.DataFrame
-    counters: pd.DataFrame
+    identity: dict[str, Any]
+    counters: dict[str, Any]
     ranges: Sequence[Sequence[str]] | CodedRanges
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -92,8 +95,8 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
     """
     counters, warnings = found.counters, found.warnings
     _without_infinity(counters, warnings)
-    frame = found.identity.copy()
-    nanoseconds = _duration(counters, warnings)
+    rows = len(found.identity["kernel"])
+    nanoseconds = _duration(counters, warnings, rows)
     negative = np.flatnonzero(nanoseconds < 0)
     if len(negative):
         row = int(negative[0])
@@ -101,21 +104,24 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         raise InputError(
             msg,
             where=str(source.path),
-            found=f"{nanoseconds[row]:g} ns ({str(frame['kernel'].iloc[row])[:60]})",
+            found=f"{nanoseconds[row]:g} ns ({str(found.identity['kernel'][row])[:60]})",
             cure="Profile it again.",
         )
-    frame["time_us"] = nanoseconds / 1000.0
-    frame["ncu_time_us"] = frame["time_us"]
-    frame["time_source"] = "ncu"
-    frame["launches"] = 1
-    if DURATION not in counters.columns:
-        counters = counters.assign(**{DURATION: nanoseconds})
-    result = load_catalogue().evaluate(counters)
-    parts = [frame.reset_index(drop=True), result.frame.reset_index(drop=True)]
+    result = load_catalogue().evaluate({DURATION: nanoseconds, **counters})
+    # columns, not a table: making one out of another costs more than a report's values
+    cells = {
+        **found.identity,
+        "time_us": nanoseconds / 1000.0,
+        "ncu_time_us": nanoseconds / 1000.0,
+        "time_source": text_column(np.zeros(rows, dtype=np.int64), ["ncu"]),
+        "launches": np.ones(rows, dtype=np.int64),
+        **result.columns,
+    }
     if options.raw:
-        raw = found.counters.drop(columns=[c for c in found.counters if c in frame])
-        parts.append(raw.reset_index(drop=True))
-    table = kernels_frame(pd.concat(parts, axis=1), found.ranges)
+        # the details page has labels of its own, and some are names of metrics: theirs go first
+        taken = {*cells, *load_catalogue().names}
+        cells |= {name: col.copy() for name, col in counters.items() if name not in taken}
+    table = kernels_frame(cells, found.ranges)
     absent = [metric for metric in PUBLISHED if metric in result.missing]
     if absent:
         rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
@@ -165,23 +171,35 @@ def require_times(units: Mapping[str, str], where: str) -> None:
             raise InputError(msg, where=where, found=repr(units[name])[:60], cure=cure)
 
 
-def shape_of(counters: pd.DataFrame, parts: tuple[str, str, str]) -> pd.Series[str]:
+def shape_of(counters: Mapping[str, Array], parts: tuple[str, ...], rows: int) -> pd.Series[str]:
     """Return ``(x, y, z)`` from three metrics; missing where one of them is."""
-    if not set(parts) <= set(counters.columns):
-        return pd.Series(pd.NA, index=counters.index, dtype="string")
-    sizes = counters[list(parts)].to_numpy(dtype=float)
-    whole = [
-        "({:.0f}, {:.0f}, {:.0f})".format(*row) if not np.isnan(row).any() else None
-        for row in sizes
+    return numbers_of(counters, parts, rows, lambda sizes: f"({', '.join(sizes)})")
+
+
+def numbers_of(
+    counters: Mapping[str, Array],
+    parts: tuple[str, ...],
+    rows: int,
+    written: Callable[[Sequence[str]], str],
+) -> pd.Series[str]:
+    """Return a text made of some whole numbers; missing where one of them is."""
+    if not counters.keys() >= set(parts):
+        return text_column(np.zeros(rows, dtype=np.int64), [None])
+    codes: dict[tuple[float, ...], int] = {}
+    columns = [counters[name].tolist() for name in parts]
+    places = [codes.setdefault(sizes, len(codes)) for sizes in zip(*columns, strict=True)]
+    texts = [
+        None if any(map(math.isnan, sizes)) else written([f"{size:.0f}" for size in sizes])
+        for sizes in codes
     ]
-    return pd.Series(whole, dtype="string", index=counters.index)
+    return text_column(np.array(places, dtype=np.int64), texts)
 
 
-def _duration(counters: pd.DataFrame, warnings: list[str]) -> np.ndarray[Any, Any]:
+def _duration(counters: Mapping[str, Array], warnings: list[str], rows: int) -> Array:
     """Return nanoseconds a launch, NaN where the file has none."""
     for name in DURATIONS:
-        if name in counters.columns:
-            values = counters[name].to_numpy(dtype=float)
+        if name in counters:
+            values = np.asarray(counters[name], dtype=float)
             lacking = int(np.isnan(values).sum())
             if lacking:
                 warnings.append(f"{lacking} launches have no duration ({name} is empty).")
@@ -189,21 +207,20 @@ def _duration(counters: pd.DataFrame, warnings: list[str]) -> np.ndarray[Any, An
     warnings.append(
         f"No durations: the export lacks {DURATION}, so a timing pass is needed to merge it."
     )
-    return np.full(len(counters), np.nan)
+    return np.full(rows, np.nan)
 
 
-def _without_infinity(counters: pd.DataFrame, warnings: list[str]) -> None:
+def _without_infinity(counters: dict[str, Any], warnings: list[str]) -> None:
     """Make infinities missing, which ncu prints for a division by zero."""
-    numbers = counters.select_dtypes("float64")
-    endless = np.isinf(numbers.to_numpy())
-    for place in np.flatnonzero(endless.any(axis=0)):
-        name = numbers.columns[int(place)]
-        counters[name] = numbers[name].where(~endless[:, place])
-        count = int(endless[:, place].sum())
+    for name, values in counters.items():
+        if not isinstance(values, np.ndarray) or not (endless := np.isinf(values)).any():
+            continue
+        counters[name] = np.where(endless, np.nan, values)
+        count = int(endless.sum())
         warnings.append(f"{name} is infinite in {count} launches, where it now has no value.")
 
 
 def _only(column: pd.Series[Any]) -> str | None:
     """Return the one value of a column; several are joined."""
-    values = [str(value) for value in column.dropna().unique()]
+    values = [str(value) for value in column.unique() if not pd.isna(value)]
     return ", ".join(values) if values else None

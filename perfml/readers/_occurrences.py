@@ -52,9 +52,20 @@ def occurrences(
             same = codes[rows] == codes[before]
             entered |= deepest & same & (number[rows] != number[before])
         key = iteration[rows][entered] * (int(node_of.max()) + 1) + node[entered]
-        count = pd.Series(key).groupby(key, sort=False).cumcount().to_numpy()
+        count = count_within(key)
         found[rows[deepest]] = count[np.cumsum(entered) - 1][deepest]
     return found
+
+
+def count_within(keys: Ints) -> Ints:
+    """Return how often each key came before, shape as `keys`."""
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(keys) else order
+    lengths = np.diff(np.r_[starts, len(keys)])
+    count = np.empty(len(keys), dtype=np.int64)
+    count[order] = np.arange(len(keys)) - np.repeat(starts, lengths)
+    return count
 
 
 def _nodes(layers: Sequence[tuple[str, ...]]) -> list[list[int]]:

@@ -90,4 +90,4 @@ def raw_page(table: Table, options: ReadOptions) -> Launches:
             counters[name] = table.column(name).to_pandas().astype("string")
             continue
         counters[name] = values if factor == 1.0 else values * factor
-    return assemble(table, pd.DataFrame(counters, index=range(len(table))))
+    return assemble(table, counters)

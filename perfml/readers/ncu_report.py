@@ -6,7 +6,6 @@ exact source; the package is proprietary and therefore never a hard dependency.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,10 +24,12 @@ from perfml.readers._ncu_launches import (
     GRID,
     Launches,
     needed,
+    numbers_of,
     shape_of,
     to_kernels,
 )
 from perfml.readers._ncu_rules import Rule, most_promising, rules_frame
+from perfml.readers._occurrences import text_column
 from perfml.readers._options import ReadOptions
 from perfml.readers._source import Source
 from perfml.readers._units import to_base
@@ -141,15 +142,14 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
             f"{others} results are whole ranges or graphs, measured as one; each is read as one "
             "launch."
         )
-    identity = pd.DataFrame(
-        {
-            "kernel": pd.Series([each.name(_DEMANGLED) for each in launches], dtype="string"),
-            "grid": shape_of(counters, GRID),
-            "block": shape_of(counters, BLOCK),
-            "device": pd.Series(devices, dtype="string"),
-            "compute_capability": _capability(counters),
-        }
-    )
+    rows = len(launches)
+    identity = {
+        "kernel": _texts([each.name(_DEMANGLED) for each in launches]),
+        "grid": shape_of(counters, GRID, rows),
+        "block": shape_of(counters, BLOCK, rows),
+        "device": _texts(devices),
+        "compute_capability": numbers_of(counters, CAPABILITY, rows, ".".join),
+    }
     ranges = [_ranges(each) for each in launches]
     advice = most_promising(_rules_in(launches))
     return Launches(identity, counters, ranges, {"rules": advice} if advice else {}, warnings)
@@ -157,7 +157,7 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
 
 def _counters(
     launches: Sequence[Any], options: ReadOptions
-) -> tuple[pd.DataFrame, list[str | None]]:
+) -> tuple[dict[str, Any], list[str | None]]:
     """Return metrics in base units, and device names."""
     wanted = needed()
     columns: dict[str, Array] = {}
@@ -165,20 +165,25 @@ def _counters(
     factors: dict[str, float] = {}
     devices: list[str | None] = []
     held: tuple[str, ...] = ()
-    chosen: list[str] = []
+    chosen: list[tuple[str, Array | None]] = []
     for row, launch in enumerate(launches):
         names = launch.metric_names()
-        if names != held:
+        if names != held or row == 1:
+            # the second launch, because the first one has made the columns
             held = names
             spare = _SPARE if DURATIONS[0] in names else frozenset()
             chosen = [
-                name for name in names if options.raw or (name in wanted and name not in spare)
+                (name, columns.get(name))
+                for name in names
+                if options.raw or (name in wanted and name not in spare)
             ]
-        for name in chosen:
-            metric = launch.metric_by_name(name)
+        by_name = launch.metric_by_name
+        for name, column in chosen:
+            metric = by_name(name)
             if metric is None:
                 continue
-            column = columns.get(name)
+            if column is None:
+                column = columns.get(name)
             if column is None:
                 if not metric.has_value():
                     continue
@@ -199,25 +204,12 @@ def _counters(
         name: column if factors[name] == 1.0 else column * factors[name]
         for name, column in columns.items()
     }
-    words = {
-        name: pd.Series(cells, dtype="string")
-        for name, cells in texts.items()
-        if name not in columns
-    }
-    return pd.DataFrame({**scaled, **words}, index=range(len(launches))), devices
+    words = {name: _texts(cells) for name, cells in texts.items() if name not in columns}
+    return {**scaled, **words}, devices
 
 
-def _capability(counters: pd.DataFrame) -> pd.Series[str]:
-    if not set(CAPABILITY) <= set(counters.columns):
-        return pd.Series(pd.NA, index=counters.index, dtype="string")
-    major, minor = (counters[name].to_numpy() for name in CAPABILITY)
-    return pd.Series(
-        [
-            f"{a:.0f}.{b:.0f}" if not math.isnan(a + b) else None
-            for a, b in zip(major, minor, strict=True)
-        ],
-        dtype="string",
-    )
+def _texts(cells: Sequence[str | None]) -> pd.Series[str]:
+    return text_column(np.arange(len(cells)), cells)
 
 
 def _ranges(launch: Any) -> tuple[str, ...]:
