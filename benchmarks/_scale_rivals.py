@@ -122,7 +122,7 @@ def write_runs(folder: Path, copies: int) -> int:
 
 
 def rows_of(path: Path) -> int:
-    from perfml.partitioned_files import kernel_files
+    from perfml.partitioned.files import kernel_files
 
     return kernel_files(path).rows
 

@@ -13,12 +13,12 @@ import pytest
 from _tables import make_kernels
 from typer.testing import CliRunner
 
-from perfml import partitioned
 from perfml._identity import Identity
 from perfml.errors import InputError
 from perfml.ingest import ingest
 from perfml.partitioned import Settings, ingest_folder
-from perfml.partitioned_files import kernel_files
+from perfml.partitioned import ingest as ingesting
+from perfml.partitioned.files import kernel_files
 from perfml.tables import read_table
 
 SWEEP = Path(__file__).parents[1] / "datasets" / "h200-sweep"
@@ -125,9 +125,9 @@ def test_only_what_is_new_is_read(profiles, tmp_path, monkeypatch):
     ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
     new = timing(profiles / "net_triton_fp16_b1.csv")
     read = []
-    real = partitioned.ingest_runs
+    real = ingesting.ingest_runs
     monkeypatch.setattr(
-        partitioned,
+        ingesting,
         "ingest_runs",
         lambda groups, **rest: (read.append(groups), real(groups, **rest))[1],
     )
@@ -178,7 +178,7 @@ def test_a_crash_while_landing_leaves_no_half_table(profiles, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(partitioned, "_save", killed)
+        patch.setattr(ingesting, "_save", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
     assert tables(tmp_path / "kernels") == []
@@ -243,9 +243,9 @@ def test_collected_runs_with_the_same_bytes_are_two_runs(tmp_path):
 def test_layers_whose_launches_alternate_are_brought_together():
     layers = [None, "conv_01", None, "conv_02", "conv_01", None, "conv_02"]
     frame = make_kernels([{"layer": layer} for layer in layers])
-    found = partitioned._contiguous(frame)
+    found = ingesting._contiguous(frame)
     assert found["kernel_index"].tolist() == [0, 1, 2, 4, 5, 3, 6]
-    assert partitioned._contiguous(found) is found
+    assert ingesting._contiguous(found) is found
 
 
 def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch):
@@ -262,7 +262,7 @@ def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch)
     monkeypatch.setattr(joblib, "Parallel", counted)
     assert len(ingest_folder(sources, tmp_path / "short").added) == 6
     assert started == []
-    monkeypatch.setattr(partitioned, "WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(ingesting, "WORTH_PROCESSES", 0.0)
     assert len(ingest_folder(sources, tmp_path / "long").added) == 6
     assert [words["n_jobs"] for words in started] == [-1]
 

@@ -14,10 +14,9 @@ from _tables import make_kernels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfml import partitioned_read, partitioned_rows, partitioned_write
 from perfml.errors import InputError, PerfmlError, TableError
 from perfml.merge import merge, unattributed
-from perfml.partitioned_merge import merge_files
+from perfml.partitioned.merge import merge_files
 from perfml.tables import read_table, write_table
 
 FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"
@@ -298,13 +297,13 @@ def test_names_that_share_a_hash_are_told_apart(monkeypatch, tmp_path):
 
     rows = [{"layer": f"l{i}", "kernel": f"k{i}"} for i in range(4)]
     path = write(make_kernels(rows), tmp_path / "kernels.parquet")
-    monkeypatch.setattr(partitioned_rows.np.random, "default_rng", Poor)
+    monkeypatch.setattr("perfml.partitioned.rows.np.random.default_rng", Poor)
     assert on_disk(path, tmp_path)["kernel_names"].tolist() == ["k0", "k1", "k2", "k3"]
     assert Poor.tries == 2
 
 
 def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, tmp_path):
-    monkeypatch.setattr(partitioned_write, "ROW_GROUP", 1000)
+    monkeypatch.setattr("perfml.partitioned.write.ROW_GROUP", 1000)
     path = write(recorded, tmp_path / "kernels.parquet", 100)
     expected = merge(recorded)
     same(on_disk(path, tmp_path), expected)
@@ -313,7 +312,7 @@ def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, 
 
 
 def test_wide_row_groups_are_read_a_few_columns_at_a_time(monkeypatch, recorded, tmp_path):
-    monkeypatch.setattr(partitioned_read, "CELLS", 1)
+    monkeypatch.setattr("perfml.partitioned.read.CELLS", 1)
     path = write(recorded, tmp_path / "kernels.parquet")
     same(on_disk(path, tmp_path), merge(recorded))
 
@@ -322,7 +321,7 @@ def test_memory_does_not_grow_with_the_table(recorded, tmp_path):
     """What more rows take is less than half of their numbers."""
     code = """
         import sys
-        from perfml.partitioned_merge import merge_files
+        from perfml.partitioned.merge import merge_files
         merge_files(sys.argv[1], sys.argv[2])
         lines = open("/proc/self/status").read().split("VmHWM:")[1].split()
         print(int(lines[0]) // 1024)

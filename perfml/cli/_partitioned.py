@@ -10,8 +10,8 @@ from perfml.cli._output import Output
 
 if TYPE_CHECKING:
     from perfml.merge import Weights
-    from perfml.partitioned import Settings
-    from perfml.partitioned_write import Merged
+    from perfml.partitioned.ingest import Settings
+    from perfml.partitioned.write import Merged
 
 SHOWN = 40
 """Runs that a table on the terminal lists; the JSON document has them all."""
@@ -23,7 +23,7 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
         if out.suffix == ".csv":
             merged = _published(kernels, out, weights, layers)
         else:
-            from perfml.partitioned_merge import merge_files
+            from perfml.partitioned.merge import merge_files
 
             merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
     for row in merged.unattributed:
@@ -51,7 +51,7 @@ def ingest(
 ) -> None:
     """Read profiles into a folder of tables, and say what came of it."""
     from perfml.errors import PerfmlError
-    from perfml.partitioned import ingest_folder
+    from perfml.partitioned.ingest import ingest_folder
 
     with out_.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
@@ -93,7 +93,7 @@ def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
 def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -> Merged:
     """Merge into the published schema, which is text and takes all layers at once."""
     from perfml.datasets import to_published
-    from perfml.partitioned_merge import merge_files
+    from perfml.partitioned.merge import merge_files
     from perfml.tables import read_table, replacing
 
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:

@@ -91,7 +91,7 @@ def ingest(
     mapped = read_layer_map(layer_map) if layer_map else None
     if partition:
         from perfml.cli import _partitioned
-        from perfml.partitioned import Settings
+        from perfml.partitioned.ingest import Settings
 
         folder = Path("kernels") if out == Path("kernels.parquet") else out
         _partitioned.ingest(out_, files, folder, Settings(identity, options, mapped, layer), jobs)

@@ -1,4 +1,8 @@
-"""What a folder of kernels holds: its files by content and by run, and the schema of them all."""
+"""What a folder of kernels holds: its files by content and by run, and the schema of them all.
+
+Here to change: how runs become file names, and what makes two recordings the same one. Runs of a
+folder that was named by other rules count as new, and would come to lie there twice.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 from perfml._digest import sha256_of
 from perfml.metrics import load_catalogue
-from perfml.partitioned_files import readable
+from perfml.partitioned.files import readable
 from perfml.tables import METADATA_KEY, replacing
 
 COMMON = "_common_metadata"

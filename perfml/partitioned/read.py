@@ -1,4 +1,9 @@
-"""Read kernels piece by piece from a Parquet file or a folder of them, on several threads."""
+"""Read kernels piece by piece from a Parquet file or a folder of them, on several threads.
+
+Here to change: how many numbers and threads are held at once, and how Arrow's columns become
+numbers. Pieces come in the order of the files, whichever thread is done first: merging relies on
+that.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfml.errors import TableError
-from perfml.partitioned_files import KernelFiles, readable
-from perfml.partitioned_rows import (
+from perfml.partitioned.files import KernelFiles, readable
+from perfml.partitioned.rows import (
     CODED,
     MISSING,
     Codes,

@@ -4,6 +4,9 @@ The rule is `perfml.merge`'s and the numbers are the same. A profile lists the l
 one after another, so a row group can be added up by itself; only its first and last layer may go
 on in a neighbour. A file whose layers lie in pieces is found out by a key that comes twice, and
 its rows are then brought together by number, one column in memory at a time.
+
+Here to change: the order of the two passes and what is kept between row groups. What a sum is
+stands in `rows`, and a change of the rule itself belongs in `perfml.merge` first.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ import numpy as np
 from perfml.errors import PerfmlError
 from perfml.merge import Weights, no_layer, unusable_time
 from perfml.metrics import load_catalogue
-from perfml.partitioned_files import KernelFiles, kernel_files
-from perfml.partitioned_read import ALL, Outside, Piece, RowGroup, in_order, read_piece, row_groups
-from perfml.partitioned_rows import (
+from perfml.partitioned.files import KernelFiles, kernel_files
+from perfml.partitioned.read import ALL, Outside, Piece, RowGroup, in_order, read_piece, row_groups
+from perfml.partitioned.rows import (
     KEY,
     MISSING,
     Codes,
@@ -39,7 +42,7 @@ from perfml.partitioned_rows import (
     sequences,
     starts_of,
 )
-from perfml.partitioned_write import Layers, Merged, Tally, Writer
+from perfml.partitioned.write import Layers, Merged, Tally, Writer
 from perfml.tables import replacing
 
 Progress = Callable[[int, int, str], None]

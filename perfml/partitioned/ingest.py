@@ -4,6 +4,10 @@ The folder is laid out as ``workload=W/backend=B/RUN-UNIT.parquet``. Every file 
 by itself with the provenance of its sources; UNIT names the content it was read from, so that the
 same profiles are never counted twice. A column has the same type in every file, a file lacks the
 columns that its profiles have not, and ``_common_metadata`` has the schema of them all.
+
+Here to change: what is read together as one unit, how units are spread over processes, the type
+of each column, and the step that moves finished files into the folder. That step must stay the
+last one: a file in the folder is taken for a whole run.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from perfml.errors import InputError, PerfmlError
 from perfml.ingest import SHAPES, group_runs, ingest_runs
 from perfml.layer_map import LayerMap
 from perfml.metrics import load_catalogue
-from perfml.partitioned_index import UNIT, Index, loose_profiles, safe
+from perfml.partitioned.index import UNIT, Index, loose_profiles, safe
 from perfml.readers import ReadOptions, Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
 

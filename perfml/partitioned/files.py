@@ -1,4 +1,8 @@
-"""What lies on disk of a Kernels table: files, columns, provenance, and which may share a run."""
+"""What lies on disk of a Kernels table: files, columns, provenance, and which may share a run.
+
+Here to change: what is refused before any row is read, which column types go together, and how
+the provenance of several files becomes one document.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
 from perfml.metrics import load_catalogue
-from perfml.partitioned_rows import CODED
+from perfml.partitioned.rows import CODED
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, require_file
 
 

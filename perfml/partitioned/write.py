@@ -1,4 +1,8 @@
-"""Write finished layers to Parquet as they come, and count what they hold."""
+"""Write finished layers to Parquet as they come, and count what they hold.
+
+Here to change: columns, types and row groups of the result, its provenance, and the counts that
+the command line prints (`Merged`).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfml._version import __version__
-from perfml.partitioned_files import KernelFiles
-from perfml.partitioned_rows import MISSING, Codes, Vocabularies, distinct
+from perfml.partitioned.files import KernelFiles
+from perfml.partitioned.rows import MISSING, Codes, Vocabularies, distinct
 from perfml.tables import LAYER_COLUMNS, METADATA_KEY, RUN_COLUMNS
 
 ROW_GROUP = 1 << 16
