@@ -1,0 +1,313 @@
+"""The families: which knob each has, what it moves, and what counts as naming the cause.
+
+A *family* is one kernel with one knob. A *level* is a setting of the knob (the backend of a run), a
+*size* an amount of work (a layer, ``load_stride_s0``). The knob of a family moves one cause; the
+confounded families move a second metric along, which is not the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LEVELS = ("base", "level_1", "level_2", "level_3")
+SIZES = (1.0, 1.25, 1.5, 2.0)
+"""Work of each size over that of the first."""
+
+TRUTH_FILE = "truth.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What counts as naming the cause.
+
+    Attributes
+    ----------
+    metrics
+        Canonical metrics that say it; a group of interchangeable metrics counts if it holds one.
+    terms
+        Terms of the physical attribution.
+    rules
+        Rules of advice; Nsight Compute's rules count through the counterparts of these.
+    direction
+        Metric to +1 or -1: which way the knob moves it.
+    """
+
+    metrics: tuple[str, ...]
+    terms: tuple[str, ...]
+    rules: tuple[str, ...]
+    direction: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kernel with one knob.
+
+    Attributes
+    ----------
+    name
+        Of the family; layers are called ``NAME_s0``, ``NAME_s1``, ...
+    knob
+        What is turned, in words.
+    values
+        The knob at each of `LEVELS`.
+    cause
+        What the knob moves.
+    along
+        Confounded families: metric to +1 or -1, moving with the knob without being the cause.
+    """
+
+    name: str
+    knob: str
+    values: tuple[int, ...]
+    cause: Cause
+    along: Mapping[str, int] = field(default_factory=dict)
+
+    def layer(self, size: int) -> str:
+        """Return the layer's name of a size."""
+        return f"{self.name}_s{size}"
+
+    def truth(self, level: int) -> dict[str, Any]:
+        """Return the family's part of ``truth.json``."""
+        return {
+            "family": self.name,
+            "knob": self.knob,
+            "values": list(self.values),
+            "value": self.values[level],
+            "layers": [self.layer(size) for size in range(len(SIZES))],
+            "kind": "confounded" if self.along else "single",
+            "cause": {
+                "metrics": list(self.cause.metrics),
+                "terms": list(self.cause.terms),
+                "rules": list(self.cause.rules),
+                "direction": dict(self.cause.direction),
+            },
+            "along": dict(self.along),
+        }
+
+
+def truth_document(level: int, families: tuple[Family, ...]) -> dict[str, Any]:
+    """Return ``truth.json`` of one level."""
+    return {
+        "schema": SCHEMA,
+        "workload": "planted",
+        "baseline": LEVELS[0],
+        "level": level,
+        "backend": LEVELS[level],
+        "sizes": list(SIZES),
+        "families": [family.truth(level) for family in families],
+    }
+
+
+_LOADS = Cause(
+    ("gld_efficiency", "gld_transactions_per_request", "gld_transactions"),
+    ("sectors per request",),
+    ("uncoalesced_load",),
+    {"gld_efficiency": -1},
+)
+_CONFLICTS = Cause(
+    (
+        "shared_efficiency",
+        "shared_load_transactions_per_request",
+        "shared_load_transactions",
+    ),
+    ("work: shared-memory busy time",),
+    ("bank_conflicts",),
+    {"shared_efficiency": -1},
+)
+_DIVERGENCE = Cause(
+    ("warp_execution_efficiency", "warp_nonpred_execution_efficiency", "branch_efficiency"),
+    ("lanes per instruction",),
+    ("divergence",),
+    {"warp_execution_efficiency": -1},
+)
+_SPECIAL = Cause(
+    ("special_fu_utilization", "flop_count_sp_special"),
+    ("work: special-function pipe time",),
+    ("special_functions",),
+    {"special_fu_utilization": 1},
+)
+_HELD = (4, 48, 104, 200)
+_SHARED = (0, 55 * 1024, 112 * 1024, 200 * 1024)
+
+FAMILIES = (
+    Family(
+        "load_stride",
+        "distance of the floats that neighbouring lanes load, as a power of two",
+        (0, 1, 2, 3),
+        _LOADS,
+    ),
+    Family(
+        "store_stride",
+        "distance of the floats that neighbouring lanes store, as a power of two",
+        (0, 1, 2, 3),
+        Cause(
+            ("gst_efficiency", "gst_transactions_per_request", "gst_transactions"),
+            ("sectors per request",),
+            ("uncoalesced_store",),
+            {"gst_efficiency": -1},
+        ),
+    ),
+    Family(
+        "bank_conflicts",
+        "words between the shared-memory reads of neighbouring lanes (ways of the conflict)",
+        (1, 2, 4, 8),
+        _CONFLICTS,
+    ),
+    Family(
+        "divergence",
+        "neighbouring lanes that take one path, as a power of two",
+        (5, 4, 3, 2),
+        _DIVERGENCE,
+    ),
+    Family(
+        "occupancy_registers",
+        "values kept in registers",
+        _HELD,
+        Cause(
+            ("achieved_occupancy", "theoretical_occupancy", "registers_per_thread"),
+            ("occupancy limit",),
+            ("occupancy_registers",),
+            {"achieved_occupancy": -1, "registers_per_thread": 1},
+        ),
+    ),
+    Family(
+        "occupancy_shared",
+        "bytes of shared memory a block",
+        _SHARED,
+        Cause(
+            ("achieved_occupancy", "theoretical_occupancy", "shared_memory_per_block"),
+            ("occupancy limit",),
+            ("occupancy_shared",),
+            {"achieved_occupancy": -1, "shared_memory_per_block": 1},
+        ),
+    ),
+    Family(
+        "barriers",
+        "slots of work between two barriers of a block",
+        (32, 4, 2, 1),
+        Cause(("stall_sync",), ("stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
+    ),
+    Family(
+        "dependency",
+        "independent chains of multiply-adds a thread",
+        (8, 3, 2, 1),
+        Cause(
+            ("stall_exec_dependency",),
+            ("stall_exec_dependency",),
+            ("exec_dependency",),
+            {"stall_exec_dependency": 1},
+        ),
+    ),
+    Family(
+        "load_chain",
+        "independent chains of loads a thread",
+        (8, 4, 2, 1),
+        Cause(
+            ("stall_memory_dependency",),
+            ("stall_memory_dependency",),
+            ("memory_latency",),
+            {"stall_memory_dependency": 1},
+        ),
+    ),
+    Family(
+        "special",
+        "accumulators out of 8 that add 2^x",
+        (0, 4, 6, 8),
+        _SPECIAL,
+    ),
+    Family(
+        "doubles",
+        "accumulators out of 8 in double precision",
+        (0, 5, 6, 8),
+        Cause(
+            ("double_precision_fu_utilization", "flop_count_dp", "inst_fp_64"),
+            ("work: FP64 pipe time", "work: FP64 operations"),
+            ("double_precision",),
+            {"double_precision_fu_utilization": 1},
+        ),
+    ),
+    Family(
+        "working_set",
+        "rows of 128 bytes that the loads walk over",
+        (1 << 15, 3 << 17, 6 << 17, 12 << 17),
+        Cause(
+            (
+                "dram_utilization",
+                "dram_read_bytes",
+                "dram_read_transactions",
+                "dram_read_throughput",
+                "l2_tex_read_hit_rate",
+                "l2_tex_hit_rate",
+            ),
+            ("work: DRAM bytes", "work: DRAM busy time"),
+            ("dram_bound", "memory_latency"),
+            {"dram_utilization": 1},
+        ),
+    ),
+    Family(
+        "code_footprint",
+        "pieces of code in use, less one",
+        (0, 63, 255, 511),
+        Cause(
+            ("stall_inst_fetch",),
+            ("stall_inst_fetch",),
+            ("instruction_fetch",),
+            {"stall_inst_fetch": 1},
+        ),
+    ),
+    Family(
+        "launch_count",
+        "launches that share the work",
+        (1, 2, 4, 8),
+        Cause(
+            ("kernels", "launches"),
+            ("launch count", "kernels that appeared"),
+            ("launch_bound",),
+            {"kernels": 1},
+        ),
+    ),
+    Family(
+        "tail_wave",
+        "blocks that share the work, in per cent of the multiprocessors (one block each)",
+        (100, 150, 125, 103),
+        Cause(
+            ("waves_per_sm", "sm_efficiency"),
+            ("wave fill",),
+            ("tail_wave",),
+            {"sm_efficiency": -1},
+        ),
+    ),
+    Family(
+        "confound_loads_occupancy",
+        "distance of loaded floats as a power of two; shared memory is freed at the same time",
+        (0, 1, 2, 3),
+        _LOADS,
+        {"achieved_occupancy": 1},
+    ),
+    Family(
+        "confound_conflicts_registers",
+        "ways of the bank conflict; values kept in registers grow at the same time",
+        (1, 2, 4, 8),
+        _CONFLICTS,
+        {"achieved_occupancy": -1, "registers_per_thread": 1},
+    ),
+    Family(
+        "confound_divergence_stores",
+        "neighbouring lanes that take one path; the few stores are scattered at the same time",
+        (5, 4, 3, 2),
+        _DIVERGENCE,
+        {"gst_efficiency": -1},
+    ),
+    Family(
+        "confound_special_barriers",
+        "accumulators out of 8 that add 2^x; balanced barriers become more frequent",
+        (0, 4, 6, 8),
+        _SPECIAL,
+        {"stall_sync": 1},
+    ),
+)
+
+BY_NAME = {family.name: family for family in FAMILIES}

@@ -1,0 +1,187 @@
+"""The workload: backends are levels of the knobs, layers are families at their sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from collectors.workloads._base import Options, Session, check_options, read_settings
+from collectors.workloads._cuda import Kernel, Source, build
+from collectors.workloads._session import KernelSession, Layer
+from perfml.errors import InputError
+
+from .families import BY_NAME, FAMILIES, LEVELS, SIZES, TRUTH_FILE, Family, truth_document
+from .plans import LOG_COUNT, Call, Plan, macros, plan
+from .reference import expected
+
+_HERE = Path(__file__).parent
+_DEFAULTS = {"families": "all", "sizes": str(len(SIZES))}
+LIMIT = 1e-3
+"""Largest relative error. The chains of up to 77,000 dependent fp32 multiply-adds need most of it:
+their rounding errors add up."""
+
+
+def chosen_families(options: Options) -> tuple[tuple[Family, ...], int]:
+    """Return the families and the number of sizes that the settings ask for.
+
+    Raises
+    ------
+    InputError
+        If there is no such family, or no such number of sizes.
+    """
+    settings = read_settings(options, _DEFAULTS)
+    sizes = settings["sizes"]
+    if not sizes.isdigit() or not 1 <= int(sizes) <= len(SIZES):
+        what = f"sizes is a number from 1 to {len(SIZES)}"
+        raise InputError(what, where="--set sizes", found=sizes)
+    if settings["families"] == "all":
+        return FAMILIES, int(sizes)
+    names = [name.strip() for name in settings["families"].split(",")]
+    for name in names:
+        if name not in BY_NAME:
+            what, cure = "there is no such family", f"There are: {', '.join(BY_NAME)}."
+            raise InputError(what, where="--set families", found=name, cure=cure)
+    return tuple(BY_NAME[name] for name in dict.fromkeys(names)), int(sizes)
+
+
+class _Planted:
+    """The registry's entry."""
+
+    name = "planted"
+    summary = "families of kernels, each with one planted cause, at four levels"
+
+    def backends(self) -> tuple[str, ...]:
+        return LEVELS
+
+    def default_backends(self) -> tuple[str, ...]:
+        return LEVELS
+
+    def precisions(self, backend: str) -> tuple[str, ...]:
+        if backend not in LEVELS:
+            what, cure = f"{self.name} has no level of this name", f"Levels: {', '.join(LEVELS)}."
+            raise InputError(what, where="--backend", found=backend, cure=cure)
+        return ("fp32",)
+
+    def session(self, options: Options) -> Session:
+        check_options(self, options)
+        families, sizes = chosen_families(options)
+        return _Tensors(options, families, sizes).session()
+
+
+class _Tensors:
+    """Kernels and tensors of a session; the layers share them, since they run one by one."""
+
+    def __init__(self, options: Options, families: tuple[Family, ...], sizes: int) -> None:
+        import torch
+
+        self.level = LEVELS.index(options.backend)
+        self.options, self.families, self.sizes = options, families, sizes
+        modules = build(
+            {
+                "planted": Source(_HERE / "planted.cu", macros(self.level)),
+                "instructions": Source(_HERE / "instructions.cu"),
+            }
+        )
+        self.compiler = modules["planted"].compiler
+        self._modules = modules
+        self._kernels: dict[str, Kernel] = {}
+        self.device = torch.device("cuda")
+        self.multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        self.inputs = torch.empty(1 << LOG_COUNT, device=self.device)
+        self.outputs = torch.empty(1 << LOG_COUNT, device=self.device)
+        self.tables: dict[int, tuple[Any, Any]] = {}
+        self.fill(options.seed)
+
+    def fill(self, seed: int) -> None:
+        """Draw new inputs, and new orders of the rows of every table there is."""
+        import torch
+
+        generator = torch.Generator(self.device).manual_seed(seed)
+        self.inputs.uniform_(-1.0, 0.0, generator=generator)
+        for rows, (order, table) in self.tables.items():
+            order.copy_(torch.randperm(rows, device=self.device, generator=generator))
+            table.copy_(order.to(torch.int32).repeat_interleave(32))
+
+    def table(self, rows: int) -> tuple[Any, Any]:
+        """Return the order of a table's rows, and the table itself."""
+        import torch
+
+        if rows not in self.tables:
+            order = torch.empty(rows, dtype=torch.int64, device=self.device)
+            table = torch.empty(rows * 32, dtype=torch.int32, device=self.device)
+            self.tables[rows] = order, table
+        return self.tables[rows]
+
+    def kernel(self, name: str) -> Kernel:
+        """Return a kernel by name."""
+        if name not in self._kernels:
+            home = "instructions" if name == "code_footprint" else "planted"
+            self._kernels[name] = self._modules[home].kernel(name)
+        return self._kernels[name]
+
+    def layer(self, family: Family, size: int) -> Layer:
+        """Return one family at one size."""
+        import torch
+
+        planned = plan(family, self.level, size, self.multiprocessors)
+        tensors = {"in": self.inputs, "out": self.outputs}
+        if planned.rows:
+            tensors["rows"], tensors["next"] = self.table(planned.rows)
+        calls = [_ready(self.kernel(call.kernel), call, tensors) for call in planned.calls]
+
+        def launch() -> None:
+            for kernel, call, arguments in calls:
+                kernel(call.grid, call.block, *arguments, shared=call.shared)
+
+        def reference() -> dict[str, Any]:
+            return {"out": expected(planned, macros(self.level), tensors)}
+
+        outputs = {"out": torch.narrow(self.outputs, 0, 0, planned.outputs)}
+        return Layer(
+            family.layer(size),
+            launch,
+            outputs,
+            reference,
+            LIMIT,
+            self.fill,
+            _about(family, planned),
+        )
+
+    def session(self) -> KernelSession:
+        """Return the session."""
+        layers = [
+            self.layer(family, size) for family in self.families for size in range(self.sizes)
+        ]
+        self.fill(self.options.seed)
+        truth = truth_document(self.level, self.families)
+        settings = {
+            "compiler": self.compiler,
+            "macros": macros(self.level),
+            "multiprocessors": self.multiprocessors,
+            "truth": truth,
+            "resources": {
+                name: vars(kernel.resources()) for name, kernel in sorted(self._kernels.items())
+            },
+        }
+        return KernelSession(layers, settings, files={TRUTH_FILE: truth}, seed=self.options.seed)
+
+
+def _ready(
+    kernel: Kernel, call: Call, tensors: dict[str, Any]
+) -> tuple[Kernel, Call, tuple[Any, ...]]:
+    arguments = [tensors[each] if isinstance(each, str) else each for each in call.arguments]
+    return kernel, call, tuple(arguments)
+
+
+def _about(family: Family, planned: Plan) -> dict[str, Any]:
+    return {
+        "family": family.name,
+        "kernel": planned.calls[0].kernel,
+        "launches": len(planned.calls),
+        "grid": planned.calls[0].grid,
+        "block": planned.calls[0].block,
+        "rounds": planned.rounds,
+    }
+
+
+WORKLOAD = _Planted()
