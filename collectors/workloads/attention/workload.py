@@ -76,13 +76,11 @@ def plan(options: Options) -> list[tuple[str, Problem, str]]:
         what = "causal is 0 or 1"
         raise InputError(what, where="--set causal", found=settings["causal"])
     causal = settings["causal"] == "1"
-    problems = [
-        replace(times(each, options.batch), causal=causal)
-        for each in parse_sizes(settings["sizes"])
-        if settings["sizes"] != "small"
-        or options.backend not in VARIANTS
-        or each.dim in _TENSOR_DIMS
-    ]
+    sizes = parse_sizes(settings["sizes"])
+    if options.backend in VARIANTS and settings["sizes"] in SETS:
+        # Of a named set, the sizes that tensor-core kernels are made for.
+        sizes = tuple(each for each in sizes if each.dim in _TENSOR_DIMS)
+    problems = [replace(times(each, options.batch), causal=causal) for each in sizes]
     for problem in problems:
         _check_problem(options.backend, problem)
     if options.backend not in VARIANTS:
