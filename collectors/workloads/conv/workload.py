@@ -108,7 +108,8 @@ class ConvWorkload:
     def steps(self) -> tuple[tuple[str, str], ...]:
         """Return the ladder's steps: (version before, version after)."""
         pairs = [(each.against, name) for name, each in VERSIONS.items() if each.against]
-        return (*pairs, ("restrict", YARDSTICK))
+        beside = ("restrict", "wmma_tf32", "wmma_fp16")
+        return (*pairs, *((name, YARDSTICK) for name in beside))
 
     def precisions(self, backend: str) -> tuple[str, ...]:
         """Return the precisions of a backend."""
@@ -280,7 +281,7 @@ def _separate_layers(
     # the problems run one after another, so they share what lies between the kernels
     columns = torch.empty(
         max(each.problem.depth * each.problem.images * each.problem.pixels for each in data),
-        device="cuda",
+        device=DEVICE,
     )
     product = torch.empty(max(each.outputs["y"].numel() for each in data), device=DEVICE)
 

@@ -1,0 +1,247 @@
+"""Record a ladder: check every version first, measure those that are right, pack, print the table.
+
+What the ``record.py`` of a dataset calls. Finished runs are kept, so a second call on the same
+machine does what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import PerfmlError
+
+from . import Options, workload
+
+KEPT = ("run.json", "metrics.csv", "timing.csv", "log.txt")
+PACKED = "recording.tar.xz"
+LEAST_S = 25.0
+"""A run takes at least so long on an H200; with less left none is begun."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One run.
+
+    Attributes
+    ----------
+    backend, precision
+        Of the workload.
+    layers
+        Regular expression of the layers to profile; all by default. All are timed.
+    """
+
+    backend: str
+    precision: str = "fp32"
+    layers: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.precision}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record.
+
+    Attributes
+    ----------
+    workload
+        Its name.
+    runs
+        The most important first.
+    metrics
+        As for ``perfml collect --metrics``.
+    metric_iterations
+        Profiled iterations.
+    settings
+        ``KEY=VALUE`` of the workload.
+    """
+
+    workload: str
+    runs: tuple[Wanted, ...]
+    metrics: tuple[str, ...]
+    metric_iterations: int = 2
+    settings: tuple[str, ...] = ()
+
+    def command(self, run: Wanted, folder: Path) -> list[str]:
+        """Return the command of one run."""
+        command = [sys.executable, "-m", "perfml", "collect", self.workload, "--json"]
+        command += ["--backend", run.backend, "--precision", run.precision, "--warmup", "3"]
+        command += ["--metric-iterations", str(self.metric_iterations), "--out", str(folder)]
+        for name in self.metrics:
+            command += ["--metrics", name]
+        for pair in self.settings:
+            command += ["--set", pair]
+        return [*command, "--layers", run.layers] if run.layers else command
+
+
+def check(recording: Recording, runs: Sequence[Wanted]) -> list[dict[str, Any]]:
+    """Compare every version with its reference, in this process; print a line an output."""
+    import torch
+
+    from ._base import parse_settings
+
+    rows: list[dict[str, Any]] = []
+    settings = parse_settings(recording.settings)
+    for run in runs:
+        began = time.monotonic()
+        found: list[dict[str, Any]] = []
+        try:
+            options = Options(run.backend, run.precision, settings=settings, cudnn_benchmark=False)
+            session = workload(recording.workload).session(options)
+            with session.active():
+                found = [
+                    {
+                        "output": each.output,
+                        "error": each.error if each.error == each.error else None,
+                        "limit": each.limit,
+                        "passed": each.passed,
+                    }
+                    for each in session.check()
+                ]
+            about = session.describe()["settings"]
+            del session
+            torch.cuda.empty_cache()
+        except (PerfmlError, RuntimeError) as error:
+            found, about = [{"output": str(error)[:300], "passed": False}], {}
+        worst = max((each.get("error") or 0.0 for each in found), default=0.0)
+        passed = all(each["passed"] for each in found)
+        verdict = "right" if passed else "WRONG"
+        seconds = time.monotonic() - began
+        sys.stdout.write(f"check {run}: {verdict}, worst error {worst:.1e}, {seconds:.1f} s\n")
+        for each in found:
+            if not each["passed"]:
+                sys.stdout.write(f"  {json.dumps(each)}\n")
+        sys.stdout.flush()
+        rows.append({"run": str(run), "passed": passed, "outputs": found, "settings": about})
+    return rows
+
+
+def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
+    """Run a ``record.py``; return 1 if a version is wrong or a run failed."""
+    parser = argparse.ArgumentParser(description=f"Record the {recording.workload} ladder.")
+    parser.add_argument("--out", type=Path, required=True, help=f"gets {PACKED} and check.json")
+    parser.add_argument("--runs", type=Path, help="where finished runs are kept")
+    parser.add_argument("--seconds", type=float, default=540.0, help="no run is begun after these")
+    parser.add_argument("--only", default="", help="backends, comma-separated")
+    parser.add_argument("--check-only", action="store_true")
+    given = parser.parse_args(arguments)
+    names = [name for name in given.only.split(",") if name]
+    runs = [run for run in recording.runs if not names or run.backend in names]
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.check_only:
+        rows = check(recording, runs)
+        (given.out / "check.json").write_text(json.dumps(rows, indent=1) + "\n")
+        return 0 if all(row["passed"] for row in rows) else 1
+    end = time.monotonic() + given.seconds
+    # a process of its own, so that its memory is not there when others are measured
+    again = [sys.executable, sys.argv[0], "--check-only", "--out", str(given.out)]
+    subprocess.run([*again, "--only", given.only], check=False)  # noqa: S603 - our own script
+    right = _right(given.out / "check.json")
+    folder = given.runs or given.out / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    state = _measure(recording, [run for run in runs if str(run) in right], folder, end)
+    state |= {str(run): "not measured: WRONG" for run in runs if str(run) not in right}
+    _finish(recording, folder, given.out)
+    for run, what in state.items():
+        sys.stdout.write(f"{run}: {what}\n")
+    return 0 if all("exit 0" in what for what in state.values()) else 1
+
+
+def _right(path: Path) -> set[str]:
+    """Return the runs whose check passed; none without the check's file."""
+    if not path.is_file():
+        return set()
+    return {row["run"] for row in json.loads(path.read_text()) if row["passed"]}
+
+
+def gpu_count() -> int:
+    """Return how many GPUs this machine has."""
+    listed = subprocess.run(
+        ["nvidia-smi", "-L"],  # noqa: S607 - wherever the driver put it
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return len(listed.stdout.strip().splitlines())
+
+
+def _measure(
+    recording: Recording, runs: Sequence[Wanted], folder: Path, end: float
+) -> dict[str, str]:
+    """Measure the runs, one at a time on each GPU."""
+    jobs: queue.Queue[Wanted] = queue.Queue()
+    for run in runs:
+        jobs.put(run)
+    state: dict[str, str] = {}
+
+    def work(gpu: int) -> None:
+        aside = Path(f"/tmp/perfml-gpu{gpu}")  # noqa: S108 - ncu's lock file, one a GPU
+        aside.mkdir(exist_ok=True)
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "TMPDIR": str(aside)}
+        while True:
+            try:
+                run = jobs.get_nowait()
+            except queue.Empty:
+                return
+            state[str(run)] = _one(recording.command(run, folder), environment, end)
+
+    workers = [threading.Thread(target=work, args=(gpu,)) for gpu in range(gpu_count())]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return state
+
+
+def _one(command: list[str], environment: dict[str, str], end: float) -> str:
+    left = end - time.monotonic()
+    if left < LEAST_S:
+        return "no time left"
+    began = time.monotonic()
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of our own
+            command, env=environment, capture_output=True, text=True, timeout=left, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"cut after {time.monotonic() - began:.0f} s"
+    tail = "" if done.returncode == 0 else f" {(done.stderr or done.stdout)[-400:]}"
+    return f"{time.monotonic() - began:.0f} s, exit {done.returncode}{tail}"
+
+
+def _finish(recording: Recording, folder: Path, out: Path) -> None:
+    """Make the table of launches, pack everything, print the ladder."""
+    kernels = folder.parent / f"{recording.workload}-kernels.parquet"
+    perfml = [sys.executable, "-m", "perfml"]
+    subprocess.run(  # noqa: S603 - our own command line
+        [*perfml, "ingest", str(folder), "--raw", "--quiet", "--out", str(kernels)], check=False
+    )
+    with tarfile.open(out / PACKED, "w:xz") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.name in KEPT:
+                archive.add(path, Path("runs") / path.relative_to(folder))
+        archive.add(out / "check.json", "check.json")
+    if kernels.is_file():
+        shutil.copy(kernels, out / kernels.name)
+    for path in sorted(folder.glob("*/run.json")):
+        record = json.loads(path.read_text())
+        sys.stdout.write(
+            f"{path.parent.name}: {record.get('launches_profiled')} launches, "
+            f"{record.get('passes')} passes, {record.get('seconds_per_launch')} s a launch\n"
+        )
+    sys.stdout.flush()
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "ladder.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=False)  # noqa: S603 - our own
+    sys.stdout.flush()
