@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 pytest.importorskip("yaml")
 
 from collectors import _run_folder as folders
-from collectors.campaign_cost import (
+from collectors.campaign.cost import (
     LAUNCH_S,
     RUN_S,
     estimate,
@@ -20,10 +20,10 @@ from collectors.campaign_cost import (
     launches_of,
     seconds_of,
 )
-from collectors.campaign_manifest import FILE, Manifest, read_states
-from collectors.campaign_spec import read_sweep
+from collectors.campaign.manifest import FILE, Manifest, read_states
+from collectors.campaign.spec import read_sweep
+from collectors.campaign.task import processors
 from collectors.collect import collect
-from collectors.executors_task import processors
 from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 

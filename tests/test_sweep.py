@@ -17,11 +17,11 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from collectors.campaign import run_sweep
-from collectors.campaign_manifest import read_states
-from collectors.campaign_spec import read_sweep
-from collectors.executors import Executor, choose_gpus
-from collectors.executors_task import lock_of
+from collectors.campaign.executors import Executor, choose_gpus
+from collectors.campaign.manifest import read_states
+from collectors.campaign.run import run_sweep
+from collectors.campaign.spec import read_sweep
+from collectors.campaign.task import lock_of
 from perfml.errors import InputError, PerfmlError
 
 ROOT = Path(__file__).parent.parent
@@ -262,7 +262,7 @@ def test_workers_without_a_gpu_are_told_how_to_have_one(host):
 def test_a_gpu_that_another_sweep_measures_on_is_refused(host, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("collectors.executors._FREED_S", 0.2)
+    monkeypatch.setattr("collectors.campaign.executors._FREED_S", 0.2)
     plan = read_sweep(write(host, "./p 1"))
     with lock_of("1").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -308,7 +308,7 @@ def test_gpus_that_are_not_there_are_refused(host, asked):
 
 def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
     pytest.importorskip("dask_jobqueue")
-    from collectors.executors_slurm import slurm_cluster
+    from collectors.campaign.slurm import slurm_cluster
 
     options = {
         "queue": "gpu",
@@ -319,7 +319,7 @@ def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
         "directives": ["--gres=gpu:h200:1"],
         "prologue": ["module load cuda"],
     }
-    with slurm_cluster(options, preload="collectors.executors_task", log_directory="logs") as made:
+    with slurm_cluster(options, preload="collectors.campaign.task", log_directory="logs") as made:
         script = made.job_script()
     lines = script.splitlines()
     for line in ("-p gpu", "-A me", "-t 02:00:00", "--gres=gpu:h200:1", "--cpus-per-task=8"):
@@ -328,6 +328,6 @@ def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
     assert "module load cuda" in lines
     start = next(line for line in lines if "distributed.cli.dask_worker" in line)
     assert "--resources GPU=1" in start
-    assert "--preload collectors.executors_task" in start
+    assert "--preload collectors.campaign.task" in start
     with slurm_cluster({}, preload="m", log_directory="logs") as made:
         assert "#SBATCH --gres=gpu:1" in made.job_script()

@@ -16,9 +16,9 @@ from perfml.cli._output import INTERRUPTED, Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    from collectors.campaign import Change, Outcome
-    from collectors.campaign_spec import Sweep
-    from collectors.executors import Executor
+    from collectors.campaign.executors import Executor
+    from collectors.campaign.run import Change, Outcome
+    from collectors.campaign.spec import Sweep
 
 
 class Where(StrEnum):
@@ -72,7 +72,7 @@ def sweep(
     Example: perfml sweep sweep.yaml --gpus 2 --out runs/
     """
     out_ = Output(as_json, quiet, verbose)
-    from collectors.campaign_spec import read_sweep
+    from collectors.campaign.spec import read_sweep
 
     plan = read_sweep(file)
     folder = out or plan.out or Path("runs")
@@ -82,7 +82,7 @@ def sweep(
         _show_plan(out_, plan, folder, gpus)
         return
     where = _executor(executor, scheduler, gpus, pin, plan)
-    from collectors.campaign import run_sweep
+    from collectors.campaign.run import run_sweep
 
     try:
         with _progress(out_, plan) as observer:
@@ -99,7 +99,7 @@ def sweep(
 def _executor(
     executor: Where, scheduler: str | None, gpus: str | None, pin: bool, plan: Sweep
 ) -> Executor:
-    from collectors.executors import Executor, choose_gpus
+    from collectors.campaign.executors import Executor, choose_gpus
 
     local = executor is Where.local
     if not local and (gpus is not None or pin):
@@ -112,9 +112,9 @@ def _executor(
 
 
 def _show_plan(out_: Output, plan: Sweep, folder: Path, gpus: str | None) -> None:
-    from collectors.campaign import finished_runs
-    from collectors.campaign_cost import LAUNCH_S, estimate, launches_of, seconds_of
-    from collectors.executors import count_gpus
+    from collectors.campaign.cost import LAUNCH_S, estimate, launches_of, seconds_of
+    from collectors.campaign.executors import count_gpus
+    from collectors.campaign.run import finished_runs
 
     kept = finished_runs(plan.runs, folder)
     left = {run_id: run for run_id, run in plan.runs.items() if run_id not in kept}

@@ -3,6 +3,9 @@
 ``local`` starts one worker process a GPU of this machine, ``dask`` uses the workers of a
 scheduler that is there, ``slurm`` asks for one job a GPU. All three give a Dask client; runs ask
 for the resource ``GPU``, of which every worker has one, so no two of them share a GPU.
+
+Here to change: which workers are started, with what environment, and when to give up waiting for
+them. A new kind of cluster is one more context manager here that yields a Dask cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from perfml.errors import InputError, MissingExtraError, PerfmlError
 
 EXECUTORS = ("local", "dask", "slurm")
 RESOURCE = "GPU"
-PRELOAD = "collectors.executors_task"
+PRELOAD = "collectors.campaign.task"
 FOREIGN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
 """Variables that Dask sets for its workers, and that no measured program should get from it."""
 _WORKERS_S = 60.0
@@ -60,7 +63,7 @@ class Executor:
     address
         For ``dask``: the scheduler, like ``tcp://host:8786``.
     options
-        For ``slurm``: see `collectors.executors_slurm.check_options`.
+        For ``slurm``: see `collectors.campaign.slurm.check_options`.
     pin
         For ``local``: give every worker its own share of the processors.
     """
@@ -239,7 +242,7 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
 
 
 def _pinned(gpu: str, share: str) -> dict[str, str]:
-    from collectors.executors_task import CPUS
+    from collectors.campaign.task import CPUS
 
     # numbers as nvidia-smi gives them, not fastest first as CUDA would
     return {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", CPUS: share}
@@ -267,7 +270,7 @@ def _shares(count: int) -> list[str]:
 
 def _require_free(chosen: Sequence[str]) -> None:
     """Refuse GPUs that another sweep measures on; the workers' own locks make it sure."""
-    from collectors.executors_task import lock_of
+    from collectors.campaign.task import lock_of
 
     for gpu in chosen:
         handle = os.open(lock_of(gpu), os.O_CREAT | os.O_RDWR, 0o600)
@@ -297,7 +300,7 @@ def _free(handle: int) -> bool:
 
 @contextlib.contextmanager
 def _slurm(executor: Executor, out: Path) -> Iterator[Any]:
-    from collectors.executors_slurm import slurm_cluster
+    from collectors.campaign.slurm import slurm_cluster
 
     logs = out / ".slurm"
     logs.mkdir(parents=True, exist_ok=True)

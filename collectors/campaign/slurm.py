@@ -1,4 +1,7 @@
-"""Slurm through dask-jobqueue: one job a GPU, each with one worker."""
+"""Slurm through dask-jobqueue: one job a GPU, each with one worker.
+
+Here to change: the options of a job and their checks, and what a job's script contains.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from collectors.executors import FOREIGN
+from collectors.campaign.executors import FOREIGN
 from perfml.errors import InputError, MissingExtraError
 
 _TEXTS = ("queue", "account", "walltime", "memory", "interface", "local_directory", "python")

@@ -3,6 +3,9 @@
 Results lie in the run folders that `collectors.collect` makes, whole or not at all; the manifest
 beside them says what state each run is in. A run counts as done when its folder is finished,
 whoever finished it.
+
+Here to change: the order of runs, what an event of a worker leads to, and how a sweep stops. One
+thread alone changes state (`_Driver._handle`); callbacks of Dask only put events into its queue.
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ from typing import Any
 
 from collectors import _run_folder as folders
 from collectors._runs import Run
-from collectors.campaign_cost import seconds_of
-from collectors.campaign_manifest import FILE, Manifest, State
-from collectors.campaign_spec import Sweep
-from collectors.executors import RESOURCE, Executor, ExecutorError, workers
+from collectors.campaign.cost import seconds_of
+from collectors.campaign.executors import RESOURCE, Executor, ExecutorError, workers
+from collectors.campaign.manifest import FILE, Manifest, State
+from collectors.campaign.spec import Sweep
 from perfml._signals import interruptible
 from perfml.errors import InputError
 
@@ -267,7 +270,7 @@ class _Driver:
         self.events.put(("begun", event[1]))
 
     def _submit(self, client: Any, run_id: str) -> None:
-        from collectors.executors_task import Task, measure_run
+        from collectors.campaign.task import Task, measure_run
 
         limits = (self.sweep.launcher, self.sweep.timeout_s)
         task = Task(self.sweep.runs[run_id], run_id, str(self.out), *limits, self.topic)
@@ -409,7 +412,7 @@ class _Driver:
 
     def _stop(self, client: Any) -> None:
         """End what runs now and leave nothing half done; as much of it as the workers allow."""
-        from collectors.executors_task import stop
+        from collectors.campaign.task import stop
 
         end = time.monotonic() + _STOP_S
         with contextlib.suppress(Exception):

@@ -3,6 +3,9 @@
 The expansion follows what CI systems made familiar: every combination of the axes of ``matrix``,
 less those that ``exclude`` matches; an entry of ``include`` that agrees with a combination in all
 axes it names adds its other options to it, and one that agrees with none is a run of its own.
+
+Here to change: the top-level keys of a sweep's file, the rules of the expansion, and which options
+go together. The values of one option are checked in `options`.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from collectors._runs import Run, Settings, metric_names
-from collectors.campaign_options import OPTIONS
-from collectors.campaign_yaml import Document, read_yaml
+from collectors.campaign.options import OPTIONS
+from collectors.campaign.yaml_file import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
 
 MOST_RUNS = 20_000
@@ -133,7 +136,7 @@ class _Expansion:
             msg = "a time limit is a number of seconds from 1"
             raise InputError(msg, where=self.document.where("timeout"), found=str(timeout))
         slurm = self._typed(top, "slurm", dict) or {}
-        from collectors.executors_slurm import check_options
+        from collectors.campaign.slurm import check_options
 
         check_options(slurm, lambda name: self.document.where("slurm", name))
         beside = self.document.path.parent

@@ -1,12 +1,15 @@
 """Watch over one worker: hold its GPU, and when the worker is gone end what it left running.
 
-Run as a script of its own, ``python executors_guard.py LOCK MARK SECONDS``, with standard input
+Run as a script of its own, ``python guard.py LOCK MARK SECONDS``, with standard input
 connected to a pipe that only the worker holds open. However the worker ends, ``kill -9``
 included, the pipe closes; then every process that carries MARK in its environment is killed, and
 only when they are gone is the GPU given free for the next worker.
 
 The script uses the standard library alone and is started with ``-S -E``, so that it is there in
 milliseconds.
+
+Here to change: how left-over processes are found and ended. It must go on importing nothing but
+the standard library, and say `READY` only while it holds the lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given."""
+"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given.
+
+Workers preload this module by its name, ``collectors.campaign.task``. Here to change: the checks
+before a run, the GPU's lock and processors, and how a running task is stopped. `Task` travels
+between machines, so driver and workers must have the same version of it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors import executors_guard
 from collectors._measure import Place
 from collectors._runs import Run
+from collectors.campaign import guard as guard_script
 from collectors.collect import collect_one
 from collectors.profilers._gpu import Gpu, gpus
 from collectors.profilers._process import ProfilerError
@@ -191,7 +196,7 @@ def _hold_gpu(patience_s: float) -> None:
             sys.executable,
             "-S",
             "-E",
-            executors_guard.__file__,
+            guard_script.__file__,
             str(lock_of(name)),
             f"{MARK}={mark}",
             str(patience_s),
@@ -202,7 +207,7 @@ def _hold_gpu(patience_s: float) -> None:
         env={key: value for key, value in os.environ.items() if key != MARK},
     )
     assert guard.stdout is not None
-    if guard.stdout.readline().decode().strip() != executors_guard.READY:
+    if guard.stdout.readline().decode().strip() != guard_script.READY:
         msg = "the GPU is in use by another sweep"
         cure = "Wait for it, or choose other GPUs with --gpus."
         raise ProfilerError(msg, where=f"GPU {name} of {socket.gethostname()}", cure=cure)

@@ -1,4 +1,8 @@
-"""The options a sweep may vary from run to run, and what values each may have."""
+"""The options a sweep may vary from run to run, and what values each may have.
+
+Here to change: an option more, or other values; `OPTIONS` is the one list, and messages and checks
+follow it. Options must also have their place in `collectors._runs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Read a YAML file into plain values that remember their lines, and trust nothing in it."""
+"""Read a YAML file into plain values that remember their lines, and trust nothing in it.
+
+Here to change: the limits of size and depth, and which YAML is refused. What the keys mean is
+checked in `spec` and `options`.
+"""
 
 from __future__ import annotations
 

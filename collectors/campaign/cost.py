@@ -2,6 +2,8 @@
 
 The constants are of YOLOv4-Tiny under torch 2.11, Nsight Compute 2025.3.1 and the published
 metrics; ``datasets/h200-yolov4-tiny/README.md`` tells how they were taken.
+
+Here to change: the constants, after measuring again, and how they add up over GPUs.
 """
 
 from __future__ import annotations
