@@ -86,12 +86,12 @@ def parse_sizes(text: str) -> tuple[Problem, ...]:
     found = []
     for word in words:
         match = _SIZE.fullmatch(word)
-        numbers = tuple(map(int, match.groups())) if match else ()
+        numbers = [int(number) for number in match.groups()] if match else []
         if not numbers or 0 in numbers:
             what = "a size is PROBLEMSxTOKENSxDIM or the name of a set"
             cure = f"Sets: {', '.join(SETS)}. Example: --set sizes=10x2048x64."
             raise InputError(what, where="--set sizes", found=word, cure=cure)
-        found.append(Problem(*numbers))
+        found.append(Problem(numbers[0], numbers[1], numbers[2]))
     if len(set(found)) < len(found):
         what = "a size is given twice"
         raise InputError(what, where="--set sizes", found=text)
