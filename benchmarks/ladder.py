@@ -57,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", default="", help="A:B,B:C instead of the workload's own")
     parser.add_argument("--layer", action="append", default=[], help="names or patterns")
     parser.add_argument("--where", action="append", default=[], help="COLUMN=VALUE")
+    parser.add_argument("--runs", type=Path, help="folder of the runs, for times on streams")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        document = ladder(given.dataset, given.steps, given.layer, given.where)
+        document = ladder(given.dataset, given.steps, given.layer, given.where, given.runs)
     except PerfmlError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -72,12 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ladder(
-    dataset: str, steps: str = "", layers: Sequence[str] = (), where: Sequence[str] = ()
+    dataset: str,
+    steps: str = "",
+    layers: Sequence[str] = (),
+    where: Sequence[str] = (),
+    runs: Path | None = None,
 ) -> dict[str, Any]:
     """Return the document: ``steps``, one row a step and layer, and ``qkv`` where it applies."""
     table, kernels = load_tables(dataset, list(where))
     chosen = _steps(table, steps)
-    busy = busy_times(Path(dataset))
+    busy = busy_times(runs or Path(dataset))
     rows: list[dict[str, Any]] = []
     for before, after in chosen:
         rows += step_rows(table, kernels, before, after, layers, busy)

@@ -7,7 +7,9 @@ machine does what is missing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import queue
 import shutil
@@ -21,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfml.errors import PerfmlError
-
-from . import Options, workload
+from . import Options, parse_settings, workload
+from .run import write_json
 
 KEPT = ("run.json", "metrics.csv", "timing.csv", "log.txt")
 PACKED = "recording.tar.xz"
+CHECK_S = 300.0
 LEAST_S = 25.0
 """A run takes at least so long on an H200; with less left none is begun."""
 
@@ -87,46 +89,80 @@ class Recording:
         return [*command, "--layers", run.layers] if run.layers else command
 
 
-def check(recording: Recording, runs: Sequence[Wanted]) -> list[dict[str, Any]]:
-    """Compare every version with its reference, in this process; print a line an output."""
+def check(recording: Recording, runs: Sequence[Wanted], path: Path) -> None:
+    """Compare with the reference what `path` has no row of yet; print a line a version.
+
+    Ends early where a kernel has broken the process (an illegal address fails every call after
+    it): the caller starts another.
+    """
     import torch
 
-    from ._base import parse_settings
-
-    rows: list[dict[str, Any]] = []
-    settings = parse_settings(recording.settings)
-    for run in runs:
+    rows = _rows(path)
+    known = {row["run"] for row in rows}
+    for run in (each for each in runs if str(each) not in known):
+        # a process that dies here has left this row
+        rows.append({"run": str(run), "passed": False, "outputs": [], "settings": {}})
+        write_json(path, rows)
         began = time.monotonic()
-        found: list[dict[str, Any]] = []
-        try:
-            options = Options(run.backend, run.precision, settings=settings, cudnn_benchmark=False)
-            session = workload(recording.workload).session(options)
-            with session.active():
-                found = [
-                    {
-                        "output": each.output,
-                        "error": each.error if each.error == each.error else None,
-                        "limit": each.limit,
-                        "passed": each.passed,
-                    }
-                    for each in session.check()
-                ]
-            about = session.describe()["settings"]
-            del session
-            torch.cuda.empty_cache()
-        except (PerfmlError, RuntimeError) as error:
-            found, about = [{"output": str(error)[:300], "passed": False}], {}
-        worst = max((each.get("error") or 0.0 for each in found), default=0.0)
-        passed = all(each["passed"] for each in found)
-        verdict = "right" if passed else "WRONG"
+        rows[-1] |= _checked(recording, run)
+        write_json(path, rows)
+        worst = max((each.get("relative_error") or 0.0 for each in rows[-1]["outputs"]), default=0)
+        verdict = "right" if rows[-1]["passed"] else "WRONG"
         seconds = time.monotonic() - began
         sys.stdout.write(f"check {run}: {verdict}, worst error {worst:.1e}, {seconds:.1f} s\n")
-        for each in found:
+        for each in rows[-1]["outputs"]:
             if not each["passed"]:
                 sys.stdout.write(f"  {json.dumps(each)}\n")
         sys.stdout.flush()
-        rows.append({"run": str(run), "passed": passed, "outputs": found, "settings": about})
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except RuntimeError:
+            return
+
+
+def _checked(recording: Recording, run: Wanted) -> dict[str, Any]:
+    settings = parse_settings(recording.settings)
+    options = Options(run.backend, run.precision, settings=settings, cudnn_benchmark=False)
+    try:
+        session = workload(recording.workload).session(options)
+        with session.active():
+            found = session.check()
+    except Exception as error:
+        return {"outputs": [{"output": f"{type(error).__name__}: {error}"[:300], "passed": False}]}
+    outputs = [
+        {
+            "output": row.output,
+            "relative_error": row.error if math.isfinite(row.error) else None,
+            "limit": row.limit,
+            "passed": row.passed,
+        }
+        for row in found
+    ]
+    passed = all(row.passed for row in found)
+    return {"passed": passed, "outputs": outputs, "settings": session.describe()["settings"]}
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return rows
+
+
+def check_all(recording: Recording, runs: Sequence[Wanted], script: list[str], path: Path) -> None:
+    """Check every run, in as many processes as it takes; `script` checks what has no row yet.
+
+    They are processes of their own, so that their memory is not there when others are measured.
+    """
+    path.unlink(missing_ok=True)
+    while True:
+        before = len(_rows(path))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(script, check=False, timeout=CHECK_S)  # noqa: S603 - our own script
+        after = len(_rows(path))
+        if after == before or after >= len(runs):
+            return
 
 
 def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
@@ -141,15 +177,14 @@ def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
     names = [name for name in given.only.split(",") if name]
     runs = [run for run in recording.runs if not names or run.backend in names]
     given.out.mkdir(parents=True, exist_ok=True)
+    checked = given.out / "check.json"
     if given.check_only:
-        rows = check(recording, runs)
-        (given.out / "check.json").write_text(json.dumps(rows, indent=1) + "\n")
-        return 0 if all(row["passed"] for row in rows) else 1
+        check(recording, runs, checked)
+        return 0
     end = time.monotonic() + given.seconds
-    # a process of its own, so that its memory is not there when others are measured
     again = [sys.executable, sys.argv[0], "--check-only", "--out", str(given.out)]
-    subprocess.run([*again, "--only", given.only], check=False)  # noqa: S603 - our own script
-    right = _right(given.out / "check.json")
+    check_all(recording, runs, [*again, "--only", given.only], checked)
+    right = {row["run"] for row in _rows(checked) if row["passed"]}
     folder = given.runs or given.out / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     state = _measure(recording, [run for run in runs if str(run) in right], folder, end)
@@ -158,13 +193,6 @@ def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
     for run, what in state.items():
         sys.stdout.write(f"{run}: {what}\n")
     return 0 if all("exit 0" in what for what in state.values()) else 1
-
-
-def _right(path: Path) -> set[str]:
-    """Return the runs whose check passed; none without the check's file."""
-    if not path.is_file():
-        return set()
-    return {row["run"] for row in json.loads(path.read_text()) if row["passed"]}
 
 
 def gpu_count() -> int:
@@ -232,7 +260,8 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
         for path in sorted(folder.rglob("*")):
             if path.name in KEPT:
                 archive.add(path, Path("runs") / path.relative_to(folder))
-        archive.add(out / "check.json", "check.json")
+        if (out / "check.json").is_file():
+            archive.add(out / "check.json", "check.json")
     if kernels.is_file():
         shutil.copy(kernels, out / kernels.name)
     for path in sorted(folder.glob("*/run.json")):
@@ -243,5 +272,6 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
         )
     sys.stdout.flush()
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "ladder.py"
-    subprocess.run([sys.executable, str(script), str(folder)], check=False)  # noqa: S603 - our own
+    table = [sys.executable, str(script), str(kernels), "--runs", str(folder)]
+    subprocess.run(table, check=False)  # noqa: S603 - our own script
     sys.stdout.flush()

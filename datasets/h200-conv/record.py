@@ -1,4 +1,6 @@
-"""Record this dataset, from the repository's root on a machine with an H200 (or several)::
+"""Record this dataset.
+
+From the repository's root, on a machine with an H200 (or several)::
 
     PYTHONPATH=. python3 datasets/h200-conv/record.py --out OUT --runs /tmp/h200-conv
 
