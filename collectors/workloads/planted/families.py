@@ -96,6 +96,7 @@ def truth_document(level: int, families: tuple[Family, ...]) -> dict[str, Any]:
         "baseline": LEVELS[0],
         "level": level,
         "backend": LEVELS[level],
+        "levels": list(LEVELS),
         "sizes": list(SIZES),
         "families": [family.truth(level) for family in families],
     }

@@ -126,7 +126,7 @@ def _load_chain(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> 
         _follow(call, (((warps * chains + c) * 40503) & _MASK32) % rows, loads // chains, tensors)
         for c in range(chains)
     )
-    return total.repeat_interleave(32)  # type: ignore[union-attr]
+    return total.repeat_interleave(32)
 
 
 def _divergence(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
