@@ -22,6 +22,9 @@ Weights = Literal["own", "layer-mean"]
 _CONDITION = tuple(name for name in RUN_COLUMNS if name != "run_id")
 """What repeats of one measurement share, whichever process they ran in."""
 
+_IDENTITY = ("run_id", "iteration", "layer", "kernel", "kernel_index")
+"""What decides which row of the Layers table a launch belongs to, and where in it."""
+
 
 def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     """Merge kernels into layers.
@@ -51,31 +54,44 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
         If no launch belongs to a layer.
     """
     kernels = validate_kernels(kernels)
-    inside = kernels[kernels["layer"].notna()].reset_index(drop=True)
-    if inside.empty:
+    attributed = kernels["layer"].notna().to_numpy(dtype=bool)
+    places = np.flatnonzero(attributed)
+    if not len(places):
         raise no_layer(len(kernels))
-    time = inside["time_us"].to_numpy(dtype=float)
+
+    def column(name: str) -> npt.NDArray[np.float64]:
+        values = kernels[name].to_numpy(dtype=float)
+        return values if len(places) == len(values) else values[places]
+
+    # of the columns of text only those that decide: taking rows of all costs more than summing
+    identity = list(_IDENTITY if weights == "own" else (*_IDENTITY, *_CONDITION))
+    inside = kernels[identity]
+    if len(places) < len(kernels):
+        inside = inside.iloc[places]
+    time = column("time_us")
     _check_times(inside, time)
     row, first = _groups(inside)
     count = len(first)
     weight = time if weights == "own" else _mean_times(inside, time, row)
-    layers = inside.loc[first, [*RUN_COLUMNS, "iteration", "layer"]].reset_index(drop=True)
+    same = [*RUN_COLUMNS, "iteration", "layer"]
+    layers = kernels[same].iloc[places[first]].reset_index(drop=True)
     layers["kernels"] = np.bincount(row, minlength=count)
     layers["kernel_names"] = _joined_names(inside, row, count)
     layers["time_us"] = np.bincount(row, weights=time, minlength=count)
-    if "ncu_time_us" in inside.columns:
-        layers["ncu_time_us"] = _sum(inside["ncu_time_us"].to_numpy(dtype=float), row, count)
+    if "ncu_time_us" in kernels.columns:
+        layers["ncu_time_us"] = _sum(column("ncu_time_us"), row, count)
     catalogue = load_catalogue()
     merged = {}
-    for name in metric_columns(inside):
-        values = inside[name].to_numpy(dtype=float)
+    total = np.asarray(np.bincount(row, weights=weight, minlength=count), dtype=float)
+    for name in metric_columns(kernels):
+        values = column(name)
         rule = catalogue[name].merge
         if rule == "sum":
             merged[name] = _sum(values, row, count)
         elif rule == "max":
             merged[name] = _max(values, row, count)
         else:
-            merged[name] = _weighted(values, weight, row, count)
+            merged[name] = _weighted(values, weight, row, total)
     return validate_layers(pd.concat([layers, pd.DataFrame(merged)], axis=1))
 
 
@@ -167,14 +183,13 @@ def _codes(frame: pd.DataFrame, columns: tuple[str, ...]) -> npt.NDArray[np.int6
 def _groups(inside: pd.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return each launch's output row, and each output row's first launch."""
     row = _codes(inside, ("run_id", "iteration", "layer"))
-    _, first = np.unique(row, return_index=True)
-    return row, first
+    # codes are numbered as they come, so a new one is larger than all before it
+    return row, np.flatnonzero(np.diff(np.maximum.accumulate(row), prepend=-1))
 
 
 def _position(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Return each launch's place among its layer's launches, by launch order."""
-    index = inside["kernel_index"].to_numpy()
-    order = np.lexsort((index, row))
+    order = _launch_order(row, inside)
     place = np.empty(len(row), dtype=np.int64)
     ranked = row[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
@@ -193,25 +208,45 @@ def _mean_times(
     return means[same]
 
 
-def _joined_names(inside: pd.DataFrame, row: npt.NDArray[np.int64], count: int) -> list[str]:
-    order = np.lexsort((inside["kernel_index"].to_numpy(), row))
-    names = inside["kernel"].to_numpy(dtype=object)[order]
-    ends = np.cumsum(np.bincount(row, minlength=count))
-    return [
-        "\n".join(names[start:end]) for start, end in zip(np.r_[0, ends[:-1]], ends, strict=True)
-    ]
+def _launch_order(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Return the launches by output row, and by launch order within it."""
+    index = inside["kernel_index"].to_numpy()
+    step = np.diff(row)
+    if ((step > 0) | ((step == 0) & (index[1:] >= index[:-1]))).all():
+        return np.arange(len(row))  # as a profiler gives them
+    return np.lexsort((index, row))
+
+
+def _joined_names(inside: pd.DataFrame, row: npt.NDArray[np.int64], count: int) -> Any:
+    """Return each output row's kernel names, one a line: the few distinct ones are joined once."""
+    codes, names = pd.factorize(inside["kernel"])
+    texts = names.to_numpy(dtype=object)
+    ordered = codes[_launch_order(row, inside)].astype(np.int64)
+    coded, size = ordered.tobytes(), ordered.itemsize
+    ends = (np.cumsum(np.bincount(row, minlength=count)) * size).tolist()
+    distinct: dict[bytes, int] = {}
+    start, found = 0, []
+    for end in ends:
+        found.append(distinct.setdefault(coded[start:end], len(distinct)))
+        start = end
+    joined = ["\n".join(texts[np.frombuffer(each, dtype=np.int64)]) for each in distinct]
+    return pd.Series(joined).array.take(np.array(found))
 
 
 def _weighted(
     values: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64],
     row: npt.NDArray[np.int64],
-    count: int,
+    total: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
+    """Return weighted means; `total` is the weight of all launches of each output row."""
+    count = len(total)
     has = ~np.isnan(values)
-    total = np.bincount(row[has], weights=weight[has], minlength=count)
+    if not has.all():
+        values, weight, row = values[has], weight[has], row[has]
+        total = np.asarray(np.bincount(row, weights=weight, minlength=count), dtype=float)
     with np.errstate(invalid="ignore"):
-        product = np.bincount(row[has], weights=values[has] * weight[has], minlength=count)
+        product = np.bincount(row, weights=values * weight, minlength=count)
         mean: npt.NDArray[np.float64] = product / total
     return mean
 

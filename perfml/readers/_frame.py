@@ -13,7 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.readers._occurrences import count_within, layer_column, occurrences
+from perfml.readers._occurrences import (
+    count_within,
+    layer_column,
+    occurrences,
+    text_column,
+)
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
 
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
@@ -150,13 +155,18 @@ _NUMBERS = ("time_us", *(name for name in KERNEL_OPTIONAL if name != "time_sourc
 def _typed(cells: dict[str, Any], rows: int) -> dict[str, Any]:
     """Give columns the order and the types of a Kernels table; absent ones hold missing values."""
     text = pd.StringDtype()
+    nothing = text_column(np.zeros(rows, dtype=np.int64), [None]).array
     typed: dict[str, Any] = {}
     for name in dict.fromkeys((*KERNEL_COLUMNS, *KERNEL_OPTIONAL, *cells)):
         column = cells.get(name)
         if column is None:
             if name in KERNEL_COLUMNS:
-                kind: Any = {"time_us": "float64", "batch": "Int64"}.get(name, text)
-                typed[name] = pd.array([None] * rows, dtype=kind)
+                typed[name] = nothing.copy()
+                if name == "time_us":
+                    typed[name] = np.full(rows, np.nan)
+                elif name == "batch":
+                    absent = np.ones(rows, dtype=bool)
+                    typed[name] = pd.arrays.IntegerArray(absent.astype("int64"), absent)
         elif name in _TEXTS:
             typed[name] = column if column.dtype == text else pd.array(column, dtype=text)
         elif name == "batch":
