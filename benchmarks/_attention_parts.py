@@ -7,6 +7,7 @@ process takes only itself away.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -83,7 +84,7 @@ def checked(made: Layer, seed: int) -> float:
 
 def finite(error: float) -> float | None:
     """Return a number that JSON has."""
-    return error if error == error and error != float("inf") else None  # noqa: PLR0124
+    return error if math.isfinite(error) else None
 
 
 def runner(
@@ -155,17 +156,16 @@ def part_variants(given: dict[str, Any]) -> None:
 
 def part_tokens(given: dict[str, Any]) -> None:
     """Time the best variants and PyTorch's attention side by side over the number of tokens."""
-    backends: dict[str, str] = given["backends"]
-    for problem in parse_sizes(SETS["tokens"])[:: 1 if given["all"] else -1]:
-        tensors = {name: launch.allocate(problem, "fp16", 5) for name in backends}
-        runs = {
-            name: runner(name, problem, variant, tensors[name])[0]
-            for name, variant in backends.items()
-        }
-        errors = {
-            name: checked(launch.layer(problem.name, tensors[name], run, "fp16"), 77)
-            for name, run in runs.items()
-        }
+    backends = {name: v for name, v in given["backends"].items() if name not in given["skip"]}
+    # The most tokens first: they decide.
+    for problem in parse_sizes(SETS["tokens"])[::-1]:
+        runs, errors = {}, {}
+        for name, variant in backends.items():
+            emit(start=name)
+            data = launch.allocate(problem, "fp16", 5)
+            runs[name], _ = runner(name, problem, variant, data)
+            errors[name] = checked(launch.layer(problem.name, data, runs[name], "fp16"), 77)
+        emit(start="timing")
         for name, times in compare(runs, given["repeats"]).items():
             emit(
                 backend=name, variant=backends[name], tokens=problem.tokens,
