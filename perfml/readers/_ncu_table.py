@@ -308,9 +308,9 @@ class Table:
         """Return the range names around each row, start/end ranges outermost."""
         found = CodedRanges(np.zeros(len(self), dtype=np.int64), [()])
         for name in sorted(self.ranges_in(), key=lambda name: _PUSH_POP in name):
-            parse = _nvtx.push_pop if _PUSH_POP in name else _nvtx.start_end
             codes, texts = self.coded(name)
-            names = [parse(text) for text in texts]
+            stack = _PUSH_POP in name
+            names = _nvtx.push_pops(texts) if stack else list(map(_nvtx.start_end, texts))
             if not any(names):
                 continue
             if found.paths == [()]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 _SEPARATOR = re.compile(r'"\s+"')
 _BETWEEN = '"  "'
@@ -29,16 +30,32 @@ def push_pop(cell: str) -> tuple[str, ...]:
     ...          '"nets:conv:a:none:none:none:none:none:none" ')
     ('iter_0', 'conv:a')
     """
-    outermost, apart, inner = cell[cell.find('"') + 1 :].partition(_BETWEEN)
-    if apart and '"' in inner and '"' not in outermost:
-        # Many cells share their inner ranges, and many their outermost: an iteration.
-        return (_name(outermost), *_inner_names(inner))
-    return tuple(map(_name, _entries(cell)))
+    return push_pops([cell])[0]
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _inner_names(text: str) -> tuple[str, ...]:
-    return tuple(map(_name, _SEPARATOR.split(text[: text.rfind('"')])))
+def push_pops(cells: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return `push_pop` of each cell.
+
+    Many cells share their outermost range, which is an iteration, and many the ranges inside it,
+    so each of both is taken apart once.
+    """
+    outermost: dict[str, tuple[str, ...]] = {}
+    inner: dict[str, tuple[str, ...]] = {}
+    found = []
+    for cell in cells:
+        before, _, after = cell.partition(_BETWEEN)
+        first, rest = outermost.get(before), inner.get(after)
+        if first is None:
+            start = before.find('"')
+            whole = start >= 0 and '"' not in before[start + 1 :]
+            first = outermost[before] = (_name(before[start + 1 :]),) if whole else ()
+        if rest is None:
+            end = after.rfind('"')
+            rest = inner[after] = (
+                tuple(map(_name, _SEPARATOR.split(after[:end]))) if end > 0 else ()
+            )
+        found.append(first + rest if first and rest else tuple(map(_name, _entries(cell))))
+    return found
 
 
 def start_end(cell: str) -> tuple[str, ...]:
