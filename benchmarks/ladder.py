@@ -49,6 +49,12 @@ HEADINGS = {
     "because": "what explains it",
 }
 
+REST = "an unexplained rest"
+RATES = ("rate", "achieved rate", "clock", "issue rate", "outside")
+"""How terms begin that are what is left, not what was counted."""
+LEAST = 0.1
+"""Smallest logarithm of a factor that another account is asked for."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 1 if nothing can be compared."""
@@ -197,14 +203,32 @@ def _only(table: pd.DataFrame | None, backend: str, precision: str) -> Any:
 
 
 def _because(detail: LayerDiff) -> str:
-    """Return the largest reason that points the way the time went."""
+    """Return the largest reason that points the way the time went.
+
+    Where that is a rest which no counter explains, the largest term of another account of the same
+    time follows: what changed most among what was counted.
+    """
     if detail.time.verdict not in ("faster", "slower"):
         return detail.time.verdict
-    for said in detail.reasons:
-        head, _, rest = said.partition(": ")
-        if head == f"makes it {detail.time.verdict}":
-            return str(rest.split("; ")[0])
-    return "no counter collected here explains it"
+    heading = f"makes it {detail.time.verdict}"
+    told = [
+        rest
+        for said in detail.reasons
+        for head, _, rest in [said.partition(": ")]
+        if head == heading
+    ]
+    first = told[0].split("; ")[0] if told else "no counter collected here explains it"
+    if told and REST not in first:
+        return first
+    sign = 1.0 if detail.time.log_ratio > 0 else -1.0
+    others = detail.physical.accounts
+    counted = others[~others["term"].str.startswith(RATES)]
+    counted = counted.assign(towards=counted["log_ratio"] * sign)
+    counted = counted[counted["towards"] > LEAST]
+    if counted.empty:
+        return first
+    best = counted.loc[counted["towards"].idxmax()]
+    return f"{first}; by {best['account']}: {best['term']} x{math.exp(best['log_ratio']):.2f}"
 
 
 def busy_times(dataset: Path) -> dict[tuple[str, str], float]:

@@ -33,7 +33,17 @@ RECORDING = Recording(
         Wanted("rolled"),
         Wanted("unrolled"),
     ),
-    metrics=("published", "stalls", "roofline", "issue_slot_utilization", "global_hit_rate"),
+    metrics=(
+        "published",
+        "stalls",
+        "roofline",
+        "issue_slot_utilization",
+        "sm_efficiency",
+        "ipc",
+        "global_load_requests",
+        "global_store_requests",
+        "global_hit_rate",
+    ),
     metric_iterations=1,
 )
 

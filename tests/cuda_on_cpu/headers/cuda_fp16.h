@@ -1,0 +1,1 @@
+// Nothing: ladders.cpp has what the kernels use of it.
