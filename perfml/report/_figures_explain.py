@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.report._axes import is_narrow, name_rows
 from perfml.report._canvas import INK, PALETTE, new_axes, plain, styled
 from perfml.report._figures_metrics import roofline
 from perfml.report._times import named_layers
@@ -76,15 +77,12 @@ def time_ratios(
     ax.axvline(1, color=INK, linewidth=1)
     ax.set_xscale("log")
     ends = [float(min(low.min(), 1 / 1.04)), float(max(high.max(), 1.04))]
-    _factor_axis(ax, *ends, few=width < 500)
-    ax.set_yticks(np.arange(len(rows)), [plain(name, 24) for name in rows["layer"]])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
+    narrow = is_narrow(width)
+    _factor_axis(ax, *ends, few=narrow)
+    name_rows(ax, [plain(name, 24) for name in rows["layer"]], above=0.6, below=0.6)
     target, baseline = (
         plain(getattr(explanation, name, name), 24) for name in ("target", "baseline")
     )
-    narrow = width < 500
     ax.set_xlabel(
         "time ratio (log); hollow: no difference"
         if narrow
@@ -142,7 +140,7 @@ def attribution(
         If there is no term.
     """
     names, values, whole = _terms(found, most)
-    narrow = width < 500
+    narrow = is_narrow(width)
     ax = new_axes(ax, width, 26 * (len(values) + 1) + 78)
     place = np.arange(len(values) + 1, dtype=float)
     shown = np.array([*values, whole])
@@ -168,10 +166,7 @@ def attribution(
     _factor_axis(ax, low / (room if factors.min() < 1 else 1.02), high * room, few=narrow)
     ax.axvline(1, color=INK, linewidth=1)
     labels = [plain(name, 24 if narrow else 44) for name in names]
-    ax.set_yticks(place, [*labels, "all together"])
-    ax.set_ylim(len(values) + 0.5, -0.6)
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
+    name_rows(ax, [*labels, "all together"], above=0.6)
     ax.set_xlabel(
         "factor on the time (log)"
         if narrow
@@ -327,7 +322,7 @@ def layer_roofline(
         ax=ax,
         width=width,
     )
-    narrow = width < 500
+    narrow = is_narrow(width)
     said = "counted at device memory" if roofs.counted else "of input, weights and output"
     ax.set_xlabel("FLOP/byte" if narrow else f"arithmetic intensity, FLOP/byte {said}")
     ax.minorticks_off()

@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
+from perfml.report._axes import is_narrow, markers, name_rows
 from perfml.report._canvas import GRID, INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.report._labels import number, percent
 from perfml.report._times import named_layers
@@ -91,7 +92,7 @@ def stall_breakdown(
         msg = "no stall metric was measured"
         raise PerfmlError(msg, cure="Collect with --metrics published or --metrics stalls.")
     kept = list(shares.columns[:_MOST_STALLS])
-    narrow = width < 500
+    narrow = is_narrow(width)
     columns = 2 if narrow else 4
     lines = -(-len(kept) // columns)
     ax = new_axes(ax, width, 44 * len(shares) + 62 + 22 * lines)
@@ -113,8 +114,7 @@ def stall_breakdown(
                     color="#ffffff" if white else "#111111",
                 )
         left += value
-    ax.set_yticks(place, [plain(name, 24) for name in shares.index])
-    ax.set_ylim(len(shares) - 0.5, -0.5)
+    name_rows(ax, [plain(name, 24) for name in shares.index])
     ax.set_xlim(0, max(1.0, float(left.max())))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
     ax.set_xlabel(
@@ -122,8 +122,6 @@ def stall_breakdown(
         if narrow
         else "share of the warps' active cycles; the rest: other reasons, or issuing"
     )
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
     ax.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
@@ -300,7 +298,7 @@ def roofline(
     for name, slope in slopes.items():
         label = f"{plain(name, 30)}: {number(slope / 1e12)} TB/s"
         style: dict[str, Any] = {"textcoords": "offset points", "va": "top", "color": MUTED}
-        if width < 500:
+        if is_narrow(width):
             # points lie where the roof slopes
             ax.annotate(label, (0, 0), xycoords="axes fraction", xytext=(6, 20), **style)
         else:
@@ -309,7 +307,7 @@ def roofline(
         rows["backend"].astype(str) if "backend" in rows.columns else pd.Series("", rows.index)
     )
     tint = colours(list(dict.fromkeys(backends)), palette)
-    for backend, marker in zip(tint, "osD^vPX*<>" * (len(tint) // 10 + 1), strict=False):
+    for backend, marker in markers(list(tint)).items():
         mine = (backends == backend).to_numpy()
         if not mine.any():
             continue
@@ -329,7 +327,7 @@ def roofline(
         named = rows["layer"].to_numpy()
         wanted = {named[at]: at for at in order[::-1] if named[at] in set(names)}
         for layer, at in wanted.items():
-            right = width >= 500 or intensity[at] < np.sqrt(span[0] * span[1])
+            right = not is_narrow(width) or intensity[at] < np.sqrt(span[0] * span[1])
             style = {"textcoords": "offset points", "ha": "left" if right else "right"}
             style["xytext"] = (6 if right else -6, 4)
             point = (float(intensity[at]), float(achieved[at]))

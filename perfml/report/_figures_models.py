@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.report._axes import is_narrow, markers, name_rows, reach
 from perfml.report._canvas import INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.report._labels import members, model, percent, protocol
 
@@ -53,17 +54,15 @@ def importances(
     ax = new_axes(ax, width, 24 * len(rows) + 70)
     place = np.arange(len(rows))
     value = rows["importance"].to_numpy(dtype=float)
-    ends = np.vstack([value - rows["low"].to_numpy(float), rows["high"].to_numpy(float) - value])
-    ends = np.where(np.isfinite(ends), np.maximum(ends, 0.0), 0.0)
     ax.barh(
         place,
         value,
         0.62,
-        xerr=ends,
+        xerr=reach(value, rows["low"], rows["high"]),
         color=PALETTE[0],
         error_kw={"ecolor": INK, "elinewidth": 1.2, "capsize": 0},
     )
-    _metric_axis(ax, rows["metric"])
+    name_rows(ax, [plain(name, 44) for name in rows["metric"]])
     first = rows.iloc[0]
     ax.set_xlabel(f"{plain(first['method'], 30)} importance, with interval over the resamples")
     ax.set_title(_model_name(first["model"]).capitalize())
@@ -85,13 +84,6 @@ def _chosen(table: pd.DataFrame, column: str, value: str | None) -> pd.DataFrame
         found = ", ".join(map(str, table[column].unique()))
         raise PerfmlError(msg, found=found, cure="Choose one of these.")
     return rows
-
-
-def _metric_axis(ax: Axes, names: Sequence[object] | pd.Series) -> None:
-    ax.set_yticks(np.arange(len(names)), [plain(name, 44) for name in names])
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
 
 
 @styled
@@ -130,7 +122,7 @@ def ranks(
     from matplotlib.ticker import MaxNLocator
 
     rows = summary.head(top)
-    narrow = width < 500
+    narrow = is_narrow(width)
     ax = new_axes(ax, width, 28 * len(rows) + 76)
     place = np.arange(len(rows), dtype=float)
     low, high = rows["rank_low"].to_numpy(float), rows["rank_high"].to_numpy(float)
@@ -152,7 +144,7 @@ def ranks(
         names = members(value)
         more = f" +{len(names) - 1}" if len(names) > 1 else ""
         labels.append(plain(names[0], 24 if narrow else 44) + more)
-    _metric_axis(ax, labels)
+    name_rows(ax, labels)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5 if narrow else 16))
     ax.set_xlim(0.5, last * (1.2 if values else 1.05) + 0.5)
     ax.set_xlabel(
@@ -203,7 +195,7 @@ def predicted_vs_measured(
     ax = new_axes(ax, width, width)
     backends = list(dict.fromkeys(rows["backend"].astype(str)))
     tint = colours(backends, palette)
-    for backend, marker in zip(backends, "osD^vPX*<>" * (len(backends) // 10 + 1), strict=False):
+    for backend, marker in markers(backends).items():
         mine = np.flatnonzero(drawn & (rows["backend"].astype(str).to_numpy() == backend))
         # repeats that lie within 2 % of each other are one point to the eye
         spots = np.round(np.log(np.column_stack([truth[mine], guess[mine]])) / 0.02)

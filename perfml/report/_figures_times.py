@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.report._axes import name_rows, reach
 from perfml.report._canvas import (
     GRID,
     INK,
@@ -100,10 +101,7 @@ def layer_times(
     for index, backend in enumerate(backends):
         mine = times[times["backend"] == backend].set_index("layer").reindex(names)
         middle = mine["median"].to_numpy(dtype=float)
-        ends = np.vstack(
-            [middle - mine["low"].to_numpy(float), mine["high"].to_numpy(float) - middle]
-        )
-        ends = np.where(np.isfinite(ends), np.maximum(ends, 0.0), 0.0)
+        ends = reach(middle, mine["low"], mine["high"])
         offset = place + (index - (len(backends) - 1) / 2) * thickness
         style: dict[str, Any] = {
             "color": tint[backend],
@@ -118,11 +116,8 @@ def layer_times(
             ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
     labels = [plain(name, 16 if horizontal else 22) for name in names]
     if horizontal:
-        ax.set_yticks(place, labels)
-        ax.set_ylim(len(names) - 0.5, -0.5)
+        name_rows(ax, labels)
         ax.set_xlabel("time, µs")
-        ax.grid(axis="x")
-        ax.tick_params(axis="y", length=0)
     else:
         turned = sum(map(len, labels)) > 90
         ax.set_xticks(
@@ -202,14 +197,11 @@ def kernel_shares(
     ]
     if times["kernel"].nunique() > len(tints):
         handles.append(Patch(color=GRID, label="other kernels"))
-    ax.set_yticks(range(len(condition.backends)), [plain(each, 30) for each in condition.backends])
-    ax.set_ylim(len(condition.backends) - 0.5, -0.5)
+    name_rows(ax, [plain(each, 30) for each in condition.backends])
     ax.margins(x=0.12)
     ax.set_xlim(left=0)
     ax.set_xlabel("time, µs an iteration")
     ax.set_title(f"Kernels of {plain(layer)}")
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
     # a distance in points: a share of the Axes' height would grow while the layout is worked out
     figure: Any = ax.figure
     below = ax.transAxes + ScaledTranslation(0, -52 / 72, figure.dpi_scale_trans)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.report import figures as shared
+from perfml.report._axes import name_rows
 from perfml.report._canvas import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.run import Reproduction, importance_table
@@ -77,8 +78,7 @@ def distributions(
             ax.plot(told[name], place, "D", color=PALETTE[5], markersize=7)
     ax.plot([], [], "o-", color=INK, label="ours: median, 95 % of the splits")
     ax.plot([], [], "D", linestyle="none", color=PALETTE[5], label="published")
-    ax.set_yticks(range(len(names)), [titles.get(name, name) for name in names])
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    name_rows(ax, [titles.get(name, name) for name in names])
     if log:
         from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -87,8 +87,6 @@ def distributions(
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(label)
-    ax.grid(axis="x")
-    ax.tick_params(axis="y", length=0)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderpad=0)
     return ax
 
@@ -107,12 +105,10 @@ def mean_layer_time(means: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         f"{plain(row.backend, 20)}, {plain(row.data, 40)} ({row.layers} layers)"
         for row in means.itertuples()
     ]
-    ax.set_yticks(place, labels)
-    ax.set_ylim(len(means) - 0.5, -0.5)
+    name_rows(ax, labels)
+    ax.grid(axis="x", color=GRID)
     ax.margins(x=0.15)
     ax.set_xlabel("mean time a layer, µs")
-    ax.grid(axis="x", color=GRID)
-    ax.tick_params(axis="y", length=0)
     ax.xaxis.label.set_color(MUTED)
     return ax
 

@@ -1,0 +1,54 @@
+"""Parts of Axes that several figures share: rows of names, interval ends, markers, narrow pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NARROW = 500
+_MARKERS = "osD^vPX*<>"
+
+
+def is_narrow(width: float) -> bool:
+    """Return whether a figure of a width in points is for a phone: short labels, few ticks."""
+    return width < _NARROW
+
+
+def name_rows(ax: Axes, labels: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
+    """Make the vertical axis a list of names, the first on top, with a grid across the values.
+
+    Parameters
+    ----------
+    ax
+        Whose row ``i`` is drawn at ``y = i``.
+    labels
+        A name a row, from the top.
+    above, below
+        Room before the first row's middle and after the last one's, in rows.
+    """
+    ax.set_yticks(np.arange(len(labels)), list(labels))
+    ax.set_ylim(len(labels) - 1 + below, -above)
+    ax.grid(axis="x")
+    ax.tick_params(axis="y", length=0)
+
+
+def reach(
+    middle: npt.NDArray[np.float64], low: npt.ArrayLike, high: npt.ArrayLike
+) -> npt.NDArray[np.float64]:
+    """Return how far intervals reach from their middles, (2, n), as error bars want them.
+
+    An end that is not known, or lies on the wrong side of the middle, has no length.
+    """
+    ends = np.vstack([middle - np.asarray(low, float), np.asarray(high, float) - middle])
+    return np.where(np.isfinite(ends), np.maximum(ends, 0.0), 0.0)
+
+
+def markers(names: Sequence[Any]) -> dict[Any, str]:
+    """Return a marker a name, so that points differ by more than colour."""
+    return {name: _MARKERS[place % len(_MARKERS)] for place, name in enumerate(names)}
