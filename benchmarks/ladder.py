@@ -64,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layer", action="append", default=[], help="names or patterns")
     parser.add_argument("--where", action="append", default=[], help="COLUMN=VALUE")
     parser.add_argument("--runs", type=Path, help="folder of the runs, for times on streams")
+    parser.add_argument("--write", type=Path, help="folder: gets ladder.json and ladder.md, whole")
+    parser.add_argument(
+        "--show", action="append", default=[], help="print only these layers' steps"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
@@ -71,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PerfmlError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+    if given.write is not None:
+        text = json.dumps(document, indent=1, allow_nan=False)
+        (given.write / "ladder.json").write_text(text + "\n", encoding="utf-8")
+        (given.write / "ladder.md").write_text(markdown(document) + "\n", encoding="utf-8")
+    if given.show:
+        document["steps"] = [row for row in document["steps"] if _matches(row["layer"], given.show)]
     if given.json:
         print(json.dumps(document, indent=1, allow_nan=False))
         return 0
@@ -85,7 +95,11 @@ def ladder(
     where: Sequence[str] = (),
     runs: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the document: ``steps``, one row a step and layer, and ``qkv`` where it applies."""
+    """Return the document.
+
+    ``times`` has one row a layer, microseconds by backend; ``steps`` one row a step and layer;
+    ``qkv`` the columns of that workload.
+    """
     table, kernels = load_tables(dataset, list(where))
     chosen = _steps(table, steps)
     busy = busy_times(runs or Path(dataset))
@@ -96,10 +110,30 @@ def ladder(
         msg = "no step of the ladder was measured on both of its sides"
         found = ", ".join(map(str, table["backend"].unique()))
         raise PerfmlError(msg, where=dataset, found=found, cure="Name the steps: --steps A:B")
-    document: dict[str, Any] = {"dataset": dataset, "steps": rows, "qkv": []}
+    document: dict[str, Any] = {
+        "dataset": dataset,
+        "times": times(table, layers),
+        "steps": rows,
+        "qkv": [],
+    }
     if kernels is not None and set(kernels["workload"]) == {"qkv"}:
         document["qkv"] = [_clean(row) for row in qkv.qkv_columns(kernels).to_dict("records")]
     return document
+
+
+def times(table: pd.DataFrame, patterns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return one row a layer: its median time in microseconds under every backend."""
+    several = table.groupby("backend")["precision"].nunique().gt(1)
+    names = table["backend"].map(str)
+    names += (" " + table["precision"].map(str)).where(table["backend"].map(several), "")
+    wide = table.assign(name=names).pivot_table(
+        index="layer", columns="name", values="time_us", aggfunc="median", sort=False
+    )
+    return [
+        _clean({"layer": layer, **wide.loc[layer].to_dict()})
+        for layer in wide.index
+        if not patterns or _matches(str(layer), patterns)
+    ]
 
 
 def _steps(table: pd.DataFrame, given: str) -> list[tuple[str, str]]:
@@ -144,13 +178,16 @@ def step_rows(
         shared = [
             name
             for name in sides[0].layers["layer"].drop_duplicates().dropna()
-            if name in there
-            and (not patterns or any(fnmatch.fnmatch(name, each) for each in patterns))
+            if name in there and (not patterns or _matches(name, patterns))
         ]
         if shared:
             found = explain(sides[0], sides[1], layers=shared, model=None)
             rows += [_row(detail, sides, pair, busy) for detail in found.details]
     return rows
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, each) for each in patterns)
 
 
 def _row(
@@ -276,11 +313,16 @@ def _busy(layers: pd.DataFrame, layer: str, known: dict[tuple[str, str], float])
 
 
 def markdown(document: dict[str, Any]) -> str:
-    """Return the tables in Markdown, one of steps a layer, busy times where they are known."""
+    """Return the tables in Markdown: times, steps (busy times where they are known), columns."""
     steps = document["steps"]
     timed = any(row["busy_us"] is not None for row in steps)
     names = [name for name in HEADINGS if timed or not name.startswith("busy")]
-    lines = _head([HEADINGS[name] for name in names])
+    columns = list(dict.fromkeys(name for row in document["times"] for name in row))
+    lines = [
+        *_head(columns),
+        *(_line([_cell(row[n]) for n in columns]) for row in document["times"]),
+    ]
+    lines += ["", *_head([HEADINGS[name] for name in names])]
     for layer in dict.fromkeys(row["layer"] for row in steps):
         for row in (each for each in steps if each["layer"] == layer):
             shown = {**row, "step": f"{row['before']} -> {row['after']} ({row['precision']})"}

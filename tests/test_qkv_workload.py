@@ -187,14 +187,20 @@ def test_a_metric_that_was_not_collected_is_missing_and_no_zero(tmp_path):
     assert row["writes"] == pytest.approx(1.0)
 
 
-def test_json_is_one_document_and_markdown_has_both_tables(synthetic, capsys):
+def test_json_is_one_document_and_markdown_has_all_tables(synthetic, tmp_path, capsys):
     assert ladder.main([str(synthetic), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"steps", "qkv"} < set(document)
+    assert set(document) == {"dataset", "times", "steps", "qkv"}
+    assert document["times"][0]["strip_w2"] == pytest.approx(1001.5)
     assert ladder.main([str(synthetic), "--layer", "large_*"]) == 0
     text = capsys.readouterr().out
     assert "| layer | step | time, us | x the step before | what explains it |" in text
     assert "| base -> base_w2 (fp32) |" in text
+    assert "| large_w16 | 6,009 | 1,602 | 2,203 | 1,002 |" in text
+    assert ladder.main([str(synthetic), "--show", "small_*", "--write", str(tmp_path)]) == 0
+    assert "| base -> base_w2 (fp32) |" not in capsys.readouterr().out
+    assert (tmp_path / "ladder.md").read_text() == text
+    assert json.loads((tmp_path / "ladder.json").read_text()) == document
     assert "| backend | layer | /itr | issue % | SW | BXW | N-Rd | N-Wr | GB/s |" in text
 
 

@@ -12,10 +12,10 @@ import json
 import math
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -69,6 +69,8 @@ class Recording:
         Profiled iterations.
     settings
         ``KEY=VALUE`` of the workload.
+    shown
+        Layers whose steps are printed at the end; all are in the files.
     """
 
     workload: str
@@ -76,6 +78,7 @@ class Recording:
     metrics: tuple[str, ...]
     metric_iterations: int = 2
     settings: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     def command(self, run: Wanted, folder: Path) -> list[str]:
         """Return the command of one run."""
@@ -168,7 +171,7 @@ def check_all(recording: Recording, runs: Sequence[Wanted], script: list[str], p
 def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
     """Run a ``record.py``; return 1 if a version is wrong or a run failed."""
     parser = argparse.ArgumentParser(description=f"Record the {recording.workload} ladder.")
-    parser.add_argument("--out", type=Path, required=True, help=f"gets {PACKED} and check.json")
+    parser.add_argument("--out", type=Path, required=True, help=f"gets {PACKED} and five others")
     parser.add_argument("--runs", type=Path, help="where finished runs are kept")
     parser.add_argument("--seconds", type=float, default=540.0, help="no run is begun after these")
     parser.add_argument("--only", default="", help="backends, comma-separated")
@@ -185,7 +188,8 @@ def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
     again = [sys.executable, sys.argv[0], "--check-only", "--out", str(given.out)]
     check_all(recording, runs, [*again, "--only", given.only], checked)
     right = {row["run"] for row in _rows(checked) if row["passed"]}
-    folder = given.runs or given.out / "runs"
+    # not in the folder that is given back: that takes few files
+    folder = given.runs or Path(tempfile.gettempdir()) / f"perfml-{recording.workload}"
     folder.mkdir(parents=True, exist_ok=True)
     state = _measure(recording, [run for run in runs if str(run) in right], folder, end)
     state |= {str(run): "not measured: WRONG" for run in runs if str(run) not in right}
@@ -250,8 +254,11 @@ def _one(command: list[str], environment: dict[str, str], end: float) -> str:
 
 
 def _finish(recording: Recording, folder: Path, out: Path) -> None:
-    """Make the table of launches, pack everything, print the ladder."""
-    kernels = folder.parent / f"{recording.workload}-kernels.parquet"
+    """Make the table of launches, pack what was recorded, print the ladder.
+
+    `out` then has six files at most: the recording, the checks, the launches and the ladder twice.
+    """
+    kernels = out / "kernels.parquet"
     perfml = [sys.executable, "-m", "perfml"]
     subprocess.run(  # noqa: S603 - our own command line
         [*perfml, "ingest", str(folder), "--raw", "--quiet", "--out", str(kernels)], check=False
@@ -262,8 +269,6 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
                 archive.add(path, Path("runs") / path.relative_to(folder))
         if (out / "check.json").is_file():
             archive.add(out / "check.json", "check.json")
-    if kernels.is_file():
-        shutil.copy(kernels, out / kernels.name)
     for path in sorted(folder.glob("*/run.json")):
         record = json.loads(path.read_text())
         sys.stdout.write(
@@ -272,6 +277,8 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
         )
     sys.stdout.flush()
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "ladder.py"
-    table = [sys.executable, str(script), str(kernels), "--runs", str(folder)]
+    table = [sys.executable, str(script), str(kernels), "--runs", str(folder), "--write", str(out)]
+    for layer in recording.shown:
+        table += ["--show", layer]
     subprocess.run(table, check=False)  # noqa: S603 - our own script
     sys.stdout.flush()

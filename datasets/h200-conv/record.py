@@ -44,6 +44,7 @@ RECORDING = Recording(
         "global_store_requests",
         "global_hit_rate",
     ),
+    shown=("conv1_b1000", "conv2_b1000", "yolo20_b1"),
     metric_iterations=1,
 )
 

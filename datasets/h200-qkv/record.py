@@ -33,6 +33,7 @@ RECORDING = Recording(
         # what the seed's table calls BXW; not in perfml's catalogue, so under the profiler's name
         "l1tex__data_bank_conflicts_pipe_lsu_mem_global_op_ld.sum",
     ),
+    shown=("small_w16", "large_w16"),
     metric_iterations=2,
 )
 
