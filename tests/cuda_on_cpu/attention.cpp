@@ -1,6 +1,7 @@
-// Runs one of perfml's attention kernels on the CPU: attention BATCH N < q k v (raw) > o (raw).
+// Runs one of perfml's attention kernels on the CPU: attention BATCH N KERNEL < q k v (raw) > o (raw).
 //
-// -DSOURCE="wgmma.cu" -DKERNEL=... and the macros of the source. HALF=1: operands are fp16.
+// -DSOURCE="wgmma.cu" and the macros of the source; -DHALF=1 -DKERNEL=... -DQUERY_ROWS=... for fp16. The
+// fp32 source has all versions of the ladder, so there the name of the kernel chooses.
 #include "cuda_on_cpu.h"
 
 #include SOURCE
@@ -41,29 +42,46 @@ int main(int, char** given) {
 #endif
 #else
   std::vector<float> m(static_cast<size_t>(batch) * n, NAN), l(m);
-#if SEPARATE
-  const int rows = batch * n, width = n / 2;
-  std::vector<float> s(static_cast<size_t>(rows) * width, NAN), tile_max(rows, NAN), tile_sum(tile_max);
-  auto run = [&](size_t work, auto kernel) {
-    launch(static_cast<unsigned>((work + 255) / 256), 1, 256, arena, sizeof arena, kernel);
-  };
-  for (int first = 0; first < n; first += width) {
-    run(s.size(), [&] { separate_scores(q.data(), k.data(), s.data(), rows, n, first, width, scale); });
-    run(rows, [&] { separate_row_max(s.data(), tile_max.data(), rows, width); });
-    run(s.size(), [&] { separate_exp(s.data(), tile_max.data(), rows, width); });
-    run(rows, [&] { separate_row_sum(s.data(), tile_sum.data(), rows, width); });
-    run(elements, [&] {
-      separate_update(s.data(), v.data(), tile_max.data(), tile_sum.data(), o.data(), m.data(),
-                      l.data(), rows, n, first, width);
-    });
+  const std::string name = given[3];
+  if (name == "separate") {
+    const int rows = batch * n, width = n / 2;
+    std::vector<float> s(static_cast<size_t>(rows) * width, NAN), largest(rows, NAN), sums(largest);
+    auto run = [&](size_t work, auto kernel) {
+      launch(static_cast<unsigned>((work + 255) / 256), 1, 256, arena, sizeof arena, kernel);
+    };
+    for (int first = 0; first < n; first += width) {
+      run(s.size(),
+          [&] { separate_scores(q.data(), k.data(), s.data(), rows, n, first, width, scale); });
+      run(rows, [&] { separate_row_max(s.data(), largest.data(), rows, width); });
+      run(s.size(), [&] { separate_exp(s.data(), largest.data(), rows, width); });
+      run(rows, [&] { separate_row_sum(s.data(), sums.data(), rows, width); });
+      run(elements, [&] {
+        separate_update(s.data(), v.data(), largest.data(), sums.data(), o.data(), m.data(),
+                        l.data(), rows, n, first, width);
+      });
+    }
   }
-#else
-  using Q = OPERAND;
-  launch(batch, n / QUERY_ROWS, THREADS, arena, sizeof arena, [&] {
-    KERNEL(reinterpret_cast<const Q*>(q.data()), reinterpret_cast<const Q*>(k.data()),
-           reinterpret_cast<const Q*>(v.data()), o.data(), m.data(), l.data(), n, scale);
-  });
-#endif
+  auto run = [&](const char* kernel_name, auto kernel, unsigned threads, unsigned tiles) {
+    if (name != kernel_name) return;
+    using Q = std::conditional_t<
+        std::is_invocable_v<decltype(kernel), float*, float*, float*, float*, float*, float*, int,
+                            float>,
+        float, float4>;
+    launch(batch, tiles, threads, arena, sizeof arena, [&] {
+      kernel(reinterpret_cast<Q*>(q.data()), reinterpret_cast<Q*>(k.data()),
+             reinterpret_cast<Q*>(v.data()), o.data(), m.data(), l.data(), n, scale);
+    });
+  };
+  run("fused_tiles", fused_tiles, 32, 1);
+  run("shared_48k", shared_48k, 128, 1);
+  run("split_q", split_q, 128, n / 128);
+  run("vector_loads", vector_loads, 128, n / 128);
+  run("restructured", restructured, 128, n / 128);
+  run("coalesced", coalesced, 128, n / 128);
+  run("lm_registers", lm_registers, 128, n / 128);
+  run("no_conflicts", no_conflicts, 128, n / 128);
+  run("q_registers", q_registers, 128, n / 128);
+  run("o_registers", o_registers, 128, n / 128);
 #endif
   return std::fwrite(o.data(), sizeof(Element), elements, stdout) == elements ? 0 : 2;
 }

@@ -16,6 +16,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #define ATTENTION_ON_CPU

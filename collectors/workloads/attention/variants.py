@@ -141,15 +141,20 @@ def _wgmma(
     dim: int = 64,
 ) -> Variant:
     # Registers of the consumers and the producer: together at most what the block started with.
-    registers, producer = {(3, 1): (160, 32), (2, 1): (240, 24), (2, 2): (112, 24)}[
-        consumers, blocks
-    ]
+    # Two blocks leave too few for wgmma to overlap, so there the producer is one warp.
+    registers, producer = {(3, 1): (160, 32), (2, 1): (240, 24), (2, 2): (0, 0)}[consumers, blocks]
     macros = {
         "KV_ROWS": kv_rows, "CONSUMERS": consumers, "STAGES": stages, "MIN_BLOCKS": blocks,
         "REGISTERS": registers, "PRODUCER_REGISTERS": producer, "PINGPONG": turns, "POLY": poly,
     }  # fmt: skip
     return Variant(
-        "wgmma.cu", "attention_wgmma", macros, 64 * consumers, 128 * (consumers + 1), (dim,), True
+        "wgmma.cu",
+        "attention_wgmma",
+        macros,
+        64 * consumers,
+        128 * consumers + (128 if registers else 32),
+        (dim,),
+        True,
     )
 
 

@@ -7,16 +7,17 @@
 // others. P stays in registers: the layout of the sums is that of a left operand.
 //
 // -DHEAD_DIM=64|128 -DKV_ROWS=64|128|192 -DCONSUMERS=2|3 -DSTAGES=2..4 -DMIN_BLOCKS=1|2
-// -DREGISTERS=.. -DPRODUCER_REGISTERS=.. (setmaxnreg) -DPINGPONG=0|1 -DCAUSAL=0|1 -DPOLY=0..8
+// -DREGISTERS=.. -DPRODUCER_REGISTERS=.. (setmaxnreg; 0: a producer of one warp, registers as they are)
+// -DPINGPONG=0|1 -DCAUSAL=0|1 -DPOLY=0..8
 
 #include "tensor.cuh"
-
 #include "hopper.cuh"
 
 namespace {
 
 constexpr int kGroup = 128;
-constexpr int kThreads = (CONSUMERS + 1) * kGroup;
+constexpr int kConsumers = CONSUMERS * kGroup;  // the producer's threads come after them
+constexpr int kThreads = kConsumers + (REGISTERS > 0 ? kGroup : 32);
 constexpr int kSlabs = HEAD_DIM / 64;  // of 64 columns: 128 bytes, the width of the swizzle
 constexpr int kQSlab = 64 * 128;
 constexpr int kSlab = KV_ROWS * 128;
@@ -247,12 +248,11 @@ attention_wgmma(const unsigned char* maps, Half* o, int n, float factor) {
   }
   __syncthreads();
   const int group = threadIdx.x / kGroup;
-  if (group == 0) {
-    registers_lower<PRODUCER_REGISTERS>();
-    if (threadIdx.x == 0) produce(at, maps, first_row, problem, tiles);
+  if (group == CONSUMERS) {
+    if constexpr (REGISTERS > 0) registers_lower<PRODUCER_REGISTERS>();
+    if (threadIdx.x == kConsumers) produce(at, maps, first_row, problem, tiles);
   } else {
-    registers_raise<REGISTERS>();
-    consume(at, o + static_cast<size_t>(problem) * n * HEAD_DIM, group - 1, first_row, tiles, n,
-            factor);
+    if constexpr (REGISTERS > 0) registers_raise<REGISTERS>();
+    consume(at, o + static_cast<size_t>(problem) * n * HEAD_DIM, group, first_row, tiles, n, factor);
   }
 }
