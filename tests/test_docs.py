@@ -7,14 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from _snippets import find_verb, parse_perfml, read_page, walk
-from conftest import ROOT
 
 from perfml import tables
 from perfml.cli import app
 
+ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 CARDS = [f"../{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("datasets/*/README.md")]
