@@ -216,13 +216,13 @@ FAMILIES = (
     Family(
         "special",
         "accumulators out of 8 that add 2^x",
-        (0, 4, 6, 8),
+        (1, 4, 6, 8),
         _SPECIAL,
     ),
     Family(
         "doubles",
         "accumulators out of 8 in double precision",
-        (0, 5, 6, 8),
+        (1, 5, 6, 8),
         Cause(
             ("double_precision_fu_utilization", "flop_count_dp", "inst_fp_64"),
             ("work: FP64 pipe time", "work: FP64 operations"),
@@ -305,7 +305,7 @@ FAMILIES = (
     Family(
         "confound_special_barriers",
         "accumulators out of 8 that add 2^x; balanced barriers become more frequent",
-        (0, 4, 6, 8),
+        (1, 4, 6, 8),
         _SPECIAL,
         {"stall_sync": 1},
     ),
