@@ -209,22 +209,13 @@ def read_table(path: str | Path, *, kind: str | None = None) -> Table:
     TableError
         If the table in it breaks the rules of its kind.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = Path(path)
     require_file(path)
-    try:
+    with readable(path):
         table = pq.read_table(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        msg = "not a readable Parquet file"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=str(error).splitlines()[0][:200],
-            cure="Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet",
-        ) from error
-    document = _document(table.schema.metadata or {}, path)
+    document = document_in(table.schema.metadata or {}, path)
     frame = table.to_pandas()
     found = document.get("kind") or ("layers" if "kernel_names" in frame.columns else "kernels")
     if kind is not None and found != kind:
@@ -238,6 +229,23 @@ def read_table(path: str | Path, *, kind: str | None = None) -> Table:
         )
     check = validate_layers if found == "layers" else validate_kernels
     return Table(check(frame, where=str(path)), found, document)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what pyarrow says of a damaged file into an `InputError`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        msg = "not a readable Parquet file"
+        raise InputError(
+            msg,
+            where=str(path),
+            found=str(error).splitlines()[0][:200],
+            cure="Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet",
+        ) from error
 
 
 @contextmanager
@@ -297,7 +305,14 @@ def _target(path: Path) -> Path:
     return path
 
 
-def _document(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+def document_in(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+    """Return the provenance in a Parquet file's metadata; empty where it has none.
+
+    Raises
+    ------
+    InputError
+        If there is something else in its place.
+    """
     try:
         document = parse_json(metadata.get(METADATA_KEY, b"{}"))
     except ValueError:

@@ -7,8 +7,7 @@ the provenance of several files becomes one document.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from perfml.errors import InputError, TableError
 from perfml.metrics import load_catalogue
 from perfml.partitioned.rows import CODED
-from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, require_file
+from perfml.tables import KERNEL_COLUMNS, document_in, readable, require_file
 
 
 @dataclass(frozen=True)
@@ -111,21 +110,6 @@ def _visible(path: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in path.parts)
 
 
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn what pyarrow says of a damaged file into an `InputError`."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError) as error:
-        msg = "not a readable Parquet file"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=str(error).splitlines()[0][:200],
-            cure="Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet",
-        ) from error
-
-
 def _check(schema: Any, path: Path) -> None:
     """Refuse a file that is no Kernels table, as `perfml.tables.read_table` does."""
     names = set(schema.names)
@@ -174,13 +158,7 @@ def _common(known: Any, field: Any, path: Path) -> Any:
 
 
 def _provenance(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(metadata.get(METADATA_KEY, b"{}"))
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        msg = "the provenance in this file is damaged"
-        raise InputError(msg, where=str(path), cure="Ingest it again.")
+    document = document_in(metadata, path)
     if document.get("kind", "kernels") != "kernels":
         msg = "this command needs a kernels table"
         found, cure = f"a {document['kind']} table", "Make one with: perfml ingest"

@@ -6,7 +6,6 @@ folder that was named by other rules count as new, and would come to lie there t
 
 from __future__ import annotations
 
-import json
 import re
 import urllib.parse
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from perfml._digest import sha256_of
+from perfml.errors import InputError
 from perfml.metrics import load_catalogue
-from perfml.partitioned.files import readable
-from perfml.tables import METADATA_KEY, replacing
+from perfml.tables import document_in, readable, replacing
 
 COMMON = "_common_metadata"
 """The file that holds the schema of all files; the name is that of Parquet's own convention."""
@@ -116,10 +115,9 @@ def document_of(path: Path) -> dict[str, Any]:
     with readable(path):
         metadata = pq.read_metadata(path).metadata or {}
     try:
-        document = json.loads(metadata.get(METADATA_KEY, b"{}"))
-    except ValueError:
+        return document_in(metadata, path)
+    except InputError:
         return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _note(path: Path) -> dict[str, Any]:

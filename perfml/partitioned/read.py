@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfml.errors import TableError
-from perfml.partitioned.files import KernelFiles, readable
+from perfml.partitioned.files import KernelFiles
 from perfml.partitioned.rows import (
     CODED,
     MISSING,
@@ -31,6 +31,7 @@ from perfml.partitioned.rows import (
     Vocabulary,
     distinct,
 )
+from perfml.tables import readable
 
 CELLS = 1 << 22
 """Numbers of metric columns that a thread holds at once: 32 MiB."""
