@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from perfml.datasets import load
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
+from perfml.modeling import _forest as forest
 from perfml.modeling import (
     average_repeats,
     build_problem,
@@ -249,6 +250,20 @@ def test_the_quick_forest_is_scikit_learns_forest():
     assert np.array_equal(ours.predict(X), theirs.predict(X))
     assert np.array_equal(ours.feature_importances_, theirs.feature_importances_)
     assert clone(ours).get_params() == {"n_estimators": 20, "random_state": 9}
+    for own, tree in zip(ours.estimators_, theirs.estimators_, strict=True):
+        assert np.array_equal(own.predict_proba(X), tree.predict_proba(X))
+        assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
+
+
+def test_the_quick_forest_needs_no_part_of_scikit_learn_that_may_go(monkeypatch):
+    problem = build_problem(six_conditions().drop(columns="gld_efficiency"), "classification")
+    X, y = problem.design.values, problem.truth
+    built = QuickForestClassifier(10, random_state=3).fit(X, y)
+    monkeypatch.setattr(forest, "_BUILDER", False)
+    plain = QuickForestClassifier(10, random_state=3).fit(X, y)
+    assert np.array_equal(built.predict_proba(X), plain.predict_proba(X))
+    for own, tree in zip(built.estimators_, plain.estimators_, strict=True):
+        assert vars(own).keys() == vars(tree).keys()
 
 
 def test_the_newton_solver_finds_the_optimum_of_the_default_solver():
