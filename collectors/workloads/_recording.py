@@ -120,7 +120,7 @@ def check(recording: Recording, runs: Sequence[Wanted], path: Path) -> None:
         try:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-        except RuntimeError:
+        except (RuntimeError, AssertionError):  # the latter is torch without CUDA
             return
 
 
@@ -218,6 +218,8 @@ def _measure(
     for run in runs:
         jobs.put(run)
     state: dict[str, str] = {}
+    if not runs:
+        return state
 
     def work(gpu: int) -> None:
         aside = Path(f"/tmp/perfml-gpu{gpu}")  # noqa: S108 - ncu's lock file, one a GPU
@@ -259,7 +261,8 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
     `out` then has six files at most: the recording, the checks, the launches and the ladder twice.
     """
     kernels = out / "kernels.parquet"
-    perfml = [sys.executable, "-m", "perfml"]
+    # hundreds of raw columns make pandas warn of fragments, and only the end of the output is kept
+    perfml = [sys.executable, "-W", "ignore", "-m", "perfml"]
     subprocess.run(  # noqa: S603 - our own command line
         [*perfml, "ingest", str(folder), "--raw", "--quiet", "--out", str(kernels)], check=False
     )

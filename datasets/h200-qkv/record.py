@@ -34,7 +34,7 @@ RECORDING = Recording(
         "l1tex__data_bank_conflicts_pipe_lsu_mem_global_op_ld.sum",
     ),
     shown=("small_w16", "large_w16"),
-    metric_iterations=2,
+    metric_iterations=1,
 )
 
 if __name__ == "__main__":
