@@ -24,7 +24,7 @@ from _truth import Answer, Answers, wilson
 from perfml.errors import PerfmlError
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "h200-planted"
-OURS = ("physical", "Shapley", "advice", "ranking")
+OURS = ("causes", "physical", "Shapley", "advice", "ranking")
 FIRST, THREE = 0.80, 0.95
 
 

@@ -52,7 +52,7 @@ def document(families):
 CAUSES = {
     "stride": (["gld_efficiency"], ["sectors per request"], ["uncoalesced_load"]),
     "resident": (["achieved_occupancy"], ["occupancy limit"], ["occupancy_registers"]),
-    "waiting": (["stall_sync"], ["stall_sync"], ["barrier_stalls"]),
+    "waiting": (["stall_sync"], ["stalls: stall_sync"], ["barrier_stalls"]),
 }
 
 

@@ -13,6 +13,7 @@ from perfml._lazy import resolve
 
 _HOMES = {
     "explain": "_explain",
+    "find_causes": "causes",
     "sides_of": "sides",
     "make_side": "sides",
     "load_tables": "load",

@@ -189,7 +189,7 @@ FAMILIES = (
         "barriers",
         "slots of work between two barriers of a block",
         (32, 4, 2, 1),
-        Cause(("stall_sync",), ("stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
+        Cause(("stall_sync",), ("stalls: stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
     ),
     Family(
         "dependency",
@@ -197,7 +197,7 @@ FAMILIES = (
         (8, 3, 2, 1),
         Cause(
             ("stall_exec_dependency",),
-            ("stall_exec_dependency",),
+            ("stalls: stall_exec_dependency",),
             ("exec_dependency",),
             {"stall_exec_dependency": 1},
         ),
@@ -208,7 +208,7 @@ FAMILIES = (
         (8, 4, 2, 1),
         Cause(
             ("stall_memory_dependency",),
-            ("stall_memory_dependency",),
+            ("stalls: stall_memory_dependency",),
             ("memory_latency",),
             {"stall_memory_dependency": 1},
         ),
@@ -254,7 +254,7 @@ FAMILIES = (
         (0, 63, 255, 511),
         Cause(
             ("stall_inst_fetch",),
-            ("stall_inst_fetch",),
+            ("stalls: stall_inst_fetch",),
             ("instruction_fetch",),
             {"stall_inst_fetch": 1},
         ),
