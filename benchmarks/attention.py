@@ -158,6 +158,11 @@ def throughput(run: Run, tiles: list[str]) -> dict[str, dict[str, float]]:
     }
 
 
+def is_tile(row: dict[str, Any]) -> bool:
+    """Whether a row is one of the study's tiles, not a further variant of one."""
+    return row["backend"] == "wmma" and row["variant"].count("_") == 1
+
+
 def best(rows: list[dict[str, Any]], backend: str) -> str | None:
     """Return the fastest right variant of a backend."""
     right = [row for row in rows if row["backend"] == backend and row["ms"] is not None]
@@ -204,7 +209,7 @@ def variant_table(rows: list[dict[str, Any]]) -> list[str]:
         "variants, 25,600 tokens, d 64      regs  spill  blocks    error       ms  TFLOP/s",
     ]
     for row in rows:
-        if row["backend"] == "wmma" and "poly" not in row["variant"]:
+        if is_tile(row):
             continue
         spill = (row["spill_stores"] or 0) + (row["spill_loads"] or 0)
         needs = f"{row['registers']:6d}{spill:7d}{blocks(row):8d}"
@@ -307,7 +312,7 @@ def measure(run: Run, sizes: str, repeats: int) -> dict[str, Any]:
     found["ladder"] = run.part("ladder", {"sizes": sizes}, 150)
     tiles = [
         row["variant"] for row in found["variants"]
-        if row["backend"] == "wmma" and "poly" not in row["variant"] and row["ms"] is not None
+        if is_tile(row) and row["ms"] is not None
     ]  # fmt: skip
     found["rates"] = throughput(run, tiles)
     return found

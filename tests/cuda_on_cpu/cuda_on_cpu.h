@@ -120,6 +120,16 @@ inline float __shfl_xor_sync(unsigned, float value, int mask) {
   return other;
 }
 
+inline bool __any_sync(unsigned, bool own) {
+  const unsigned first = now / 32 * 32;
+  exchanged[now] = own;
+  meet(2, first, 32, [] {});
+  bool any = false;
+  for (unsigned i = 0; i < 32; ++i) any = any || exchanged[first + i] != 0.0f;
+  meet(3, first, 32, [] {});
+  return any;
+}
+
 inline void enter() {
   body();
   fibers[now].done = true;

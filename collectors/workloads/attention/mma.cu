@@ -6,7 +6,8 @@
 // whose 16-byte chunks are permuted (chunk xor row mod 8) so that ldmatrix meets no bank twice.
 //
 // -DHEAD_DIM=64|128 -DWARP_ROWS=16|32 -DKV_ROWS=32|64|96|128 -DWARPS=4|8 -DMIN_BLOCKS=1.. -DCAUSAL=0|1
-// -DKEEP_Q=0|1 (Q in registers, or read again for every tile) -DPOLY=0..8 (see exp2_mixed)
+// -DKEEP_Q=0|1 (Q in registers, or read again for every tile) -DPOLY=0..8 -DLAZY=0|8 (see exp2_mixed
+// and raised)
 
 #include "tensor.cuh"
 
@@ -141,6 +142,7 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
 
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
+      float shrink[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float largest = scores[block][0][2 * half];
@@ -149,8 +151,8 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
           largest = fmaxf(largest, scores[block][column][2 * half]);
           largest = fmaxf(largest, scores[block][column][2 * half + 1]);
         }
-        largest = fmaxf(row_max[block][half], quad_max(largest));
-        const float shrink = exp2_unit((row_max[block][half] - largest) * factor);
+        largest = raised<LAZY>(row_max[block][half], quad_max(largest), factor);
+        shrink[half] = exp2_unit((row_max[block][half] - largest) * factor);
         const float offset = largest * factor;
         row_max[block][half] = largest;
         float sum = 0.0f;
@@ -164,11 +166,13 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
           }
         }
         // Each lane sums its own columns; the four lanes of a row are added after the last tile.
-        row_sum[block][half] = row_sum[block][half] * shrink + sum;
+        row_sum[block][half] = row_sum[block][half] * shrink[half] + sum;
+      }
+      if (must_rescale<LAZY>(shrink[0], shrink[1])) {
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-          out[block][chunk][2 * half] *= shrink;
-          out[block][chunk][2 * half + 1] *= shrink;
+#pragma unroll
+          for (int i = 0; i < 4; ++i) out[block][chunk][i] *= shrink[i / 2];
         }
       }
     }

@@ -92,6 +92,21 @@ __device__ __forceinline__ float exp2_mixed(float x, int column) {
   return column % 8 < Poly ? exp2_fma(x) : exp2_unit(x);
 }
 
+// The number subtracted from a row's scores: its largest one so far, or one less than `Lazy` powers of
+// two below it. Softmax does not change with it; 2^8 and sums of it are far from a half's largest
+// value; and the output has to be rescaled once or twice in a row of thousands instead of often.
+template <int Lazy>
+__device__ __forceinline__ float raised(float before, float largest, float factor) {
+  return (largest - before) * factor > Lazy ? largest : before;
+}
+
+// Whether any lane's output has to be rescaled; always where maxima are followed at once.
+template <int Lazy>
+__device__ __forceinline__ bool must_rescale(float shrink_upper, float shrink_lower) {
+  const bool own = shrink_upper != 1.0f || shrink_lower != 1.0f;
+  return Lazy == 0 || __any_sync(0xffffffffu, own);
+}
+
 // Largest or summed value of the four lanes that share a row of a fragment.
 __device__ __forceinline__ float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));

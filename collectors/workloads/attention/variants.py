@@ -16,6 +16,8 @@ ROWS = 128
 WMMA_WARPS = 4
 Q_TILES = (16, 32, 48, 64)
 KV_TILES = (32, 64, 128, 160)
+LAZY = 8
+"""Powers of two that a score may be above the number subtracted from its row."""
 
 
 @dataclass(frozen=True)
@@ -116,17 +118,25 @@ class Variant:
         return Source(FOLDER / self.source, macros)
 
 
-def _wmma(q_rows: int, kv_rows: int, poly: int = 0) -> Variant:
-    macros = {"Q_ROWS": q_rows, "KV_ROWS": kv_rows, "POLY": poly}
+def _wmma(q_rows: int, kv_rows: int, poly: int = 0, lazy: int = LAZY) -> Variant:
+    macros = {"Q_ROWS": q_rows, "KV_ROWS": kv_rows, "POLY": poly, "LAZY": lazy}
     return Variant("wmma.cu", "attention_wmma", macros, WMMA_WARPS * q_rows, WMMA_WARPS * 32)
 
 
 def _mma(
-    rows: int, kv_rows: int, warps: int, blocks: int, keep: int, poly: int = 0, dim: int = 64
+    rows: int,
+    kv_rows: int,
+    warps: int,
+    blocks: int,
+    keep: int,
+    *,
+    poly: int = 0,
+    lazy: int = LAZY,
+    dim: int = 64,
 ) -> Variant:
     macros = {
         "WARP_ROWS": rows, "KV_ROWS": kv_rows, "WARPS": warps, "MIN_BLOCKS": blocks,
-        "KEEP_Q": keep, "POLY": poly,
+        "KEEP_Q": keep, "POLY": poly, "LAZY": lazy,
     }  # fmt: skip
     return Variant("mma.cu", "attention_mma", macros, rows * warps, warps * 32, (dim,))
 
@@ -136,45 +146,41 @@ def _wgmma(
     consumers: int,
     stages: int,
     turns: int,
+    *,
     poly: int = 0,
-    blocks: int = 1,
+    lazy: int = LAZY,
     dim: int = 64,
 ) -> Variant:
-    # Registers of the consumers and the producer: together at most what the block started with.
-    # Two blocks leave too few for wgmma to overlap, so there the producer is one warp.
-    registers, producer = {(3, 1): (160, 32), (2, 1): (240, 24), (2, 2): (0, 0)}[consumers, blocks]
+    # Registers of the consumers and the producer: together what the block started with.
+    registers, producer = {3: (160, 32), 2: (240, 24)}[consumers]
     macros = {
-        "KV_ROWS": kv_rows, "CONSUMERS": consumers, "STAGES": stages, "MIN_BLOCKS": blocks,
+        "KV_ROWS": kv_rows, "CONSUMERS": consumers, "STAGES": stages, "MIN_BLOCKS": 1,
         "REGISTERS": registers, "PRODUCER_REGISTERS": producer, "PINGPONG": turns, "POLY": poly,
+        "LAZY": lazy,
     }  # fmt: skip
-    return Variant(
-        "wgmma.cu",
-        "attention_wgmma",
-        macros,
-        64 * consumers,
-        128 * consumers + (128 if registers else 32),
-        (dim,),
-        True,
-    )
+    threads = 128 * (consumers + 1)
+    return Variant("wgmma.cu", "attention_wgmma", macros, 64 * consumers, threads, (dim,), True)
 
 
 VARIANTS: dict[str, dict[str, Variant]] = {
     "wmma": {
         "q32_kv64": _wmma(32, 64),
         **{f"q{q}_kv{kv}": _wmma(q, kv) for q in Q_TILES for kv in KV_TILES},
+        "q32_kv64_eager": _wmma(32, 64, lazy=0),
         "q32_kv64_poly2": _wmma(32, 64, 2),
     },
     "mma": {
         "r32_kv64_w4": _mma(32, 64, 4, 2, 1),
+        "r32_kv64_w4_eager": _mma(32, 64, 4, 2, 1, lazy=0),
         "r32_kv64_w4_reread": _mma(32, 64, 4, 2, 0),
         "r32_kv64_w4_three": _mma(32, 64, 4, 3, 0),
         "r32_kv64_w8": _mma(32, 64, 8, 1, 1),
         "r32_kv32_w4_three": _mma(32, 32, 4, 3, 0),
         "r32_kv128_w4": _mma(32, 128, 4, 2, 0),
         "r16_kv64_w8": _mma(16, 64, 8, 2, 1),
-        "r32_kv64_w4_poly1": _mma(32, 64, 4, 2, 1, 1),
-        "r32_kv64_w4_poly2": _mma(32, 64, 4, 2, 1, 2),
-        "r32_kv64_w4_poly3": _mma(32, 64, 4, 2, 0, 3),
+        "r32_kv64_w4_poly1": _mma(32, 64, 4, 2, 1, poly=1),
+        "r32_kv64_w4_poly2": _mma(32, 64, 4, 2, 1, poly=2),
+        "r32_kv64_w4_poly3": _mma(32, 64, 4, 2, 0, poly=3),
         "d128_r16_kv64_w8": _mma(16, 64, 8, 1, 1, dim=128),
         "d128_r16_kv64_w4": _mma(16, 64, 4, 2, 0, dim=128),
         "d128_r32_kv32_w4": _mma(32, 32, 4, 1, 0, dim=128),
@@ -182,17 +188,16 @@ VARIANTS: dict[str, dict[str, Variant]] = {
     "wgmma": {
         "kv128_c3_turns": _wgmma(128, 3, 2, 1),
         "kv128_c3": _wgmma(128, 3, 2, 0),
+        "kv128_c3_turns_eager": _wgmma(128, 3, 2, 1, lazy=0),
         "kv128_c3_s3_turns": _wgmma(128, 3, 3, 1),
-        "kv128_c3_turns_poly1": _wgmma(128, 3, 2, 1, 1),
-        "kv128_c3_turns_poly2": _wgmma(128, 3, 2, 1, 2),
-        "kv128_c3_turns_poly3": _wgmma(128, 3, 2, 1, 3),
-        "kv128_c3_poly2": _wgmma(128, 3, 2, 0, 2),
+        "kv128_c3_turns_poly1": _wgmma(128, 3, 2, 1, poly=1),
+        "kv128_c3_turns_poly2": _wgmma(128, 3, 2, 1, poly=2),
+        "kv128_c3_turns_poly3": _wgmma(128, 3, 2, 1, poly=3),
+        "kv128_c3_poly2": _wgmma(128, 3, 2, 0, poly=2),
         "kv128_c2_turns": _wgmma(128, 2, 2, 1),
-        "kv128_c2_turns_poly2": _wgmma(128, 2, 2, 1, 2),
+        "kv128_c2_turns_poly2": _wgmma(128, 2, 2, 1, poly=2),
         "kv192_c2_turns": _wgmma(192, 2, 2, 1),
         "kv64_c3": _wgmma(64, 3, 3, 0),
-        "kv64_c2_two": _wgmma(64, 2, 2, 0, 0, 2),
-        "kv64_c2_two_poly2": _wgmma(64, 2, 2, 0, 2, 2),
         "d128_kv128_c2_turns": _wgmma(128, 2, 2, 1, dim=128),
         "d128_kv128_c2": _wgmma(128, 2, 2, 0, dim=128),
         "d128_kv64_c3": _wgmma(64, 3, 2, 0, dim=128),

@@ -7,8 +7,8 @@
 // others. P stays in registers: the layout of the sums is that of a left operand.
 //
 // -DHEAD_DIM=64|128 -DKV_ROWS=64|128|192 -DCONSUMERS=2|3 -DSTAGES=2..4 -DMIN_BLOCKS=1|2
-// -DREGISTERS=.. -DPRODUCER_REGISTERS=.. (setmaxnreg; 0: a producer of one warp, registers as they are)
-// -DPINGPONG=0|1 -DCAUSAL=0|1 -DPOLY=0..8
+// -DREGISTERS=.. -DPRODUCER_REGISTERS=.. (setmaxnreg)
+// -DPINGPONG=0|1 -DCAUSAL=0|1 -DPOLY=0..8 -DLAZY=0|8
 
 #include "tensor.cuh"
 #include "hopper.cuh"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kGroup = 128;
 constexpr int kConsumers = CONSUMERS * kGroup;  // the producer's threads come after them
-constexpr int kThreads = kConsumers + (REGISTERS > 0 ? kGroup : 32);
+constexpr int kThreads = kConsumers + kGroup;
 constexpr int kSlabs = HEAD_DIM / 64;  // of 64 columns: 128 bytes, the width of the swizzle
 constexpr int kQSlab = 64 * 128;
 constexpr int kSlab = KV_ROWS * 128;
@@ -124,7 +124,7 @@ __device__ __forceinline__ void exponentials(float (&scores)[KV_ROWS / 2], Rows&
       largest = fmaxf(largest, scores[4 * column + 2 * half]);
       largest = fmaxf(largest, scores[4 * column + 2 * half + 1]);
     }
-    largest = fmaxf(rows.max[half], quad_max(largest));
+    largest = raised<LAZY>(rows.max[half], quad_max(largest), factor);
     rows.shrink[half] = exp2_unit((rows.max[half] - largest) * factor);
     rows.max[half] = largest;
     const float offset = largest * factor;
@@ -198,8 +198,10 @@ __device__ __forceinline__ void consume(const Shared& at, Half* o, int group, in
     exponentials(scores, rows, factor);
     products_wait<0>();
     release(at.v_empty, tile - 1);
+    if (must_rescale<LAZY>(rows.shrink[0], rows.shrink[1])) {
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 2; ++i) out[i] *= rows.shrink[i / 2 % 2];
+      for (int i = 0; i < HEAD_DIM / 2; ++i) out[i] *= rows.shrink[i / 2 % 2];
+    }
     pack_weights(weights, scores);
   }
   barrier_wait(at.v_full + 8 * stage(tiles - 1), round_of(tiles - 1));
@@ -249,10 +251,10 @@ attention_wgmma(const unsigned char* maps, Half* o, int n, float factor) {
   __syncthreads();
   const int group = threadIdx.x / kGroup;
   if (group == CONSUMERS) {
-    if constexpr (REGISTERS > 0) registers_lower<PRODUCER_REGISTERS>();
+    registers_lower<PRODUCER_REGISTERS>();
     if (threadIdx.x == kConsumers) produce(at, maps, first_row, problem, tiles);
   } else {
-    if constexpr (REGISTERS > 0) registers_raise<REGISTERS>();
+    registers_raise<REGISTERS>();
     consume(at, o + static_cast<size_t>(problem) * n * HEAD_DIM, group, first_row, tiles, n, factor);
   }
 }

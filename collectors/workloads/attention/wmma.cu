@@ -7,7 +7,8 @@
 // + 8). wmma leaves this open; it holds for sm_80 to sm_90, where the left operand's first eight
 // elements have the same order (the compiler reads no others), and the check on the device shows it.
 //
-// -DHEAD_DIM=64|128 -DQ_ROWS=16|32|48|64 -DKV_ROWS=32|64|128|160 -DCAUSAL=0|1 -DPOLY=0..8
+// -DHEAD_DIM=64|128 -DQ_ROWS=16|32|48|64 -DKV_ROWS=32|64|128|160 -DCAUSAL=0|1
+// -DPOLY=0..8 -DLAZY=0|8
 
 #ifndef ATTENTION_ON_CPU
 #include <mma.h>
@@ -150,7 +151,7 @@ attention_wmma(const half* q, const half* k, const half* v, half* o, int n, floa
             if (lower(i) == half_of) largest = fmaxf(largest, scores[block][column].x[i]);
           }
         }
-        largest = fmaxf(row_max[block][half_of], quad_max(largest));
+        largest = raised<LAZY>(row_max[block][half_of], quad_max(largest), factor);
         shrink[half_of] = exp2_unit((row_max[block][half_of] - largest) * factor);
         offset[half_of] = largest * factor;
         row_max[block][half_of] = largest;
@@ -165,10 +166,12 @@ attention_wmma(const half* q, const half* k, const half* v, half* o, int n, floa
           row_sum[block][lower(i)] += score;
         }
       }
+      if (must_rescale<LAZY>(shrink[0], shrink[1])) {
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
+        for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) out[block][step].x[i] *= shrink[lower(i)];
+          for (int i = 0; i < 8; ++i) out[block][step].x[i] *= shrink[lower(i)];
+        }
       }
     }
 
