@@ -109,7 +109,7 @@ class ConvWorkload:
         """Return the ladder's steps: (version before, version after)."""
         pairs = [(each.against, name) for name, each in VERSIONS.items() if each.against]
         beside = ("restrict", "wmma_tf32", "wmma_fp16")
-        # nvcc unrolls the inner loop by itself, so what unrolling brings shows against "rolled" only
+        # nvcc unrolls the inner loop by itself: what that brings shows against "rolled"
         more = (("rolled", "unrolled"), ("restrict", "wmma_fp16"))
         return (*pairs, *more, *((name, YARDSTICK) for name in beside))
 
