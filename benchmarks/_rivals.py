@@ -210,6 +210,8 @@ def merge_apply(kernels: pd.DataFrame, metrics: list[str]) -> Any:
 def merge_pandas(kernels: pd.DataFrame, metrics: list[str]) -> Any:
     inside = kernels[kernels["layer"].notna()]
     weight = inside["time_us"]
+    if not (weight > 0).all():
+        raise ValueError(weight)
     products = inside[metrics].mul(weight, axis=0)
     # a launch without a metric must not weigh in it
     weights = inside[metrics].notna().mul(weight, axis=0)
@@ -265,16 +267,12 @@ def plain_report(path: Path, metrics: list[str]) -> Any:
     return pd.DataFrame(rows, columns=["kernel", *metrics])
 
 
-def metrics_in(path: Path, wanted: frozenset[str]) -> list[str]:
-    """Return the metrics of a report's first launch that are wanted."""
-    import ncu_report
+def same_report(path: Path, wanted: frozenset[str]) -> Any:
+    """Loop over NVIDIA's reader with units, missing values, shapes, device and ranges.
 
-    names = ncu_report.load_report(str(path)).range_by_idx(0).action_by_idx(0).metric_names()
-    return [name for name in names if name in wanted]
-
-
-def same_report(path: Path, metrics: list[str]) -> Any:
-    """Loop over NVIDIA's reader with units, missing values, shapes, device and ranges."""
+    Which of the wanted metrics a launch has is asked of each launch, as perfml does: launches of
+    one report may differ, and what only a later one has must not be lost.
+    """
     import ncu_report
 
     report = ncu_report.load_report(str(path))
@@ -284,13 +282,22 @@ def same_report(path: Path, metrics: list[str]) -> Any:
         for index in range(found.num_actions()):
             action = found.action_by_idx(index)
             row: dict[str, Any] = {"kernel": action.name(1)}
-            for name in metrics:
+            for name in action.metric_names():
+                if name not in wanted:
+                    continue
                 metric = action.metric_by_name(name)
-                known = metric is not None and metric.has_value()
-                value = metric.as_double() if known else np.nan
-                row[name] = value * (1e-3 if known and metric.unit() == "ns" else 1.0)
+                value = metric.as_double() if metric.has_value() else np.nan
+                row[name] = value * (1e-3 if metric.unit() == "ns" else 1.0)
+            for shape in ("grid", "block"):
+                sizes = [row.get(f"launch__{shape}_dim_{axis}", np.nan) for axis in "xyz"]
+                row[shape] = "({:.0f}, {:.0f}, {:.0f})".format(*sizes)
             device = action.metric_by_name("device__attribute_display_name")
             row["device"] = device.as_string() if device is not None else None
+            major, minor = (
+                row.get(f"device__attribute_compute_capability_{part}", np.nan)
+                for part in ("major", "minor")
+            )
+            row["compute_capability"] = f"{major:.0f}.{minor:.0f}"
             state = action.nvtx_state()
             names: list[str] = []
             for domain in state.domains() if state is not None else ():

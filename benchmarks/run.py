@@ -20,6 +20,7 @@ import lzma
 import os
 import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -38,9 +39,8 @@ import _data
 import _rivals as rivals
 import pandas as pd
 import polars as pl
+from _rows import COLUMNS, DOCS, MARKS, ROWS
 
-DOCS = _data.ROOT / "docs" / "benchmarks.md"
-MARKS = ("<!-- table: written by benchmarks/run.py -->", "<!-- end of table -->")
 PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn", "linear-tree")
 
 LESS = "does less: trusts units, locale, ranges and rows"
@@ -59,6 +59,9 @@ class Row:
         Median seconds.
     ratios
         Rival over perfml, one a turn.
+    cpu_ratio
+        The same of processor time, of all threads: the middle of the turns. None where no
+        processor time was taken.
     note
         What to know about the comparison, and why perfml is not ahead where it is not.
     """
@@ -70,6 +73,7 @@ class Row:
     rival_s: float
     ratios: list[float]
     note: str = ""
+    cpu_ratio: float | None = None
 
     @property
     def median(self) -> float:
@@ -83,13 +87,15 @@ Works = dict[str, tuple[Callable[[], Any], str]]
 def compare(room: str, work: str, ours: Callable[[], Any], others: Works, turns: int) -> list[Row]:
     """Time perfml and its rivals in turns."""
     taken: dict[str, list[float]] = {name: [] for name in ("", *others)}
+    used: dict[str, list[float]] = {name: [] for name in ("", *others)}
     for turn in range(turns + 1):
         for name, run in (("", ours), *((name, run) for name, (run, _) in others.items())):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), processor_time()
             run()
             if turn:  # the first turn loads libraries and files
                 taken[name].append(time.perf_counter() - start)
-    mine = taken.pop("")
+                used[name].append(processor_time() - before)
+    mine, own_cpu = taken.pop(""), used.pop("")
     return [
         Row(
             room,
@@ -99,9 +105,18 @@ def compare(room: str, work: str, ours: Callable[[], Any], others: Works, turns:
             statistics.median(times),
             [theirs / own for theirs, own in zip(times, mine, strict=True)],
             others[name][1],
+            statistics.median(
+                theirs / own for theirs, own in zip(used[name], own_cpu, strict=True)
+            ),
         )
         for name, times in taken.items()
     ]
+
+
+def processor_time() -> float:
+    """Return seconds that this process, its threads and its ended children have computed."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def agree(found: pd.DataFrame, layers: pd.DataFrame) -> None:
@@ -157,20 +172,23 @@ def report_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     path = folder / "report.ncu-rep"
     path.write_bytes(lzma.decompress(_data.REPORT.read_bytes()))
     metrics = list(load_catalogue().ncu_request(["published"]))[:24]
-    read_too = rivals.metrics_in(path, needed())
-    layers = read(path).frame["layer"].tolist()
-    assert rivals.same_report(path, read_too)["layer"].tolist() == layers
+    frame = read(path).frame
+    layers = frame["layer"].tolist()
+    found = rivals.same_report(path, needed())
+    for name in ("layer", "iteration", "kernel", "grid", "block", "device", "compute_capability"):
+        assert found[name].tolist() == frame[name].tolist(), name
+    count = sum("__" in str(name) for name in found.columns)
     others: Works = {
         "loop over ncu_report, same work": (
-            lambda: rivals.same_report(path, read_too),
-            "perfml adds formulas, rules and provenance: a fixed cost a file",
+            lambda: rivals.same_report(path, needed()),
+            "two thirds are NVIDIA's reader on both sides",
         ),
         "loop over ncu_report, values alone": (
             lambda: rivals.plain_report(path, metrics),
-            "does less: 24 metrics, no units, shapes, ranges, rules or formulas",
+            "does less: 24 metrics known beforehand, no units, shapes, ranges or formulas",
         ),
     }
-    work = f".ncu-rep to a table, {len(layers)} kernels x {len(read_too)} metrics"
+    work = f".ncu-rep to a table, {len(layers)} kernels x {count} metrics"
     yield from compare("report", work, lambda: read(path), others, turns)
 
 
@@ -186,7 +204,8 @@ def merge_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     frame = read(path).frame.assign(run_id="run", backend="cudnn")
     metrics = metric_columns(frame)
     frame = frame.astype(dict.fromkeys(metrics, "float64"))
-    fast = pl.from_pandas(frame[[*rivals.KEYS, "kernel", "kernel_index", "time_us", *metrics]])
+    chosen = frame[[*rivals.KEYS, "kernel", "kernel_index", "time_us", *metrics]]
+    fast = pl.from_pandas(chosen)
     arrow = fast.to_arrow()
     few = frame.iloc[: kernels // 50]
     layers = merge(frame)
@@ -195,14 +214,35 @@ def merge_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     assert np.allclose(found["achieved_occupancy"], layers["achieved_occupancy"], equal_nan=True)
     others: Works = {
         "pandas, vectorised": (lambda: rivals.merge_pandas(frame, metrics), ""),
-        "Polars": (lambda: rivals.merge_polars(fast, metrics), "a Polars frame in and out"),
-        "DuckDB": (lambda: rivals.merge_duckdb(arrow, metrics), "an Arrow table in and out"),
+        "Polars, pandas in and out": (
+            lambda: rivals.merge_polars(pl.from_pandas(chosen), metrics).to_pandas(),
+            "",
+        ),
+        "DuckDB, pandas in and out": (
+            lambda: rivals.merge_duckdb(arrow_of(chosen), metrics).read_all().to_pandas(),
+            "",
+        ),
+        "Polars, its own table": (
+            lambda: rivals.merge_polars(fast, metrics),
+            "does less: no pandas table in or out, nothing checked",
+        ),
+        "DuckDB, an Arrow table": (
+            lambda: rivals.merge_duckdb(arrow, metrics),
+            "does less: no pandas table in or out, nothing checked",
+        ),
     }
     work = f"merge in memory, {kernels:,} kernels x {len(metrics)} metrics"
     yield from compare("merge", work, lambda: merge(frame), others, turns)
     slow: Works = {"pandas, groupby-apply": (lambda: rivals.merge_apply(few, metrics), "")}
     work = f"merge in memory, {len(few):,} kernels x {len(metrics)} metrics"
     yield from compare("merge", work, lambda: merge(few), slow, turns)
+
+
+def arrow_of(frame: pd.DataFrame) -> Any:
+    """Return a pandas table as an Arrow one."""
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def tree_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
@@ -241,7 +281,8 @@ def suite_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     splits = 4 if quick else 20
     others: Works = {"plain scikit-learn": (lambda: list(suite.plain(layers, splits)), "")}
     work = f"suite with stability, {what}: {len(layers)} rows, {splits} splits x 6 models"
-    yield from compare("suite", work, lambda: list(suite.ours(layers, splits, None)), others, turns)
+    # one process on both sides; by default perfml takes all cores for a suite of this size
+    yield from compare("suite", work, lambda: list(suite.ours(layers, splits, 1)), others, turns)
 
 
 def start_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
@@ -288,8 +329,6 @@ ROOMS: dict[str, Callable[[Path, bool, int], Iterator[Row]]] = {
     "collect": collect_rows,
 }
 
-COLUMNS = ("work", "other side", "perfml, s", "other, s", "times faster", "min to max", "note")
-
 
 def cells(row: Row) -> list[str]:
     """Return a row of the table as text."""
@@ -297,10 +336,9 @@ def cells(row: Row) -> list[str]:
     if row.median < 1 and not note:
         note = "behind"
     ratios = f"{min(row.ratios):.2f} to {max(row.ratios):.2f}"
-    seconds = [
-        f"{value:.4f}" if value < 0.1 else f"{value:.2f}" for value in (row.perfml_s, row.rival_s)
-    ]
-    return [row.work, row.rival, *seconds, f"{row.median:.2f}", ratios, note]
+    seconds = [_seconds(row.perfml_s), _seconds(row.rival_s)]
+    cpu = f"{row.cpu_ratio:.2f}" if row.cpu_ratio is not None else ""
+    return [row.work, row.rival, *seconds, f"{row.median:.2f}", ratios, cpu, note]
 
 
 def _seconds(value: float) -> str:
@@ -323,7 +361,7 @@ def machine(turns: int) -> str:
 def markdown(rows: list[Row], where: str) -> str:
     """Return the table for the docs."""
     out = io.StringIO()
-    aligned = ["---"] * 2 + ["---:"] * 4 + ["---"]
+    aligned = ["---"] * 2 + ["---:"] * 5 + ["---"]
     out.write(f"| {' | '.join(COLUMNS)} |\n| {' | '.join(aligned)} |\n")
     for row in rows:
         out.write(f"| {' | '.join(cells(row))} |\n")
@@ -342,8 +380,9 @@ def write_docs(text: str) -> None:
 
 def show(row: Row) -> None:
     """Print a row as soon as it is measured."""
-    work, rival, mine, theirs, ratio, spread, note = cells(row)
-    print(f"{work[:62]:<62} {rival:<34} {mine:>8} {theirs:>8} {ratio:>7} {spread:>16}  {note}")
+    work, rival, mine, theirs, ratio, spread, cpu, note = cells(row)
+    times = f"{mine:>8} {theirs:>8} {ratio:>7} {spread:>16} {cpu:>7}"
+    print(f"{work[:62]:<62} {rival:<34} {times}  {note}", flush=True)
 
 
 def main() -> None:
@@ -366,6 +405,9 @@ def main() -> None:
             for row in ROOMS[room](Path(name), options.quick, options.turns):
                 rows.append(row)
                 show(row)
+            found = tuple(row.rival for row in rows if row.room == room)
+            if not options.quick and found != ROWS[room]:
+                parser.error(f"the rows of {room} are {found}; _rows.py says {ROWS[room]}")
     where = machine(options.turns)
     print(f"measured on {where}")
     if options.json:
