@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfml.cli._complete import conditions, datasets
 from perfml.cli._output import Output
-from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     from perfml.tables import Table
@@ -44,6 +44,7 @@ def load_dataset(
     import warnings
 
     from perfml.datasets import load as load_layers
+    from perfml.explain.load import only
     from perfml.tables import Table
 
     with warnings.catch_warnings(record=True) as caught:
@@ -51,16 +52,18 @@ def load_dataset(
         table = (load or load_layers)(dataset)
     for each in caught:
         out_.warn(str(each.message))
-    frame = table.frame
-    for condition in where or []:
-        column, equals, value = condition.partition("=")
-        if not equals or column not in frame.columns:
-            msg = f"--where needs COLUMN=VALUE with a column of the table, not {condition!r}"
-            raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, frame.columns[:12]))}.")
-        kept = frame[frame[column].astype("string") == value]
-        if kept.empty:
-            values: list[Any] = sorted(map(str, frame[column].dropna().unique()))[:8]
-            msg = f"no row has {column}={value}"
-            raise PerfmlError(msg, found=", ".join(values), cure="Choose one of these values.")
-        frame = kept.reset_index(drop=True)
-    return Table(frame, table.kind, {**table.provenance, **({"where": where} if where else {})})
+    if not where:
+        return Table(table.frame, table.kind, {**table.provenance})
+    frame = only(table.frame, where)
+    return Table(frame, table.kind, {**table.provenance, "where": where})
+
+
+def provenance_of(dataset: str) -> dict[str, Any]:
+    """Return where a dataset that a verb was given comes from."""
+    from perfml.datasets import load
+    from perfml.tables import read_table
+
+    path = Path(dataset)
+    if path.is_file() and path.suffix == ".parquet":
+        return dict(read_table(path).provenance)
+    return dict(load(dataset).provenance)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli._complete import backends, datasets, layers
-from perfml.cli._dataset import Seed, Where
+from perfml.cli._dataset import Seed, Where, provenance_of
 from perfml.cli._output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
@@ -184,17 +184,7 @@ def _tables(
     behind_all = [each for each in named_apart(launches, names) if each is not None]
     frame = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     whole = pd.concat(behind_all, ignore_index=True) if behind_all else None
-    return frame, whole, _provenance(datasets[0])
-
-
-def _provenance(dataset: str) -> dict[str, Any]:
-    from perfml.datasets import load
-    from perfml.tables import read_table
-
-    path = Path(dataset)
-    if path.is_file() and path.suffix == ".parquet":
-        return dict(read_table(path).provenance)
-    return dict(load(dataset).provenance)
+    return frame, whole, provenance_of(datasets[0])
 
 
 def _save(ax: Any, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli._complete import datasets
-from perfml.cli._dataset import Dataset, Seed, Where, load_dataset
+from perfml.cli._dataset import Dataset, Seed, Where, load_dataset, provenance_of
 from perfml.cli._output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
@@ -172,15 +172,9 @@ def _side(
     dataset: str, where: list[str] | None
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, dict[str, Any]]:
     """Return the table of one side, the launches behind it, and where they came from."""
-    from perfml.datasets import load
     from perfml.explain.load import load_tables
-    from perfml.tables import read_table
 
-    layers, launches = load_tables(dataset, where)
-    path = Path(dataset)
-    if path.is_file() and path.suffix == ".parquet":
-        return layers, launches, dict(read_table(path).provenance)
-    return layers, launches, dict(load(dataset).provenance)
+    return *load_tables(dataset, where), provenance_of(dataset)
 
 
 def _folder(dataset: str) -> Path | None:
@@ -205,18 +199,11 @@ def _raw(dataset: str) -> Kernels | None:
 
 def _merged(raw: Kernels) -> Table:
     """Return the layers of raw exports, with their shapes, as `perfml.datasets.load` does."""
+    from perfml.explain.load import with_known_shapes
     from perfml.merge import merge
-    from perfml.modeling import shapes_of_runs, with_shapes
     from perfml.tables import Table
 
-    layers = merge(raw.frame)
-    shapes = shapes_of_runs(raw.provenance)
-    if shapes is not None:
-        try:
-            layers = with_shapes(layers, shapes)
-        except PerfmlError:
-            # shapes of other layers than these
-            return Table(layers, "layers", raw.provenance)
+    layers = with_known_shapes(merge(raw.frame), raw.provenance)
     return Table(layers, "layers", raw.provenance)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -49,7 +50,7 @@ def load_tables(
         rows = only(table.frame, where)
         if table.kind == "kernels":
             return _merged(rows, table.provenance)
-        return _shaped(rows, table.provenance), None
+        return with_known_shapes(rows, table.provenance), None
     if path.is_file() and _is_profile(path):
         from perfml.ingest import ingest
 
@@ -60,7 +61,7 @@ def load_tables(
     beside = sorted(path.glob("*kernels*.parquet")) if path.is_dir() else []
     if len(beside) == 1:
         behind = only(read_table(beside[0], kind="kernels").frame, where, strict=False)
-    return _shaped(only(table.frame, where), table.provenance), behind
+    return with_known_shapes(only(table.frame, where), table.provenance), behind
 
 
 def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
@@ -111,7 +112,7 @@ def _is_profile(path: Path) -> bool:
 
 
 def _merged(
-    launches: pd.DataFrame, provenance: dict[str, object]
+    launches: pd.DataFrame, provenance: dict[str, Any]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     inside = launches[launches["layer"].notna()]
     if inside.empty:
@@ -119,10 +120,11 @@ def _merged(
         return launches, None
     from perfml.merge import merge
 
-    return _shaped(merge(inside), provenance), launches
+    return with_known_shapes(merge(inside), provenance), launches
 
 
-def _shaped(layers: pd.DataFrame, provenance: dict[str, object]) -> pd.DataFrame:
+def with_known_shapes(layers: pd.DataFrame, provenance: dict[str, Any]) -> pd.DataFrame:
+    """Add the shapes that the provenance tells of these layers; return them as they are else."""
     from perfml.modeling.shapes import AMOUNTS, shapes_of_runs, with_shapes
 
     shapes = shapes_of_runs(provenance)
