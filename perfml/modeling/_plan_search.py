@@ -8,29 +8,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from perfml.metrics.passes import PassEstimate, is_free, load_passes
-from perfml.modeling._search import mean_score, predictions, search_folds
+from perfml.modeling._search import Search, mean_score, predictions
 from perfml.modeling.baselines import predict_baseline
-from perfml.modeling.features import Floats, Problem, build_problem
+from perfml.modeling.features import Floats, Problem
 from perfml.modeling.protocols import Split
-from perfml.modeling.targets import Target, make_target
+from perfml.modeling.targets import Target
 
 
 @dataclass(frozen=True)
-class Search:
-    """A search for every budget on some rows; small enough for another process."""
+class BudgetSearch(Search):
+    """A search for every budget."""
 
-    layers: pd.DataFrame
-    task: str
-    model: str
-    protocol: str
-    features: tuple[str, ...]
-    target: str
     budgets: tuple[int, ...]
-    most: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -42,20 +33,16 @@ class Found:
     everything: float
 
 
-def run_search(search: Search) -> Found:
+def run_search(search: BudgetSearch) -> Found:
     """Choose a set for every budget on the rows of a search."""
-    layers = search.layers.reset_index(drop=True)
-    problem = build_problem(layers, search.task, search.features)
-    goal = make_target(search.target, layers)
-    folds = search_folds(problem, search.protocol, search.seed)
+    problem, goal, folds = search.prepared()
     names = problem.design.names
     free = frozenset(index for index, name in enumerate(names) if is_free(name))
-    better = -1.0 if search.task == "classification" else 1.0
     known: dict[frozenset[int], float] = {}
 
     def loss(columns: frozenset[int]) -> float:
         if columns not in known:
-            known[columns] = better * mean_score(
+            known[columns] = search.sign * mean_score(
                 problem, goal, search.model, folds, tuple(columns | free), search.seed
             )
         return known[columns]
@@ -66,8 +53,8 @@ def run_search(search: Search) -> Found:
     for budget in search.budgets:
         best = _grow(names, free, budget, search.most, loss, counts.estimate)
         sets[budget] = tuple(names[column] for column in best)
-        scores[budget] = better * loss(frozenset(best))
-    everything = better * loss(frozenset(range(len(names))) - free)
+        scores[budget] = search.sign * loss(frozenset(best))
+    everything = search.sign * loss(frozenset(range(len(names))) - free)
     return Found(sets, scores, everything)
 
 
@@ -122,7 +109,7 @@ class Judged:
 def judge(
     problem: Problem,
     goal: Target,
-    search: Search,
+    search: BudgetSearch,
     outer: Sequence[Split],
     found: Sequence[Found],
 ) -> Judged | None:

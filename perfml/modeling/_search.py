@@ -1,9 +1,10 @@
-"""What every search for a set of metrics needs: folds to choose on, folds to check on, a score."""
+"""What every search for a set of metrics needs: its question, its folds, a score."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,50 @@ from perfml.modeling.baselines import baseline_names, predict_baseline
 from perfml.modeling.estimators import get_model
 from perfml.modeling.features import Design, Problem, build_problem
 from perfml.modeling.protocols import Split, make_protocol
-from perfml.modeling.targets import Target
+from perfml.modeling.targets import Target, make_target
 
 FOLDS = 4
 """Folds of a search; a protocol with more has them dealt into so many, groups kept whole."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search is asked, and the rows it may see; small enough for another process."""
+
+    layers: pd.DataFrame
+    task: str
+    model: str
+    protocol: str
+    features: tuple[str, ...]
+    target: str
+    most: int
+    seed: int
+
+    @property
+    def sign(self) -> float:
+        """What a score is multiplied by to be a loss: minus one where more is better."""
+        return -1.0 if self.task == "classification" else 1.0
+
+    def prepared(self) -> tuple[Problem, Target, tuple[Split, ...]]:
+        """Return the rows as a problem, what is predicted, and the folds to choose on."""
+        layers = self.layers.reset_index(drop=True)
+        problem = build_problem(layers, self.task, self.features)
+        goal = make_target(self.target, layers)
+        return problem, goal, search_folds(problem, self.protocol, self.seed)
+
+    def repeatable(self, folds: tuple[Split, ...]) -> tuple[tuple[Split, ...], str | None]:
+        """Return the folds a search can be repeated without; none, and why, where it cannot."""
+        for train, _ in folds:
+            part = dataclasses.replace(self, layers=self.layers.iloc[train])
+            try:
+                problem, _, inner = part.prepared()
+            except PerfmlError as error:
+                return (), error.what
+            if problem.classes and any(
+                len(np.unique(problem.truth[each])) < 2 for each, _ in inner
+            ):
+                return (), "a part of the data has one backend only"
+        return folds, None
 
 
 def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
@@ -33,28 +74,6 @@ def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...
         test = np.sort(np.concatenate([splits[index][1] for index in order[start::FOLDS]]))
         dealt.append((np.setdiff1d(every, test), test))
     return tuple(dealt)
-
-
-def why_not_without(
-    layers: pd.DataFrame,
-    folds: Sequence[Split],
-    *,
-    task: str,
-    features: Sequence[str],
-    protocol: str,
-    seed: int,
-) -> str | None:
-    """Return why a search cannot be repeated without each of these folds, or None if it can."""
-    for train, _ in folds:
-        part = layers.iloc[train].reset_index(drop=True)
-        try:
-            problem = build_problem(part, task, features)
-            inner = search_folds(problem, protocol, seed)
-        except PerfmlError as error:
-            return error.what
-        if problem.classes and any(len(np.unique(problem.truth[each])) < 2 for each, _ in inner):
-            return "a part of the data has one backend only"
-    return None
 
 
 def predictions(

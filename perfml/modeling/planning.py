@@ -27,8 +27,8 @@ from perfml.metrics.passes import (
 )
 from perfml.modeling._convergence import Notes, sentences
 from perfml.modeling._parallel import Progress, run_all
-from perfml.modeling._plan_search import Found, Judged, Search, judge, run_search
-from perfml.modeling._search import search_folds, why_not_without
+from perfml.modeling._plan_search import BudgetSearch, Found, Judged, judge, run_search
+from perfml.modeling._search import search_folds
 from perfml.modeling.estimators import get_model
 from perfml.modeling.features import Floats, Problem, build_design, build_problem
 from perfml.modeling.protocols import Split
@@ -208,8 +208,8 @@ def plan(
     counted = tuple(name for name in problem.design.names if name not in free)
     everything = load_passes().estimate(counted).passes
     budgets = tuple(range(0 if free else 1, everything + 1))
-    search = Search(
-        averaged, task, model, protocol, problem.design.names, target, budgets, most, seed
+    search = BudgetSearch(
+        averaged, task, model, protocol, problem.design.names, target, most, seed, budgets
     )
     outer, reason = _outer(search, problem, repeats)
     searches = [
@@ -259,27 +259,20 @@ def _candidates(
     return names, left_out
 
 
-def _outer(search: Search, problem: Problem, repeats: int) -> tuple[tuple[Split, ...], str | None]:
+def _outer(
+    search: BudgetSearch, problem: Problem, repeats: int
+) -> tuple[tuple[Split, ...], str | None]:
     """Return the parts that choices are judged on; none, and why, where that cannot be."""
     folds: dict[bytes, Split] = {}
     for repeat in range(repeats):
         for split in search_folds(problem, search.protocol, search.seed + 1000 * repeat):
             # a protocol with few groups deals the same parts every time
             folds.setdefault(split[1].tobytes(), split)
-    kept = tuple(folds.values())
-    reason = why_not_without(
-        search.layers,
-        kept,
-        task=search.task,
-        features=search.features,
-        protocol=search.protocol,
-        seed=search.seed,
-    )
-    return (kept, None) if reason is None else ((), reason)
+    return search.repeatable(tuple(folds.values()))
 
 
 def _result(
-    search: Search,
+    search: BudgetSearch,
     problem: Problem,
     budget: int,
     found: Sequence[Found],
@@ -333,10 +326,9 @@ def _result(
 
 
 def _curve(
-    search: Search, found: Found, judged: Judged | None, counted: Sequence[str]
+    search: BudgetSearch, found: Found, judged: Judged | None, counted: Sequence[str]
 ) -> pd.DataFrame:
     counts = load_passes()
-    sign = -1.0 if search.task == "classification" else 1.0
     units, drawn = _bootstrap(judged, search.seed)
     rows = []
     for budget in (*search.budgets, None):
@@ -356,7 +348,7 @@ def _curve(
         if judged is not None:
             own = judged.everything if budget is None else judged.budgets[budget]
             each = own / judged.counts
-            more = sign * (each - judged.everything / judged.counts)
+            more = search.sign * (each - judged.everything / judged.counts)
             row |= _with_interval("nested", each[units], drawn)
             row |= _with_interval("worse", more[units], drawn)
             row["worse_by"] = row.pop("worse")
@@ -390,7 +382,7 @@ def _also(metrics: Sequence[str], counted: Sequence[str], passes: int) -> tuple[
 
 
 def _cautions(
-    search: Search,
+    search: BudgetSearch,
     curve: pd.DataFrame,
     stability: pd.DataFrame,
     metrics: Sequence[str],
@@ -420,7 +412,7 @@ def _cautions(
 
 
 def _verdict(
-    search: Search, curve: pd.DataFrame, wanted: int, metrics: Sequence[str], baseline: float
+    search: BudgetSearch, curve: pd.DataFrame, wanted: int, metrics: Sequence[str], baseline: float
 ) -> str:
     what = "accuracy" if search.task == "classification" else "MAPE"
     row = curve[curve["budget"] == str(wanted)].iloc[0]
@@ -438,8 +430,7 @@ def _verdict(
         f"{len(everything['metrics'])} metrics {everything['nested']:.3g}, worse by "
         f"{row['worse_by']:.3g} [{row['worse_low']:.3g}, {row['worse_high']:.3g}]"
     )
-    sign = -1.0 if search.task == "classification" else 1.0
-    if sign * row["nested"] >= sign * baseline:
+    if search.sign * row["nested"] >= search.sign * baseline:
         return f"{verdict}; no better than the baseline ({baseline:.3g})."
     if row["worse_low"] > 0:
         return f"{verdict}: the smaller request costs accuracy."

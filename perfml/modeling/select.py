@@ -16,10 +16,10 @@ from perfml.errors import PerfmlError
 from perfml.modeling._convergence import Notes, sentences
 from perfml.modeling._parallel import Progress, run_all
 from perfml.modeling._search import (
+    Search,
     best_baseline,
     mean_score,
     search_folds,
-    why_not_without,
 )
 from perfml.modeling.estimators import get_model
 from perfml.modeling.features import Problem, build_problem
@@ -97,18 +97,10 @@ class SufficientSet:
 
 
 @dataclass(frozen=True)
-class _Search:
-    """One forward selection and the rows it may see; small enough for another process."""
+class _Search(Search):
+    """One forward selection."""
 
-    layers: pd.DataFrame
-    task: str
-    model: str
-    protocol: str
-    features: tuple[str, ...]
-    target: str
     tolerance: float
-    most: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -174,9 +166,9 @@ def smallest_sufficient_set(
     goal = make_target(target, layers)
     folds = search_folds(problem, protocol, seed)
     search = _Search(
-        layers, task, model, protocol, problem.design.names, target, allowed, most, seed
+        layers, task, model, protocol, problem.design.names, target, most, seed, allowed
     )
-    outer, reason = _outer(search, folds)
+    outer, reason = search.repeatable(folds)
     searches = [
         search,
         *(dataclasses.replace(search, layers=layers.iloc[train]) for train, _ in outer),
@@ -205,26 +197,9 @@ def smallest_sufficient_set(
     return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
 
 
-def _outer(search: _Search, folds: tuple[Split, ...]) -> tuple[tuple[Split, ...], str | None]:
-    """Return the folds a search can be repeated without; none, and why, where it cannot."""
-    reason = why_not_without(
-        search.layers,
-        folds,
-        task=search.task,
-        features=search.features,
-        protocol=search.protocol,
-        seed=search.seed,
-    )
-    return (folds, None) if reason is None else ((), reason)
-
-
 def _run(search: _Search) -> _Found:
-    layers = search.layers.reset_index(drop=True)
-    problem = build_problem(layers, search.task, search.features)
-    goal = make_target(search.target, layers)
-    folds = search_folds(problem, search.protocol, search.seed)
-    names = problem.design.names
-    better = -1.0 if problem.task == "classification" else 1.0
+    problem, goal, folds = search.prepared()
+    names, better = problem.design.names, search.sign
     kept: list[int] = []
     rows = []
     for _ in range(min(search.most, len(names))):
@@ -354,14 +329,13 @@ def _cautions(
 def _verdict(
     search: _Search, found: _Found, chosen: float, held: float, full: float, rival: float
 ) -> str:
-    sign = -1.0 if search.task == "classification" else 1.0
     what = "accuracy" if search.task == "classification" else "MAPE"
     names = " + ".join(found.metrics)
     start = f"{names}: {what} {chosen:.3g} on the folds it was chosen on"
     if np.isnan(held):
         return f"{start} (all {len(search.features)} features {found.all_score:.3g}), unchecked."
     middle = f"{held:.3g} where a set so chosen met new rows (all features {full:.3g}"
-    if sign * held >= sign * rival:
+    if search.sign * held >= search.sign * rival:
         return (
             f"No set suffices: {start}, but {middle}), which is no better than the baselines "
             f"({rival:.3g})."
