@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from perfml.errors import PerfmlError
 from perfml.modeling._lmt_gram import Array, Design, Ints, make_design
-from perfml.modeling._lmt_model import FittedTree, Scale, bare, smooth
+from perfml.modeling._lmt_model import FittedTree, Scale, bare, importances, smooth
 from perfml.modeling._lmt_prune import Prune, prune_by_criterion, prune_by_cv
 from perfml.modeling._lmt_tree import Grower, GrowthRules, MaxBins, Node
 
@@ -41,6 +41,7 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
     linear_features: ArrayLike | None
     random_state: int | None
     tree_: FittedTree
+    feature_importances_: Array
     n_features_in_: int
 
     def _check_parameters(self) -> None:
@@ -84,8 +85,8 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(what, where=name, found=repr(chosen), cure=cure)
         return columns.astype(np.int64)
 
-    def _build(self, x: Array, targets: Array) -> tuple[FittedTree, Design, list[Node]]:
-        """Grow and prune; targets have shape (n, k)."""
+    def _fit_tree(self, x: Array, targets: Array) -> None:
+        """Grow and prune the tree, and see which features explain; targets have shape (n, k)."""
         self._check_parameters()
         n, n_features = x.shape
         split_columns = self._columns("split_features", n_features)
@@ -104,8 +105,10 @@ class LinearModelTree(BaseEstimator):  # type: ignore[misc]
         )
         grower = Grower(design, x[:, split_columns], rules, self.max_bins)
         nodes = self._prune(grower, grower.grow(), design)
-        tree = self._fitted(nodes, design, split_columns, linear_columns, x_scale, y_scale)
-        return tree, design, nodes
+        self.tree_ = self._fitted(nodes, design, split_columns, linear_columns, x_scale, y_scale)
+        self.feature_importances_ = importances(
+            nodes, design, split_columns, linear_columns, n_features
+        )
 
     def _prune(self, grower: Grower, nodes: list[Node], design: Design) -> list[Node]:
         if len(nodes) == 1 or self.prune is None:

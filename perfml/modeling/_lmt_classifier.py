@@ -14,7 +14,6 @@ from sklearn.utils.validation import validate_data
 from perfml.modeling import _lmt_show
 from perfml.modeling._lmt_base import LinearModelTree, ParameterError
 from perfml.modeling._lmt_gram import Array, Ints
-from perfml.modeling._lmt_model import importances
 from perfml.modeling._lmt_prune import Prune
 from perfml.modeling._lmt_tree import MaxBins
 
@@ -114,10 +113,7 @@ class LinearModelTreeClassifier(ClassifierMixin, LinearModelTree):  # type: igno
         self.classes_, code = np.unique(labels, return_inverse=True)
         # With two classes, one 0/1 target says it all.
         targets = code[:, None] == np.arange(max(self.classes_.size, 2))[1:]
-        self.tree_, design, nodes = self._build(x, targets.astype(np.float64))
-        self.feature_importances_ = importances(
-            nodes, design, self.tree_.split_columns, self.tree_.linear_columns, x.shape[1]
-        )
+        self._fit_tree(x, targets.astype(np.float64))
         self._fit_leaves(x, code)
         return self
 

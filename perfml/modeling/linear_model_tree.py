@@ -14,7 +14,6 @@ from perfml.modeling import _lmt_show
 from perfml.modeling._lmt_base import LinearModelTree, ParameterError
 from perfml.modeling._lmt_classifier import LinearModelTreeClassifier
 from perfml.modeling._lmt_gram import Array
-from perfml.modeling._lmt_model import importances
 from perfml.modeling._lmt_prune import Prune
 from perfml.modeling._lmt_tree import MaxBins, Node
 
@@ -162,10 +161,7 @@ class LinearModelTreeRegressor(RegressorMixin, LinearModelTree):  # type: ignore
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
         target = np.asarray(target, dtype=np.float64)[:, None]
-        self.tree_, design, nodes = self._build(x, target)
-        self.feature_importances_ = importances(
-            nodes, design, self.tree_.split_columns, self.tree_.linear_columns, x.shape[1]
-        )
+        self._fit_tree(x, target)
         self.leaves_ = self.tree_.leaves
         intercept, coef = self.tree_.equations()
         self.intercept_ = intercept[self.leaves_, 0]
