@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from collectors.workloads import Options, default_backends, workload
+from collectors.workloads._cuda import Resources
 from collectors.workloads.planted import families as planted
 from collectors.workloads.planted import plans
 from collectors.workloads.planted.reference import expected, strided
-from collectors.workloads.planted.workload import LIMIT, chosen_families
+from collectors.workloads.planted.workload import LIMIT, Bench, chosen_families, sources
 from perfml.errors import PerfmlError
 from perfml.explain._rules import load_rules
 from perfml.metrics import load_catalogue
@@ -302,3 +303,84 @@ def test_rounding_over_the_longest_chain_stays_far_within_the_limit():
     ours = expected(planned, plans.macros(3), {"in": given}).numpy()
     theirs = emulated(planned.calls[0], plans.macros(3), given.numpy(), None).astype(float)
     assert np.linalg.norm(ours - theirs) < 0.3 * LIMIT * np.linalg.norm(ours)
+
+
+class Computed:
+    """Stands in for a compiled source: its kernels compute on the CPU what the reference says."""
+
+    compiler = "none"
+
+    def __init__(self, macros, wrong=1.0):
+        self.macros, self.wrong = macros, wrong
+
+    def kernel(self, name):
+        return ComputedKernel(name, self.macros, self.wrong)
+
+
+class ComputedKernel:
+    def __init__(self, name, macros, wrong):
+        self.name, self.macros, self.wrong = name, macros, wrong
+
+    def resources(self):
+        return Resources(16, 0, 0)
+
+    def __call__(self, grid, block, *arguments, shared=0):
+        whole = [each for each in arguments if hasattr(each, "dtype")]
+        out, source = whole[-1], whole[0]
+        tensors = {"in": source}
+        if source.dtype.is_floating_point is False:
+            # a table holds the next row in each of its 32 lanes
+            tensors = {"rows": source[::32].long(), "in": whole[1]}
+        numbers = tuple("x" if hasattr(each, "dtype") else each for each in arguments)
+        call = plans.Call(self.name, grid, block, numbers, shared)
+        value = expected(plans.Plan((call,), grid * block, 0), self.macros, tensors)
+        out[: grid * block] = (value * self.wrong).float()
+
+
+CHEAP = "occupancy_shared,dependency,launch_count,working_set,divergence"
+
+
+def bench(level, wrong=1.0, sizes="1"):
+    options = Options(planted.LEVELS[level], settings=(("families", CHEAP), ("sizes", sizes)))
+    made = Computed(plans.macros(level), wrong)
+    modules = {"planted": made, "instructions": made}
+    session = Bench(options, modules, "cpu", 1).session()
+    session.synchronize = lambda: None
+    return session
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_session_launches_what_was_planned_and_the_check_accepts_the_right_result(level):
+    pytest.importorskip("torch")
+    session = bench(level)
+    rows = session.check()
+    assert [row.output.removesuffix("_s0/out") for row in rows] == CHEAP.split(",")
+    assert [row for row in rows if not row.passed] == []
+    described = json.loads(json.dumps(session.describe()))
+    assert described["settings"]["truth"] == session.files()["truth.json"]
+    assert {each["layer"] for each in described["layers"]} == set(session.layer_names())
+    launches = {each["family"]: each["launches"] for each in described["layers"]}
+    assert launches["launch_count"] == planted.BY_NAME["launch_count"].values[level]
+
+
+def test_the_check_refuses_results_that_are_half_a_per_cent_off():
+    pytest.importorskip("torch")
+    assert not any(row.passed for row in bench(1, wrong=1.005).check())
+
+
+def test_the_inputs_of_the_check_are_not_those_of_the_run():
+    torch = pytest.importorskip("torch")
+    session = bench(0, sizes="2")
+    (first, *_) = session._layers
+    first.launch()
+    before = first.outputs["out"].clone()
+    session.check()
+    first.launch()
+    assert not torch.equal(before, first.outputs["out"])
+
+
+def test_each_level_is_another_build_of_one_source():
+    found = [sources(level) for level in range(4)]
+    assert len({tuple(each["planted"].defines.items()) for each in found}) == 4
+    assert all(not each["instructions"].defines for each in found)
+    assert all(source.path.is_file() for each in found for source in each.values())

@@ -4,8 +4,9 @@ Run it from the repository's root on a machine with one GPU, nvcc and ncu::
 
     PYTHONPATH=. python3 datasets/h200-planted/record.py --out OUT --seconds 560
 
-Nothing is profiled if a kernel's result is wrong. Finished runs are kept, so a second call on the
-same machine does what is missing. Everything goes into ``OUT/recording.tar.xz``; a table is last.
+Nothing is profiled if a kernel's result is wrong. Finished runs are kept in ``--work``, so a second
+call on the same machine does what is missing. ``OUT/recording.tar.xz`` is the only file in OUT; a
+table is last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import lzma
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -48,7 +50,7 @@ def collect_command(level: str, given: argparse.Namespace) -> list[str]:
     command += ["--iterations", "3", "--metric-iterations", "1", "--warmup", "2"]
     for name in METRICS:
         command += ["--metrics", name]
-    return [*command, "--out", str(given.out / "runs"), "--json"]
+    return [*command, "--out", str(given.work / "runs"), "--json"]
 
 
 def rules_command(given: argparse.Namespace) -> list[str]:
@@ -59,8 +61,8 @@ def rules_command(given: argparse.Namespace) -> list[str]:
     command += ["--metrics", ",".join(load_catalogue().ncu_request(list(METRICS)))]
     for section in SECTIONS:
         command += ["--section", section]
-    command += ["--force-overwrite", "--export", str(given.out / "rules.ncu-rep")]
-    words = ("--set", "sizes=1", "--iterations", "1", "--out", str(given.out / "rules"))
+    command += ["--force-overwrite", "--export", str(given.work / "rules.ncu-rep")]
+    words = ("--set", "sizes=1", "--iterations", "1", "--out", str(given.work / "rules"))
     return [*command, *runner(RULES_LEVEL, given, *words)]
 
 
@@ -125,20 +127,22 @@ def pages(out: Path) -> None:
         (out / f"rules_{page}.csv.xz").write_bytes(lzma.compress(text))
 
 
-def pack(out: Path) -> None:
+def pack(work: Path, archive_file: Path) -> None:
     """Put everything worth keeping into one archive."""
     kept = {"run.json", "truth.json", "metrics.csv", "timing.csv", "log.txt"}
-    with tarfile.open(out / "recording.tar.xz", "w:xz") as archive:
-        for path in sorted(out.rglob("*")):
+    with tarfile.open(archive_file, "w:xz") as archive:
+        for path in sorted(work.rglob("*")):
             wanted = path.name in kept or path.suffix == ".log" or path.name.startswith("rules_")
             if path.is_file() and wanted:
-                archive.add(path, path.relative_to(out))
+                archive.add(path, path.relative_to(work))
 
 
 def main() -> int:
     """Check, measure, pack, print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    work = Path(tempfile.gettempdir()) / "perfml-planted"
+    parser.add_argument("--work", type=Path, default=work)
     parser.add_argument("--seconds", type=float, default=560)
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))
     parser.add_argument("--families", default="all")
@@ -146,15 +150,16 @@ def main() -> int:
     parser.add_argument("--no-rules", action="store_true")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(given.out, given.seconds - 15)
+    given.work.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(given.work, given.seconds - 15)
     right = recorder.check(given)
     if right:
         for level in given.levels:
             recorder.run(f"collect {level}", collect_command(level, given))
         if not given.no_rules and recorder.run("rules", rules_command(given)):
-            pages(given.out)
-    pack(given.out)
-    for path in sorted((given.out / "runs").glob("*/run.json")):
+            pages(given.work)
+    pack(given.work, given.out / "recording.tar.xz")
+    for path in sorted((given.work / "runs").glob("*/run.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         sys.stdout.write(
             f"{path.parent.name}: {record.get('launches_profiled')} launches, "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from collectors.workloads._base import Options, Session, check_options, read_settings
-from collectors.workloads._cuda import Kernel, Source, build
+from collectors.workloads._cuda import Kernel, Module, Source, build
 from collectors.workloads._session import KernelSession, Layer
 from perfml.errors import InputError
 
@@ -64,33 +65,51 @@ class _Planted:
 
     def session(self, options: Options) -> Session:
         check_options(self, options)
-        families, sizes = chosen_families(options)
-        return _Tensors(options, families, sizes).session()
+        modules = build(sources(LEVELS.index(options.backend)))
+        import torch
+
+        multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        return Bench(options, modules, "cuda", multiprocessors).session()
 
 
-class _Tensors:
-    """Kernels and tensors of a session; the layers share them, since they run one by one."""
+def sources(level: int) -> dict[str, Source]:
+    """Return what to compile for a level."""
+    return {
+        "planted": Source(_HERE / "planted.cu", macros(level)),
+        "instructions": Source(_HERE / "instructions.cu"),
+    }
 
-    def __init__(self, options: Options, families: tuple[Family, ...], sizes: int) -> None:
+
+class Bench:
+    """Kernels and tensors of a session; the layers share them, since they run one by one.
+
+    Parameters
+    ----------
+    options
+        What to run.
+    modules
+        The compiled `sources`.
+    device
+        Where the tensors live.
+    multiprocessors
+        Of that device.
+    """
+
+    def __init__(
+        self, options: Options, modules: Mapping[str, Module], device: str, multiprocessors: int
+    ) -> None:
         import torch
 
         self.level = LEVELS.index(options.backend)
-        self.options, self.families, self.sizes = options, families, sizes
-        modules = build(
-            {
-                "planted": Source(_HERE / "planted.cu", macros(self.level)),
-                "instructions": Source(_HERE / "instructions.cu"),
-            }
-        )
+        self.options, self.multiprocessors = options, multiprocessors
+        self.families, self.sizes = chosen_families(options)
         self.compiler = modules["planted"].compiler
         self._modules = modules
         self._kernels: dict[str, Kernel] = {}
-        self.device = torch.device("cuda")
-        self.multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        self.device = torch.device(device)
         self.inputs = torch.empty(1 << LOG_COUNT, device=self.device)
         self.outputs = torch.empty(1 << LOG_COUNT, device=self.device)
         self.tables: dict[int, tuple[Any, Any]] = {}
-        self.fill(options.seed)
 
     def fill(self, seed: int) -> None:
         """Draw new inputs, and new orders of the rows of every table there is."""
