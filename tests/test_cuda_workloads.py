@@ -6,6 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from collectors.campaign import read_sweep
 from collectors.workloads import Options, default_backends, workload
 from collectors.workloads._base import parse_settings, read_settings
 from collectors.workloads._cuda import Resources, Source, compile_cubin, nvcc_command, read_ptxas
@@ -126,6 +127,25 @@ def test_a_setting_is_refused_for_a_program_and_by_a_workload_without_settings()
     with pytest.raises(PerfmlError, match="no setting of this name"):
         workload("yolov4-tiny").session(Options("cublas", settings=(("a", "1"),), device="cpu"))
     assert default_backends("yolov4-tiny") == ("cublas",)
+
+
+def test_a_sweep_has_settings_too_and_the_run_has_the_id_that_collect_gives_it(tmp_path):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "matrix: {workload: planted, backend: [base, level_1], set: [sizes=1, [sizes=2, "
+        "families=special]]}\n"
+    )
+    runs = list(read_sweep(path).runs.values())
+    assert [(run.backend, run.settings.workload_options) for run in runs] == [
+        (backend, words)
+        for backend in ("base", "level_1")
+        for words in (("--set", "sizes=1"), ("--set", "families=special", "--set", "sizes=2"))
+    ]
+    (same,) = planned("planted", "--backend", "base", "--set", "sizes=1", "--metrics", "published")
+    assert same["run_id"] == runs[0].run_id
+    path.write_text("matrix: {workload: planted, set: [sizes]}\n")
+    with pytest.raises(PerfmlError, match="KEY=VALUE"):
+        read_sweep(path)
 
 
 def doubling(torch, *, wrong=0.0, whole=True):

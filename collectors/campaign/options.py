@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from collectors._runs import PROFILERS, TIMINGS
+from collectors.workloads import parse_settings
+from perfml.errors import InputError
 
 
 def _text(value: Any) -> str:
@@ -55,6 +57,15 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _pairs(value: Any) -> tuple[str, ...]:
+    msg = "KEY=VALUE or a list of them"
+    try:
+        pairs = dict(parse_settings(_names(value)))
+    except (ValueError, InputError) as error:
+        raise ValueError(msg) from error
+    return tuple(f"{key}={word}" for key, word in sorted(pairs.items()))
+
+
 def _command(value: Any) -> tuple[str, ...]:
     msg = "a command line, or a list of words"
     try:
@@ -88,6 +99,7 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
     "cfg": _text,
     "weights": _text,
     "cudnn_benchmark": _truth,
+    "set": _pairs,
     "layer_map": _text,
 }
 """What may vary from run to run: the options of ``perfml collect``, and their checks."""

@@ -26,7 +26,7 @@ from perfml.errors import InputError, PerfmlError
 
 MOST_RUNS = 20_000
 _TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
-_BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark")
+_BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark", "set")
 _SETTINGS = (
     "iterations",
     "metric_iterations",
@@ -283,6 +283,8 @@ class _Expansion:
         known, raw = self._metrics(values.get("metrics", ("published",)))
         options = {name: values[name] for name in _SETTINGS if name in values}
         words = ["--cudnn-benchmark"] if values.get("cudnn_benchmark") else []
+        for pair in values.get("set", ()):
+            words += ["--set", pair]
         for name in ("cfg", "weights"):
             words += [f"--{name}", values[name]] if name in values else []
         return Settings(metrics=known, raw_metrics=raw, workload_options=tuple(words), **options)
@@ -300,13 +302,13 @@ class _Expansion:
         return self.metrics[names]
 
     def _built_in(self, values: dict[str, Any]) -> Run:
-        from collectors.workloads import workload
+        from collectors.workloads import default_backends, workload
 
         if "layer_map" in values:
             msg = "a layer map is for programs without ranges"
             raise InputError(msg, where="--layer-map", cure="Leave it out.")
         found = workload(values["workload"])
-        backend = values.get("backend", "cublas")
+        backend = values.get("backend", default_backends(values["workload"])[0])
         precision = values.get("precision", "fp32")
         if precision not in found.precisions(backend):
             offered = ", ".join(found.precisions(backend))
