@@ -29,13 +29,9 @@ __device__ __forceinline__ unsigned place(int row, int chunk) {
 
 template <int Rows>
 __device__ __forceinline__ void load_tile(unsigned to, const Half* from, int first, int n) {
-#pragma unroll
-  for (int i = threadIdx.x; i < Rows * kChunks; i += kThreads) {
-    const int row = i / kChunks, chunk = i % kChunks;
-    const bool inside = first + row < n;
-    const size_t at = static_cast<size_t>(inside ? first + row : 0) * HEAD_DIM + chunk * 8;
-    copy_async(to + place(row, chunk), from + at, inside);
-  }
+  const int row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
+  // steps of a multiple of eight rows keep a chunk's place in its row
+  copy_rows<Rows, kChunks, kThreads, kRowBytes>(to + place(row, chunk), from, first, row, chunk, n);
 }
 
 }  // namespace
@@ -98,7 +94,7 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
       }
     }
 
-    float scores[kBlocks][kColumns][4] = {};
+    float scores[kBlocks][kColumns][4];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       unsigned q_now[kBlocks][4];
@@ -115,8 +111,13 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
           const auto& left = KEEP_Q ? q_kept[block][step] : q_now[block];
-          multiply(scores[block][2 * pair], left, keys[0], keys[1]);
-          multiply(scores[block][2 * pair + 1], left, keys[2], keys[3]);
+          if (step == 0) {
+            multiply_first(scores[block][2 * pair], left, keys[0], keys[1]);
+            multiply_first(scores[block][2 * pair + 1], left, keys[2], keys[3]);
+          } else {
+            multiply(scores[block][2 * pair], left, keys[0], keys[1]);
+            multiply(scores[block][2 * pair + 1], left, keys[2], keys[3]);
+          }
         }
       }
     }

@@ -52,6 +52,16 @@ __device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// d = a b: the zeros are no registers that would have to be cleared.
+__device__ __forceinline__ void multiply_first(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                               unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
 // Two halves in a register, `low` in the lower 16 bits.
 __device__ __forceinline__ unsigned pack(float low, float high) {
   unsigned packed;
@@ -116,6 +126,22 @@ __device__ __forceinline__ float quad_max(float x) {
 __device__ __forceinline__ float quad_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// `Rows` rows of K or V from row `first` on, by `Threads` threads: neighbours take neighbouring chunks
+// of 16 bytes, and each thread's later chunks are a constant apart. `to` is where chunk `chunk` of row
+// `row` goes; zeros where the tensor has ended.
+template <int Rows, int Chunks, int Threads, int PitchBytes>
+__device__ __forceinline__ void copy_rows(unsigned to, const unsigned short* from, int first, int row,
+                                          int chunk, int n) {
+  constexpr int step = Threads / Chunks;
+  static_assert(Threads % Chunks == 0 && step % 8 == 0 && Rows % step == 0);
+  const unsigned short* source = from + (static_cast<size_t>(first + row) * Chunks + chunk) * 8;
+  const bool whole = first + Rows <= n;
+#pragma unroll
+  for (int i = 0; i < Rows; i += step) {
+    copy_async(to + i * PitchBytes, source + i * Chunks * 8, whole || first + row + i < n);
+  }
 }
 
 }  // namespace

@@ -118,8 +118,12 @@ class Variant:
         return Source(FOLDER / self.source, macros)
 
 
-def _wmma(q_rows: int, kv_rows: int, poly: int = 0, lazy: int = LAZY) -> Variant:
-    macros = {"Q_ROWS": q_rows, "KV_ROWS": kv_rows, "POLY": poly, "LAZY": lazy}
+def _wmma(
+    q_rows: int, kv_rows: int, *, blocks: int = 0, poly: int = 0, lazy: int = LAZY
+) -> Variant:
+    macros = {
+        "Q_ROWS": q_rows, "KV_ROWS": kv_rows, "MIN_BLOCKS": blocks, "POLY": poly, "LAZY": lazy,
+    }  # fmt: skip
     return Variant("wmma.cu", "attention_wmma", macros, WMMA_WARPS * q_rows, WMMA_WARPS * 32)
 
 
@@ -167,13 +171,17 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "q32_kv64": _wmma(32, 64),
         **{f"q{q}_kv{kv}": _wmma(q, kv) for q in Q_TILES for kv in KV_TILES},
         "q32_kv64_eager": _wmma(32, 64, lazy=0),
-        "q32_kv64_poly2": _wmma(32, 64, 2),
+        "q32_kv64_poly2": _wmma(32, 64, poly=2),
+        "q32_kv64_three": _wmma(32, 64, blocks=3),
+        "q32_kv64_three_poly2": _wmma(32, 64, blocks=3, poly=2),
     },
     "mma": {
         "r32_kv64_w4": _mma(32, 64, 4, 2, 1),
         "r32_kv64_w4_eager": _mma(32, 64, 4, 2, 1, lazy=0),
         "r32_kv64_w4_reread": _mma(32, 64, 4, 2, 0),
         "r32_kv64_w4_three": _mma(32, 64, 4, 3, 0),
+        "r32_kv64_w4_three_poly1": _mma(32, 64, 4, 3, 0, poly=1),
+        "r32_kv64_w4_three_poly2": _mma(32, 64, 4, 3, 0, poly=2),
         "r32_kv64_w8": _mma(32, 64, 8, 1, 1),
         "r32_kv32_w4_three": _mma(32, 32, 4, 3, 0),
         "r32_kv128_w4": _mma(32, 128, 4, 2, 0),

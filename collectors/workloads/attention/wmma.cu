@@ -8,13 +8,19 @@
 // elements have the same order (the compiler reads no others), and the check on the device shows it.
 //
 // -DHEAD_DIM=64|128 -DQ_ROWS=16|32|48|64 -DKV_ROWS=32|64|128|160 -DCAUSAL=0|1
-// -DPOLY=0..8 -DLAZY=0|8
+// -DMIN_BLOCKS=0.. (0: as the compiler likes) -DPOLY=0..8 -DLAZY=0|8
 
 #ifndef ATTENTION_ON_CPU
 #include <mma.h>
 #endif
 
 #include "tensor.cuh"
+
+#if MIN_BLOCKS > 0
+#define BOUNDS __launch_bounds__(kThreads, MIN_BLOCKS)
+#else
+#define BOUNDS __launch_bounds__(kThreads)
+#endif
 
 namespace {
 
@@ -37,13 +43,10 @@ using Sums = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 template <int Rows>
 __device__ __forceinline__ void load_tile(half* to, const half* from, int first, int n) {
   constexpr int chunks = HEAD_DIM / 8;
-#pragma unroll
-  for (int i = threadIdx.x; i < Rows * chunks; i += kThreads) {
-    const int row = i / chunks, chunk = i % chunks;
-    const bool inside = first + row < n;
-    const size_t at = static_cast<size_t>(inside ? first + row : 0) * HEAD_DIM + chunk * 8;
-    copy_async(shared_address(to + row * kPitch + chunk * 8), from + at, inside);
-  }
+  const int row = threadIdx.x / chunks, chunk = threadIdx.x % chunks;
+  copy_rows<Rows, chunks, kThreads, kPitch * 2>(shared_address(to + row * kPitch + chunk * 8),
+                                                reinterpret_cast<const Half*>(from), first, row,
+                                                chunk, n);
 }
 
 // Element i of an accumulator: rows of the lower half of the block are i = 2, 3, 6, 7.
@@ -55,7 +58,7 @@ __device__ __forceinline__ int column_of(int i, int lane) {
 }  // namespace
 
 // q, k, v, o: [batch][n][HEAD_DIM]; grid (tiles of Q, batch); `factor` is scale * log2(e).
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void BOUNDS
 attention_wmma(const half* q, const half* k, const half* v, half* o, int n, float factor) {
   extern __shared__ __align__(1024) unsigned char arena[];
   half* q_tile = reinterpret_cast<half*>(arena);
