@@ -43,6 +43,7 @@ from _rows import COLUMNS, DOCS, MARKS, ROWS
 
 PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn", "linear-tree")
 
+SAME = "perfml hashes the file and looks at every row besides"
 LESS = "does less: trusts units, locale, ranges and rows"
 """Why a plain reader may be ahead."""
 
@@ -156,7 +157,7 @@ def csv_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     others: Works = {}
     for name, function in same.items():
         agree(function(path, metrics), layers)
-        others[f"{name}, same work"] = (lambda f=function: f(path, metrics), "")
+        others[f"{name}, same work"] = (lambda f=function: f(path, metrics), SAME)
     for name, function in plain.items():
         others[f"{name}, chosen columns"] = (lambda f=function: f(path, metrics), LESS)
     work = f"ncu CSV to layers, {kernels:,} kernels x {len(metrics)} metrics"

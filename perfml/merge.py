@@ -22,7 +22,7 @@ Weights = Literal["own", "layer-mean"]
 _CONDITION = tuple(name for name in RUN_COLUMNS if name != "run_id")
 """What repeats of one measurement share, whichever process they ran in."""
 
-_IDENTITY = ("run_id", "iteration", "layer", "kernel", "kernel_index")
+_IDENTITY = ("run_id", "iteration", "layer", "kernel_index")
 """What decides which row of the Layers table a launch belongs to, and where in it."""
 
 
@@ -64,19 +64,20 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
         return values if len(places) == len(values) else values[places]
 
     # of the columns of text only those that decide: taking rows of all costs more than summing
-    identity = list(_IDENTITY if weights == "own" else (*_IDENTITY, *_CONDITION))
+    identity = list(_IDENTITY if weights == "own" else (*_IDENTITY, "kernel", *_CONDITION))
     inside = kernels[identity]
     if len(places) < len(kernels):
         inside = inside.iloc[places]
     time = column("time_us")
-    _check_times(inside, time)
+    _check_times(kernels, places, time)
     row, first = _groups(inside)
     count = len(first)
-    weight = time if weights == "own" else _mean_times(inside, time, row)
+    order = _launch_order(row, inside)
+    weight = time if weights == "own" else _mean_times(inside, time, row, order)
     same = [*RUN_COLUMNS, "iteration", "layer"]
     layers = kernels[same].iloc[places[first]].reset_index(drop=True)
     layers["kernels"] = np.bincount(row, minlength=count)
-    layers["kernel_names"] = _joined_names(inside, row, count)
+    layers["kernel_names"] = _joined_names(kernels["kernel"], places, order, row, count)
     layers["time_us"] = np.bincount(row, weights=time, minlength=count)
     if "ncu_time_us" in kernels.columns:
         layers["ncu_time_us"] = _sum(column("ncu_time_us"), row, count)
@@ -119,17 +120,20 @@ def unattributed(kernels: pd.DataFrame) -> pd.DataFrame:
     return found[["run_id", "launches", "time_us", "share"]]
 
 
-def _check_times(inside: pd.DataFrame, time: npt.NDArray[np.float64]) -> None:
+def _check_times(
+    kernels: pd.DataFrame, places: npt.NDArray[np.intp], time: npt.NDArray[np.float64]
+) -> None:
     bad = np.flatnonzero(~((time > 0) & np.isfinite(time)))
     if not len(bad):
         return
     row = int(bad[0])
+    launch = kernels.iloc[int(places[row])]
     raise unusable_time(
         len(bad),
         len(time),
-        kernel=str(inside["kernel"].iloc[row]),
-        layer=inside["layer"].iloc[row],
-        iteration=inside["iteration"].iloc[row],
+        kernel=str(launch["kernel"]),
+        layer=launch["layer"],
+        iteration=launch["iteration"],
         time=float(time[row]),
     )
 
@@ -187,9 +191,8 @@ def _groups(inside: pd.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np
     return row, np.flatnonzero(np.diff(np.maximum.accumulate(row), prepend=-1))
 
 
-def _position(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArray[np.int64]:
+def _position(row: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return each launch's place among its layer's launches, by launch order."""
-    order = _launch_order(row, inside)
     place = np.empty(len(row), dtype=np.int64)
     ranked = row[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
@@ -199,10 +202,13 @@ def _position(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArray[n
 
 
 def _mean_times(
-    inside: pd.DataFrame, time: npt.NDArray[np.float64], row: npt.NDArray[np.int64]
+    inside: pd.DataFrame,
+    time: npt.NDArray[np.float64],
+    row: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
     """Return each launch's time averaged over the repeats of the same launch of its layer."""
-    keyed = inside[[*_CONDITION, "layer", "kernel"]].assign(place=_position(row, inside))
+    keyed = inside[[*_CONDITION, "layer", "kernel"]].assign(place=_position(row, order))
     same = _codes(keyed, (*_CONDITION, "layer", "kernel", "place"))
     means: npt.NDArray[np.float64] = np.bincount(same, weights=time) / np.bincount(same)
     return means[same]
@@ -217,11 +223,17 @@ def _launch_order(row: npt.NDArray[np.int64], inside: pd.DataFrame) -> npt.NDArr
     return np.lexsort((index, row))
 
 
-def _joined_names(inside: pd.DataFrame, row: npt.NDArray[np.int64], count: int) -> Any:
+def _joined_names(
+    kernels: pd.Series[Any],
+    places: npt.NDArray[np.intp],
+    order: npt.NDArray[np.int64],
+    row: npt.NDArray[np.int64],
+    count: int,
+) -> Any:
     """Return each output row's kernel names, one a line: the few distinct ones are joined once."""
-    codes, names = pd.factorize(inside["kernel"])
+    codes, names = pd.factorize(kernels)
     texts = names.to_numpy(dtype=object)
-    ordered = codes[_launch_order(row, inside)].astype(np.int64)
+    ordered = codes[places[order]].astype(np.int64)
     coded, size = ordered.tobytes(), ordered.itemsize
     ends = (np.cumsum(np.bincount(row, minlength=count)) * size).tolist()
     distinct: dict[bytes, int] = {}

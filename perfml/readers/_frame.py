@@ -121,7 +121,13 @@ def kernels_frame(
     # Launches share few range paths: each distinct one is split once.
     coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
     codes, paths = coded.codes, coded.paths
-    split = [split_range(path) for path in paths]
+    outermost = {name: _iteration(name) for name in {path[0] for path in paths if path}}
+    split = [
+        (number, path[1:])
+        if path and (number := outermost[path[0]]) is not None
+        else split_range(path)
+        for path in paths
+    ]
     distinct: dict[tuple[str, ...], int] = {}
     of_path = [distinct.setdefault(layer, len(distinct)) for _, layer in split]
     layers, layer = list(distinct), np.array(of_path, dtype="int64")[codes]
