@@ -266,11 +266,6 @@ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigne
   meet(7, first, 32, [] {});
 }
 
-inline void multiply_first(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  for (float& each : d) each = 0.0f;
-  multiply(d, a, b0, b1);
-}
-
 // --- nvcuda::wmma, with the layout of two mma.m16n8k16
 
 using half = Half;

@@ -94,7 +94,7 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
       }
     }
 
-    float scores[kBlocks][kColumns][4];
+    float scores[kBlocks][kColumns][4] = {};
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       unsigned q_now[kBlocks][4];
@@ -111,13 +111,8 @@ attention_mma(const Half* q, const Half* k, const Half* v, Half* o, int n, float
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
           const auto& left = KEEP_Q ? q_kept[block][step] : q_now[block];
-          if (step == 0) {
-            multiply_first(scores[block][2 * pair], left, keys[0], keys[1]);
-            multiply_first(scores[block][2 * pair + 1], left, keys[2], keys[3]);
-          } else {
-            multiply(scores[block][2 * pair], left, keys[0], keys[1]);
-            multiply(scores[block][2 * pair + 1], left, keys[2], keys[3]);
-          }
+          multiply(scores[block][2 * pair], left, keys[0], keys[1]);
+          multiply(scores[block][2 * pair + 1], left, keys[2], keys[3]);
         }
       }
     }
