@@ -82,6 +82,14 @@ def test_a_unit_without_an_account_takes_the_place_of_one_that_is_less_busy():
     assert found["cause"].iloc[0] == "work: special-function pipe time"
     assert values(found)["work: special-function pipe time"] == pytest.approx(math.log(10))
     assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+    counted = {"flop_count_sp": math.nan, "single_precision_fu_utilization": math.nan, "ipc": 2.0}
+    same = split(
+        {"time_us": 200.0, "special_fu_utilization": 1.0, "ipc": 1.0},
+        {**counted, "special_fu_utilization": 0.5},
+    )
+    assert values(same)["work: special-function pipe time"] == pytest.approx(math.log(4))
+    assert same["log_ratio"].sum() == pytest.approx(math.log(2))
+    assert "issue rate per resident warp" not in set(same["cause"])
     idle = split({"time_us": 400.0}, {"special_fu_utilization": 0.01})
     assert "work: special-function pipe time" not in set(idle["cause"])
 
@@ -103,6 +111,40 @@ def test_sectors_and_occupancy_keep_their_terms():
     assert split(more, counted)["cause"].iloc[0] == "sectors per request"
     fewer = {"time_us": 400.0, "theoretical_occupancy": 0.25, "achieved_occupancy": 0.225}
     assert split(fewer, counted)["cause"].iloc[0] == "occupancy limit"
+
+
+def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_set():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "dram_utilization": 0.7,
+        "dram_read_bytes": 1e8,
+        "dram_write_bytes": 1.0,
+        "global_load_requests": 1e6,
+        "global_store_requests": 1.0,
+        "gld_transactions": 4e6,
+        "gst_transactions": 1.0,
+    }
+    scattered = {"time_us": 800.0, "gld_transactions": 32e6, "dram_read_bytes": 8e8}
+    found = split(scattered, counted)
+    assert found["cause"].iloc[0] == "sectors per request"
+    assert values(found)["DRAM bytes per sector"] == pytest.approx(0.0, abs=1e-6)
+    larger = split({"time_us": 800.0, "dram_read_bytes": 8e8}, counted)
+    assert larger["cause"].iloc[0] == "DRAM bytes per sector"
+
+
+def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "ipc": 2.0,
+    }
+    found = split({"time_us": 400.0, "ipc": 0.5, "stall_sync": 0.7}, counted)
+    assert found["cause"].iloc[0] == "stalls: stall_sync"
+    (rest,) = found[found["residual"]].to_dict(orient="records")
+    assert rest["cause"] == "clock and idle SMs"
+    assert rest["log_ratio"] == pytest.approx(0.0, abs=1e-9)
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
 
 
 shares = st.floats(0.0, 1.0)

@@ -10,6 +10,8 @@ a unit of work to one residual, the rate per resident warp. Three kinds of count
 - Where the work was counted in lanes, fewer active lanes an instruction cost as many more
   instructions. Where it was counted in warp instructions or in pipe time, the additional ones are
   no work.
+- Bytes of DRAM and busy time of memory are requests of warps, times the sectors a request touches,
+  times what a sector costs there: scattered lanes are told from a larger working set.
 - Units that have no account there (special functions, double precision) have busy time too. If such
   a unit is busier than the account's, it takes the account's place.
 
@@ -53,11 +55,13 @@ _UNITS = {
 }
 _IN_LANES = ("FP32 operations",)
 _IN_WARPS = {"instructions": "work: instructions", "FP32 pipe": "work: FP32 pipe time"}
-_WORK = (
-    "work: ",
-    "sectors per request",
-    "L2 sectors per L1 sector",
-)
+_ISSUED = "issue rate per resident warp"
+_PER_SECTOR = {
+    "DRAM bytes": ("work: DRAM bytes", "DRAM bytes per sector"),
+    "DRAM time": ("work: DRAM busy time", "DRAM busy time per sector"),
+    "L2 time": ("work: L2 busy time", "L2 busy time per sector"),
+}
+_WORK = ("work: ", "sectors per request", "L2 sectors per L1 sector")
 
 
 def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame:
@@ -111,7 +115,8 @@ def split_causes(physical: Physical, before: pd.Series, after: pd.Series) -> pd.
         moved = {term: value for term, value in found.items() if term.startswith(_WORK)}
         found = {term: value for term, value in found.items() if term not in moved}
         found[_UNITS[unit]] = _busy(after, unit) - _busy(before, unit)
-        rest += sum(moved.values()) - found[_UNITS[unit]]
+        # what an instruction costs says nothing of what the unit's work costs
+        rest += sum(moved.values()) + found.pop(_ISSUED, 0.0) - found[_UNITS[unit]]
         account = None
     lanes = _lanes(before, after)
     if lanes and account in _IN_LANES:
@@ -120,9 +125,22 @@ def split_causes(physical: Physical, before: pd.Series, after: pd.Series) -> pd.
     elif lanes and account in _IN_WARPS and _IN_WARPS[account] in found:
         found[LANES] = lanes
         found[_IN_WARPS[account]] -= lanes
-    parts = _stalls(rest, before, after)
+    work, each = _PER_SECTOR.get(account or "", ("", ""))
+    if work in found:
+        sectors = _sectors(before, after)
+        if sectors:
+            found |= {**sectors, each: found.pop(work) - sum(sectors.values())}
+    # where instructions were counted, the cost of one is known apart from clocks and idle SMs
+    issued = _ISSUED in found
+    cost = found.pop(_ISSUED) if issued else rest
+    parts = _stalls(cost, before, after)
+    unnamed = cost - sum(parts.values())
+    if issued:
+        found[_ISSUED] = unnamed
+    else:
+        rest = unnamed
     rows = [(cause, value, False) for cause, value in {**found, **parts}.items()]
-    rows.append((name, rest - sum(parts.values()), True))
+    rows.append((name, rest, True))
     frame = pd.DataFrame(rows, columns=["cause", "log_ratio", "residual"])
     order = frame["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
     frame = frame.loc[order].reset_index(drop=True)
@@ -158,6 +176,19 @@ def _level(name: str, rows: tuple[pd.Series, pd.Series]) -> float:
     """Return the busy fraction over both sides, weighted by time."""
     total = sum(number(row, "time_us") for row in rows)
     return float(np.nansum([number(row, name) * number(row, "time_us") for row in rows])) / total
+
+
+def _sectors(before: pd.Series, after: pd.Series) -> dict[str, float]:
+    """Return what requests, and the sectors of a request, contribute to memory's work."""
+    counts = []
+    for row in (before, after):
+        requests = number(row, "global_load_requests") + number(row, "global_store_requests")
+        sectors = number(row, "gld_transactions") + number(row, "gst_transactions")
+        if not (requests > 0 and sectors > 0):
+            return {}
+        counts.append((requests, sectors / requests))
+    names = ("work: global requests", "sectors per request")
+    return {name: math.log(right / left) for name, left, right in zip(names, *counts, strict=True)}
 
 
 def _lanes(before: pd.Series, after: pd.Series) -> float:

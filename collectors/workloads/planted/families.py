@@ -243,7 +243,12 @@ FAMILIES = (
                 "l2_tex_read_hit_rate",
                 "l2_tex_hit_rate",
             ),
-            ("work: DRAM bytes", "work: DRAM busy time"),
+            (
+                "work: DRAM bytes",
+                "work: DRAM busy time",
+                "DRAM bytes per sector",
+                "DRAM busy time per sector",
+            ),
             ("dram_bound", "memory_latency"),
             {"dram_utilization": 1},
         ),
