@@ -94,6 +94,15 @@ def test_a_unit_without_an_account_takes_the_place_of_one_that_is_less_busy():
     assert "work: special-function pipe time" not in set(idle["cause"])
 
 
+def test_busy_units_of_different_devices_are_not_compared():
+    before = pd.Series({**BASE, "special_fu_utilization": 0.5})
+    after = pd.Series({**BASE, "special_fu_utilization": 1.0, "time_us": 400.0})
+    physical = attribute_layer(before, after, same_device=False)
+    found = split_causes(physical, before, after, same_device=False)
+    assert "work: special-function pipe time" not in set(found["cause"])
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+
+
 def test_sectors_and_occupancy_keep_their_terms():
     counted = {
         "flop_count_sp": math.nan,

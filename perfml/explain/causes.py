@@ -28,7 +28,7 @@ import pandas as pd
 from perfml.explain.accounts import ACCOUNTS, duration, number
 from perfml.explain.physical import log_mean
 from perfml.explain.results import LayerDiff, Physical
-from perfml.explain.sides import Side
+from perfml.explain.sides import Side, same_device
 from perfml.tables import metric_columns
 
 LANES = "lanes per instruction"
@@ -93,11 +93,17 @@ def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame
     """
     before = _mean(baseline, detail.layer, detail.time.baseline_us)
     after = _mean(target, detail.target_layer, detail.time.target_us)
-    return split_causes(detail.physical, before, after)
+    comparable = same_device(baseline, target)
+    return split_causes(detail.physical, before, after, same_device=comparable)
 
 
-def split_causes(physical: Physical, before: pd.Series, after: pd.Series) -> pd.DataFrame:
-    """Return the causes of a layer's log time ratio from its terms and both sides' mean rows."""
+def split_causes(
+    physical: Physical, before: pd.Series, after: pd.Series, *, same_device: bool = True
+) -> pd.DataFrame:
+    """Return the causes of a layer's log time ratio from its terms and both sides' mean rows.
+
+    Busy fractions of units are compared where both sides ran on one kind of device only.
+    """
     terms = physical.terms
     found = {
         str(row["term"]): float(row["log_ratio"])
@@ -110,7 +116,7 @@ def split_causes(physical: Physical, before: pd.Series, after: pd.Series) -> pd.
     rest = sum(rests.values())
     name = max(rests, key=lambda term: abs(rests[term]), default="rate per resident warp")
     account = physical.account
-    unit = _busier_unit(account, before, after)
+    unit = _busier_unit(account, before, after) if same_device else None
     if unit is not None:
         moved = {term: value for term, value in found.items() if term.startswith(_WORK)}
         found = {term: value for term, value in found.items() if term not in moved}
