@@ -78,7 +78,9 @@ def work(gpu: int, jobs: queue.Queue[tuple[str, list[str]]], state: dict[str, ob
             state[name] = f"cut after {time.monotonic() - began:.0f} s on GPU {gpu}"
             continue
         tail = "" if done.returncode == 0 else (done.stderr or done.stdout)[-400:]
-        state[name] = f"{time.monotonic() - began:.0f} s on GPU {gpu}, exit {done.returncode} {tail}"
+        state[name] = (
+            f"{time.monotonic() - began:.0f} s on GPU {gpu}, exit {done.returncode} {tail}"
+        )
 
 
 def main() -> None:
