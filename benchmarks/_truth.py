@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.errors import InputError
+from perfml.errors import InputError, PerfmlError
 
 EFFECT = 1.05
 """A knob that makes a launch less than 5 % slower has no effect to explain; it is no case."""
@@ -253,8 +253,8 @@ def ask_tables(
         if truth.baseline not in times or times.max() / times[truth.baseline] < EFFECT:
             answers.left_out.append((f"all of {family.name}", "no level is slower than the base"))
             continue
-        for method, named in RANKERS.items():
-            names = named(rows, resamples, seed)
+        for method in RANKERS:
+            names = _asked(answers, method, rows, f"all of {family.name}", resamples, seed)
             _add(answers, method, family, f"all of {family.name}", names, family.metrics)
     present = [each for each in truth.families if layers["layer"].isin(each.layers).any()]
     pairs = [(a, b) for place, a in enumerate(present) for b in present[place + 1 :]]
@@ -263,15 +263,26 @@ def ask_tables(
         if first.metrics & second.metrics:
             continue
         rows = layers[layers["layer"].isin([*first.layers, *second.layers])]
-        for method, named in RANKERS.items():
-            names = tuple(named(rows, resamples, seed))
+        case = f"{first.name} and {second.name}"
+        for method in RANKERS:
+            names = _asked(answers, method, rows, case, resamples, seed)
             places = [place_of(names, family.metrics) for family in (first, second)]
-            case = f"{first.name} and {second.name}"
             found = mixture_place(places)
             answers.rows.append(
                 Answer(f"{method}, mixtures", case, "mixture", case, names[:5], found)
             )
     return answers
+
+
+def _asked(
+    answers: Answers, method: str, rows: pd.DataFrame, case: str, resamples: int, seed: int
+) -> tuple[str, ...]:
+    """Return what a method names; one that cannot answer names nothing, and that is noted."""
+    try:
+        return tuple(RANKERS[method](rows, resamples, seed))
+    except PerfmlError as error:
+        answers.left_out.append((f"{method}: {case} (counted as a miss)", str(error)))
+        return ()
 
 
 def mixture_place(places: Sequence[int | None]) -> int | None:

@@ -190,6 +190,17 @@ def test_a_knob_without_effect_is_left_out_and_said_so(truth, tables, planted):
     assert ("all of waiting", "no level is slower than the base") in answers.left_out
 
 
+def test_a_method_that_cannot_answer_is_a_miss_and_the_reason_is_kept(truth, tables, planted):
+    stride = {"stride": CAUSES["stride"]}
+    layers = tables[0][tables[0]["layer"].str.startswith("stride")]
+    metrics = [name for name in layers.columns if name in tables[1] and "_" in name]
+    kept = ["run_id", "time_us"]
+    bare = layers.assign(**{name: 1.0 for name in metrics if name not in kept})
+    answers = truth._truth.ask_tables(bare, planted(stride), resamples=2, mixtures=0, seed=0)
+    assert [row.place for row in answers.rows] == [None] * 3
+    assert len([case for case, why in answers.left_out if "counted as a miss" in case]) == 3
+
+
 def test_a_group_counts_where_it_holds_the_cause(truth):
     place_of = truth._truth.place_of
     assert place_of(["a", "b + c"], {"c"}) == 2
