@@ -232,19 +232,19 @@ def host_compiler():
     return found or pytest.skip("no C++ compiler")
 
 
-def compiled(folder, macros):
+def compiled(folder, macros, sources=FOLDER):
     program = folder / "attention"
     defines = [f"-D{name}={value}" for name, value in macros.items()]
-    command = [host_compiler(), "-std=c++17", "-O1", "-w", f"-I{FOLDER}", f"-I{ON_CPU}", *defines]
+    command = [host_compiler(), "-std=c++17", "-O1", "-w", f"-I{sources}", f"-I{ON_CPU}", *defines]
     source = str(ON_CPU / "attention.cpp")
     subprocess.run([*command, "-o", str(program), source], check=True, timeout=300)
     return program
 
 
-def run_on_cpu(program, tensors, kernel=""):
+def run_on_cpu(program, tensors, kernel="", seed=1):
     count, tokens, _ = tensors[0].shape
     done = subprocess.run(
-        [str(program), str(count), str(tokens), kernel],
+        [str(program), str(count), str(tokens), kernel, str(seed)],
         input=b"".join(each.tobytes() for each in tensors),
         capture_output=True, check=True, timeout=300,
     )  # fmt: skip
@@ -269,11 +269,11 @@ def test_every_version_of_the_ladder_computes_attention(ladder_program):
     assert {name: error for name, error in errors.items() if not error < 1e-6} == {}
 
 
-def tensor_program(folder, variant: Variant, dim, causal):
+def tensor_program(folder, variant: Variant, dim, causal, sources=FOLDER):
     macros = dict(variant.compiled_for(dim, causal=causal).defines)
     macros |= {"SOURCE": f'"{variant.source}"', "HALF": 1, "KERNEL": variant.kernel}
     macros |= {"QUERY_ROWS": variant.query_rows, "MAPS": int(variant.maps)}
-    return compiled(folder, macros)
+    return compiled(folder, macros, sources)
 
 
 @pytest.mark.parametrize(
@@ -297,6 +297,32 @@ def test_tensor_core_kernels_compute_attention_with_a_last_tile_that_is_not_full
     error = off(run_on_cpu(program, tensors), in_double(*tensors, causal))
     assert error < 4e-4  # 2.4e-4 to 2.8e-4: what halves of P and O cost
     assert error < launch.LIMITS["fp16"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "before", "after"),
+    [
+        ("mma", "r32_kv64_w4", "    __syncthreads();\n    if (tile + 1", "    if (tile + 1"),
+        (
+            "wgmma",
+            "kv128_c3_turns",
+            "    products_wait<0>();\n    release(at.v_empty, tile - 1);\n",
+            "    release(at.v_empty, tile - 1);\n    products_wait<0>();\n",
+        ),
+    ],
+)
+def test_a_barrier_left_out_or_a_tile_released_too_early_shows_on_the_cpu(
+    tmp_path, backend, name, before, after
+):
+    variant = VARIANTS[backend][name]
+    changed = tmp_path / "changed"
+    shutil.copytree(FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (changed / variant.source).read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    (changed / variant.source).write_text(text.replace(before, after), encoding="utf-8")
+    program = tensor_program(tmp_path, variant, 64, False, changed)
+    tensors = inputs(1, 900, 64, np.float16)
+    assert not off(run_on_cpu(program, tensors), in_double(*tensors)) < launch.LIMITS["fp16"]
 
 
 def test_a_base_two_softmax_would_be_far_beyond_the_limit():

@@ -1,4 +1,5 @@
-// Runs one of perfml's attention kernels on the CPU: attention BATCH N KERNEL < q k v (raw) > o (raw).
+// Runs one of perfml's attention kernels on the CPU: attention BATCH N KERNEL SEED <
+// q k v (raw) > o (raw).
 //
 // -DSOURCE="wgmma.cu" and the macros of the source; -DHALF=1 -DKERNEL=... -DQUERY_ROWS=... for fp16. The
 // fp32 source has all versions of the ladder, so there the name of the kernel chooses.
@@ -18,6 +19,7 @@ using Element = float;
 
 int main(int, char** given) {
   const int batch = std::atoi(given[1]), n = std::atoi(given[2]);
+  chance = std::atoi(given[4]);
   const size_t elements = static_cast<size_t>(batch) * n * HEAD_DIM;
   std::vector<Element> q(elements), k(elements), v(elements), o(elements);
   for (auto* tensor : {&q, &k, &v}) {

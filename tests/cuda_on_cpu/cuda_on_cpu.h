@@ -86,6 +86,16 @@ inline void yield() {
   swapcontext(&fibers[now].context, &scheduler);
 }
 
+// Chance: how long copies take and how long a thread dawdles after a signal. Seeded by the caller.
+inline unsigned chance = 1;
+inline unsigned draw(unsigned below) {
+  chance = chance * 1664525u + 1013904223u;
+  return (chance >> 8) % below;
+}
+inline void dawdle() {
+  for (unsigned i = draw(3) ? 0 : draw(60); i > 0; --i) yield();
+}
+
 // Wait for the `size` fibers from `first` on; the last one to come runs `action` for all.
 struct Meeting {
   unsigned come = 0, round = 0;
@@ -451,6 +461,7 @@ inline void barriers_publish() {}
 inline void barrier_arrive(unsigned barrier) {
   --phases.at(barrier).pending;
   phase_check(phases.at(barrier));
+  dawdle();
 }
 inline void barrier_expect(unsigned barrier, int bytes) {
   phases.at(barrier).bytes += bytes;
@@ -488,9 +499,7 @@ inline void map_acquire(const void*) {}
 inline void copy_box(unsigned to, const void* map, int x, int y, int z, unsigned barrier) {
   TensorMap tensor;
   std::memcpy(&tensor, map, sizeof tensor);
-  static int delay = 0;
-  delay = (delay * 5 + 3) % 11;
-  later.emplace_back(1 + delay, [=] {
+  later.emplace_back(draw(3) ? 1 : draw(150), [=] {
     for (int row = 0; row < tensor.box_rows; ++row) {
       for (int column = 0; column < 64; ++column) {
         const bool inside = y + row < tensor.rows && x + column < tensor.columns;
