@@ -310,6 +310,7 @@ def test_tensor_core_kernels_compute_attention_with_a_last_tile_that_is_not_full
             "    release(at.v_empty, tile - 1);\n    products_wait<0>();\n",
         ),
     ],
+    ids=["barrier", "release"],
 )
 def test_a_barrier_left_out_or_a_tile_released_too_early_shows_on_the_cpu(
     tmp_path, backend, name, before, after
