@@ -177,9 +177,9 @@ VARIANTS: dict[str, dict[str, Variant]] = {
     },
     "mma": {
         "r32_kv64_w4": _mma(32, 64, 4, 2, 1),
+        "r32_kv64_w4_three": _mma(32, 64, 4, 3, 0),
         "r32_kv64_w4_eager": _mma(32, 64, 4, 2, 1, lazy=0),
         "r32_kv64_w4_reread": _mma(32, 64, 4, 2, 0),
-        "r32_kv64_w4_three": _mma(32, 64, 4, 3, 0),
         "r32_kv64_w4_three_poly1": _mma(32, 64, 4, 3, 0, poly=1),
         "r32_kv64_w4_three_poly2": _mma(32, 64, 4, 3, 0, poly=2),
         "r32_kv64_w8": _mma(32, 64, 8, 1, 1),
