@@ -102,7 +102,12 @@ def building(out: Path, run_id: str) -> Iterator[Path]:
 def _empty_folder(aside: Path, run_id: str) -> Path:
     """Make a folder in `aside`, which another process may remove while it is empty."""
     for _ in range(_TRIES):
-        aside.mkdir(parents=True, exist_ok=True)
+        try:
+            aside.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:  # pathlib looks a second time, and it may be gone by then
+            if aside.exists() and not aside.is_dir():
+                raise
+            continue
         with contextlib.suppress(FileNotFoundError):
             return Path(tempfile.mkdtemp(prefix=f"{run_id}.", dir=aside))
     msg = "a folder for unfinished runs disappears as soon as it is made"

@@ -59,10 +59,10 @@ def curve():
     return _rows(header, rows)
 
 
-def precisions():
+def precisions(names=("fp32", "tf32", "fp16")):
     """The same for other precisions, three budgets each."""
     rows = []
-    for name in ("fp32", "tf32", "fp16"):
+    for name in names:
         made = plan(recorded(name), n_jobs=1)
         table = made.curve.set_index("budget")
         cells = [
@@ -100,7 +100,7 @@ def collected(request, backends=("cublas", "cudnn", "inductor")):
     return table[(table["request"] == request) & table["backend"].isin(backends)]
 
 
-def proof():
+def proof(models=("dt", "gbr")):
     """Cost and error of the collected plan, beside the full set on the same machine."""
     cost = pd.read_csv(DATA / "cost.csv").set_index(["request", "backend"])
     everything = build_design(average_repeats(recorded())).names
@@ -119,11 +119,11 @@ def proof():
                 " / ".join(f"{value:.3f}" for value in part["seconds_per_launch"]),
                 *(
                     _interval(*transfer(metrics, collected(request, backends), model))
-                    for model in ("dt", "gbr")
+                    for model in models
                 ),
             ]
         )
-    header = ["request", "backends", "passes", "s a launch", "dt", "gbr"]
+    header = ["request", "backends", "passes", "s a launch", *models]
     return _rows(header, rows)
 
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from _plan_page import DATA, PLAN3, TABLES, collected, table_of, transfer
+from _plan_page import DATA, PLAN3, TABLES, collected, precisions, proof, table_of, transfer
 
 from collectors._runs import metric_names
 from perfml.metrics.passes import load_passes
 
+ANEW = "write it anew: python tests/_plan_page.py"
 
-@pytest.mark.parametrize("name", TABLES)
+
+@pytest.mark.parametrize("name", ["estimates", "shares", "curve"])
 def test_a_table_of_the_page_is_what_the_data_give(name):
-    assert table_of(name) == TABLES[name](), "write it anew: python tests/_plan_page.py"
+    assert table_of(name) == TABLES[name](), ANEW
+
+
+def test_the_page_tells_what_the_proof_gives_for_one_model():
+    made, told = (_cells(each) for each in (proof(models=("dt",)), table_of("proof")))
+    assert [row[:5] for row in told if row[0] != "---"] == [row for row in made if row[0] != "---"]
+
+
+def test_the_page_tells_what_a_plan_for_another_precision_gives():
+    made, told = (_cells(each) for each in (precisions(["fp16"]), table_of("precisions")))
+    assert made[-1] in told, ANEW
 
 
 def test_the_collection_took_the_passes_that_were_planned():
@@ -34,6 +46,10 @@ def test_few_metrics_of_a_new_collection_predict_its_times_from_other_layers():
     shuffled = collected("plan3")
     shuffled[list(PLAN3)] = shuffled[list(PLAN3)].sample(frac=1, random_state=0).to_numpy()
     assert transfer(PLAN3, shuffled, "gbr", seeds=1)[0] > 2 * plan3
+
+
+def _cells(table):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 
 def _published():
