@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= ncu,test
 DEMO ?= demo
+TESTS ?= not slow
 
 BIN := $(VENV)/bin
 PERFML := $(BIN)/perfml
@@ -32,8 +33,8 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> ran
 	$(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20 --method builtin,permutation,group-permutation
 	$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
 
-test: $(VENV)/.$(EXTRAS) ## The whole CPU suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all with TESTS=
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(TESTS)' $(PYTEST_ARGS)
 
 # reviewed line by line through ruff's noqa comments: processes, temporary folders, XML of our own
 REVIEWED := B101,B108,B311,B314,B404,B405,B603,B607,B608

@@ -26,6 +26,8 @@ from collectors.workloads.attention.variants import (
 from collectors.workloads.attention.workload import choose_variants, plan
 from perfml.errors import InputError, PerfmlError
 
+pytestmark = pytest.mark.slow
+
 ON_CPU = Path(__file__).parent / "cuda_on_cpu"
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

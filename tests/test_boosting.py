@@ -26,6 +26,7 @@ def absent(monkeypatch):
     monkeypatch.setattr("perfml.modeling._boosted.find_spec", nothing)
 
 
+@pytest.mark.slow
 def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed):
     layers = linear_layers(layers=12, repeats=1)
     found = evaluate(

@@ -17,6 +17,8 @@ from perfml.cli import app
 from perfml.errors import InputError
 from tests._ladders_on_cpu import COMPILER, on_cpu
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     # more maps than a tile, a ragged last tile, padding; and a shape without padding
     "padded": Problem("", 1, maps=19, channels=3, height=9, width=7, size=3, pad=1),

@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import _qkv_columns
 import ladder
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_shapes_are_those_of_the_assignment():
     small, large = SHAPES["small"], SHAPES["large"]

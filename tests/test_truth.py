@@ -13,6 +13,8 @@ from perfml.ingest import ingest
 from perfml.merge import merge
 from tests._tables import make_kernels
 
+pytestmark = pytest.mark.slow
+
 RULES = Path(__file__).parent / "data" / "ncu" / "rules_hazards.csv.xz"
 LEVELS = ("base", "level_1", "level_2", "level_3")
 
