@@ -17,7 +17,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.profilers import ncu
+from collectors.profilers._gpu import NoGpuError, gpus
 from collectors.profilers._process import Finished, ProfilerError, last_lines, run
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.tables import replacing
@@ -249,10 +249,11 @@ def measure_seconds(program: Path, folder: Path, end: float) -> list[tuple[int, 
 
 
 def _chip() -> list[str]:
-    command = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
-    asked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
-    found = [each.strip() for each in asked.stdout.splitlines()[:1] for each in each.split(",")]
-    return [*found, "", "", ""][:3]
+    try:
+        gpu = gpus()[0]
+    except NoGpuError:
+        return ["", "", ""]
+    return [gpu.name, gpu.compute_capability, gpu.driver]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

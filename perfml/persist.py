@@ -8,7 +8,6 @@ not there would be read from foreign memory.
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml._extras import import_extra
 from perfml._version import __version__
-from perfml.errors import InputError, MissingExtraError, PerfmlError, TableError
+from perfml.errors import InputError, PerfmlError, TableError
 from perfml.tables import replacing, require_file
 
 TRUSTED = (
@@ -239,11 +239,7 @@ def require_skops() -> Any:
     MissingExtraError
         If it is not installed.
     """
-    try:
-        return importlib.import_module("skops.io")
-    except ImportError as error:
-        package = "skops"
-        raise MissingExtraError(package, "models", "saving and loading models") from error
+    return import_extra("skops.io", "models", "saving and loading models", "skops")
 
 
 def _foreign(names: Sequence[str]) -> list[str]:

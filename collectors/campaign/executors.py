@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from collectors.profilers._gpu import gpus
-from perfml.errors import InputError, MissingExtraError, PerfmlError
+from perfml._extras import import_extra
+from perfml.errors import InputError, PerfmlError
 
 EXECUTORS = ("local", "dask", "slurm")
 RESOURCE = "GPU"
@@ -144,12 +145,8 @@ def workers(executor: Executor, out: Path) -> Iterator[Any]:
     ExecutorError
         If a GPU is in use by another sweep, or no worker with a GPU can be reached.
     """
-    try:
-        import dask
-        import distributed
-    except ImportError as error:
-        package = "dask"
-        raise MissingExtraError(package, "distributed", "perfml sweep") from error
+    needed = ("distributed", "perfml sweep", "dask")  # one package is told for both modules
+    dask, distributed = (import_extra(each, *needed) for each in ("dask", "distributed"))
     # what happens to workers is told in the sweep's own words
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(_CONFIG), contextlib.ExitStack() as stack:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from collectors.campaign.executors import FOREIGN
-from perfml.errors import InputError, MissingExtraError
+from perfml._extras import import_extra
+from perfml.errors import InputError
 
 _TEXTS = ("queue", "account", "walltime", "memory", "interface", "local_directory", "python")
 _LISTS = ("directives", "prologue")
@@ -90,11 +91,7 @@ def slurm_cluster(options: dict[str, Any], *, preload: str, log_directory: str) 
     MissingExtraError
         If dask-jobqueue is not installed.
     """
-    try:
-        from dask_jobqueue import SLURMCluster
-    except ImportError as error:
-        package = "dask-jobqueue"
-        raise MissingExtraError(package, "distributed", "--executor slurm") from error
+    jobqueue = import_extra("dask_jobqueue", "distributed", "--executor slurm", "dask-jobqueue")
     directives = list(options.get("directives", []))
     if not any("gpu" in line or "gres" in line for line in directives):
         directives.append("--gres=gpu:1")
@@ -103,7 +100,7 @@ def slurm_cluster(options: dict[str, Any], *, preload: str, log_directory: str) 
     }
     if "local_directory" in options:
         optional["local_directory"] = options["local_directory"]
-    return SLURMCluster(
+    return jobqueue.SLURMCluster(
         job_name="perfml",
         cores=options.get("cores", 4),
         processes=1,

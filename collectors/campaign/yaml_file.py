@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfml.errors import InputError, MissingExtraError
+from perfml.errors import InputError
 
 Key = tuple[str | int, ...]
 _LARGEST_BYTES = 1024 * 1024
@@ -57,14 +57,9 @@ def read_yaml(path: str | Path) -> Document:
     ------
     InputError
         If it cannot be read, is not YAML, holds a key twice, tags, or too much.
-    MissingExtraError
-        If PyYAML is not installed.
     """
-    try:
-        import yaml
-    except ImportError as error:
-        package = "PyYAML"
-        raise MissingExtraError(package, "distributed", "reading a sweep") from error
+    import yaml
+
     path = Path(path)
     text = _text(path)
     loader = yaml.SafeLoader(text)

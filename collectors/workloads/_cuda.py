@@ -14,14 +14,16 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from perfml._digest import sha256_of
-from perfml.errors import MissingExtraError, PerfmlError
+from perfml._extras import import_extra
+from perfml.errors import PerfmlError
 
 _TIMEOUT_S = 600
+_OUT = Path("out")
 _KEPT = 4000
 """Characters of a compiler's message that an error shows at most (errors shorten it further)."""
 
@@ -137,7 +139,8 @@ def compile_cubin(nvcc: str, source: Source, architecture: str, cache: Path) -> 
         If nvcc refuses the source.
     """
     texts = [path.read_bytes() for path in _sources(source.path)]
-    words = nvcc_command("nvcc", source, architecture, Path("out"))
+    # the folder's name is no part of it: a cache may travel to another machine
+    words = nvcc_command("nvcc", replace(source, path=Path(source.path.name)), architecture, _OUT)
     name = sha256_of(b"\0".join([*texts, *(word.encode() for word in (_version(nvcc), *words))]))
     cubin, report = cache / f"{name[:32]}.cubin", cache / f"{name[:32]}.txt"
     if cubin.is_file() and report.is_file():
@@ -184,12 +187,7 @@ def import_cupy() -> Any:
     MissingExtraError
         If it is not installed.
     """
-    try:
-        import cupy
-    except ImportError as error:
-        package, purpose = "cupy", "this workload"
-        raise MissingExtraError(package, "gpu", purpose) from error
-    return cupy
+    return import_extra("cupy", "gpu", "this workload")
 
 
 class Kernel:

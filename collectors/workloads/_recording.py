@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collectors.profilers._gpu import gpus
+
 from . import Options, parse_settings, workload
 from .run import write_json
 
@@ -199,17 +201,6 @@ def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:
     return 0 if all("exit 0" in what for what in state.values()) else 1
 
 
-def gpu_count() -> int:
-    """Return how many GPUs this machine has."""
-    listed = subprocess.run(
-        ["nvidia-smi", "-L"],  # noqa: S607 - wherever the driver put it
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return len(listed.stdout.strip().splitlines())
-
-
 def _measure(
     recording: Recording, runs: Sequence[Wanted], folder: Path, end: float
 ) -> dict[str, str]:
@@ -232,7 +223,7 @@ def _measure(
                 return
             state[str(run)] = _one(recording.command(run, folder), environment, end)
 
-    workers = [threading.Thread(target=work, args=(gpu,)) for gpu in range(gpu_count())]
+    workers = [threading.Thread(target=work, args=(gpu,)) for gpu in range(len(gpus()))]
     for worker in workers:
         worker.start()
     for worker in workers:

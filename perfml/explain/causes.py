@@ -29,24 +29,12 @@ from perfml.explain.accounts import ACCOUNTS, duration, number
 from perfml.explain.physical import log_mean
 from perfml.explain.results import LayerDiff, Physical
 from perfml.explain.sides import Side, same_device
+from perfml.metrics import STALLS
 from perfml.tables import metric_columns
 
 LANES = "lanes per instruction"
 
-STALLS = (
-    "stall_inst_fetch",
-    "stall_exec_dependency",
-    "stall_memory_dependency",
-    "stall_texture",
-    "stall_sync",
-    "stall_constant_memory_dependency",
-    "stall_pipe_busy",
-    "stall_memory_throttle",
-    "stall_not_selected",
-    "stall_sleeping",
-    "stall_branch_resolving",
-    "stall_gmma",
-)
+STALLED = tuple(name for name in STALLS if name not in ("stall_other", "stall_selected"))
 """Reasons that a counter names; the rest of the residual keeps the residual's name."""
 
 _UNITS = {
@@ -207,8 +195,8 @@ def _stalls(rest: float, before: pd.Series, after: pd.Series) -> dict[str, float
     cost = math.exp(rest)
     whole = log_mean(cost, 1.0)
     parts: dict[str, float] = {}
-    shares = [{name: number(row, name) for name in STALLS} for row in (before, after)]
-    known = [name for name in STALLS if not any(math.isnan(side[name]) for side in shares)]
+    shares = [{name: number(row, name) for name in STALLED} for row in (before, after)]
+    known = [name for name in STALLED if not any(math.isnan(side[name]) for side in shares)]
     sums = [max(1.0, sum(side[name] for name in known)) for side in shares]
     for name in known:
         left, right = (side[name] / total for side, total in zip(shares, sums, strict=True))

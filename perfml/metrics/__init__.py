@@ -2,6 +2,7 @@
 
 from perfml.metrics.catalogue import (
     PUBLISHED,
+    STALLS,
     Catalogue,
     Evaluation,
     Metric,
@@ -11,6 +12,7 @@ from perfml.metrics.expressions import Expression, parse
 
 __all__ = [
     "PUBLISHED",
+    "STALLS",
     "Catalogue",
     "Evaluation",
     "Expression",

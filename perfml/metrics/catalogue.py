@@ -44,27 +44,30 @@ PUBLISHED: tuple[str, ...] = (
 )
 """The 19 metrics of the published dataset, in its column order."""
 
+STALLS: tuple[str, ...] = (
+    "stall_inst_fetch",
+    "stall_exec_dependency",
+    "stall_memory_dependency",
+    "stall_texture",
+    "stall_sync",
+    "stall_constant_memory_dependency",
+    "stall_pipe_busy",
+    "stall_memory_throttle",
+    "stall_not_selected",
+    "stall_other",
+    "stall_sleeping",
+    "stall_selected",
+    "stall_branch_resolving",
+    "stall_gmma",
+)
+"""Why a warp waits or not: shares of its active cycles, one a reason."""
+
 DURATION = "gpu__time_duration.sum"
 """Nsight Compute's name of a launch's duration (nanoseconds in base units)."""
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "published": PUBLISHED,
-    "stalls": (
-        "stall_inst_fetch",
-        "stall_exec_dependency",
-        "stall_memory_dependency",
-        "stall_texture",
-        "stall_sync",
-        "stall_constant_memory_dependency",
-        "stall_pipe_busy",
-        "stall_memory_throttle",
-        "stall_not_selected",
-        "stall_other",
-        "stall_sleeping",
-        "stall_selected",
-        "stall_branch_resolving",
-        "stall_gmma",
-    ),
+    "stalls": STALLS,
     "roofline": (
         "flop_count_sp",
         "flop_count_dp",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.errors import MissingExtraError
+from perfml._extras import import_extra
 from perfml.modeling.features import Floats, Ints
 
 Score = Callable[[npt.NDArray[Any]], Floats]
@@ -162,11 +162,7 @@ def has_shap() -> bool:
 
 def _tree_values(fitted: Any, X: Floats) -> Floats:
     """Return Shapley values of shape (outputs, rows, columns)."""
-    try:
-        import shap
-    except ImportError as error:
-        package = "shap"
-        raise MissingExtraError(package, "explain", "Shapley values of trees") from error
+    shap = import_extra("shap", "explain", "Shapley values of trees")
     values = np.asarray(shap.TreeExplainer(fitted).shap_values(X, check_additivity=False))
     if values.ndim == 2:
         return values[None]

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.errors import InputError, MissingExtraError
+from perfml._extras import import_extra
+from perfml.errors import InputError
 from perfml.metrics.expressions import Array
 from perfml.readers._ncu_launches import (
     BLOCK,
@@ -91,11 +92,7 @@ def rules(source: Source) -> pd.DataFrame:
 @contextmanager
 def _opened(source: Source) -> Iterator[list[Any]]:
     """Give the results of a report, in order; they live as long as the report is open."""
-    try:
-        import ncu_report
-    except ImportError as error:
-        package = "ncu-report"
-        raise MissingExtraError(package, "ncu", "reading .ncu-rep files") from error
+    ncu_report = import_extra("ncu_report", "ncu", "reading .ncu-rep files", "ncu-report")
     with source.local(".ncu-rep") as path:
         try:
             report = ncu_report.load_report(str(path))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfml.errors import MissingExtraError
+from perfml._extras import import_extra
 
 from .network import IMAGE, LEAKY_SLOPE, Layer, Network
 from .quantize import MaxCalibrator, quantize_kernel
@@ -53,11 +53,7 @@ def onnx_model(
     MissingExtraError
         If the package ``onnx`` is not installed.
     """
-    try:
-        import onnx
-    except ImportError as error:
-        package, purpose = "onnx", "writing an ONNX model"
-        raise MissingExtraError(package, "tensorrt", purpose) from error
+    onnx = import_extra("onnx", "tensorrt", "writing an ONNX model")
     writer = _Writer(folded, batch, np.float16 if half else np.float32, calibrator)
     heads = {layer.index for layer in network.outputs}
     for layer in network.layers:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads._base import CheckRow
 from collectors.workloads.ranges import Ranges
-from perfml.errors import MissingExtraError, PerfmlError
+from perfml._extras import import_extra
+from perfml.errors import PerfmlError
 
 from .network import IMAGE, LEAKY_SLOPE, Layer
 from .workload import Problem
@@ -29,12 +30,7 @@ def import_torch() -> Any:
     MissingExtraError
         If it is not installed.
     """
-    try:
-        import torch
-    except ImportError as error:
-        package, purpose = "torch", "this backend"
-        raise MissingExtraError(package, "gpu", purpose) from error
-    return torch
+    return import_extra("torch", "gpu", "this backend")
 
 
 class TorchSession:

@@ -1,0 +1,33 @@
+"""Import a package of an optional extra, or say how to install it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from perfml.errors import MissingExtraError
+
+
+def import_extra(module: str, extra: str, purpose: str, package: str | None = None) -> Any:
+    """Import a module of an optional package.
+
+    Parameters
+    ----------
+    module
+        Its full name.
+    extra
+        perfml's extra that brings it.
+    purpose
+        What needs it, the subject of the message.
+    package
+        What the package is called where it is installed from; as the module without.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(package or module, extra, purpose) from error
