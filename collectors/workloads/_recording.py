@@ -212,10 +212,10 @@ def _measure(
     if not runs:
         return state
 
-    def work(gpu: int) -> None:
+    def work(gpu: str) -> None:
         aside = Path(f"/tmp/perfml-gpu{gpu}")  # noqa: S108 - ncu's lock file, one a GPU
         aside.mkdir(exist_ok=True)
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "TMPDIR": str(aside)}
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "TMPDIR": str(aside)}
         while True:
             try:
                 run = jobs.get_nowait()
@@ -223,12 +223,18 @@ def _measure(
                 return
             state[str(run)] = _one(recording.command(run, folder), environment, end)
 
-    workers = [threading.Thread(target=work, args=(gpu,)) for gpu in range(len(gpus()))]
+    workers = [threading.Thread(target=work, args=(gpu,)) for gpu in _visible()]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     return state
+
+
+def _visible() -> list[str]:
+    """Return the GPUs that this process may use."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return chosen.split(",") if chosen else [str(gpu) for gpu in range(len(gpus()))]
 
 
 def _one(command: list[str], environment: dict[str, str], end: float) -> str:
