@@ -13,11 +13,22 @@ from perfml.datasets._registry import DATASETS, Dataset, fetch, find
 
 if TYPE_CHECKING:
     from perfml.datasets._load import load
-    from perfml.datasets._loaders import load_h200_yolov4_tiny, load_nazir2024
+    from perfml.datasets._loaders import (
+        load_h200_attention,
+        load_h200_conv,
+        load_h200_planted,
+        load_h200_qkv,
+        load_h200_yolov4_tiny,
+        load_nazir2024,
+    )
     from perfml.datasets.published import from_published, to_published
 
 _HOMES = {
     "load": "_load",
+    "load_h200_attention": "_loaders",
+    "load_h200_conv": "_loaders",
+    "load_h200_planted": "_loaders",
+    "load_h200_qkv": "_loaders",
     "load_h200_yolov4_tiny": "_loaders",
     "load_nazir2024": "_loaders",
     "from_published": "published",
@@ -31,6 +42,10 @@ __all__ = [
     "find",
     "from_published",
     "load",
+    "load_h200_attention",
+    "load_h200_conv",
+    "load_h200_planted",
+    "load_h200_qkv",
     "load_h200_yolov4_tiny",
     "load_nazir2024",
     "to_published",

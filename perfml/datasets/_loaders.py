@@ -37,6 +37,59 @@ def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -
     return _bunch("h200-yolov4-tiny", as_frame=as_frame, return_X_y=return_X_y)
 
 
+def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load kernels with planted causes: layers are families and sizes, backends the knob's levels.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`; `perfml.datasets.find` gives the
+    folder, whose ``truth.json`` names the causes.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-planted", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the attention ladder: layers are problem sizes, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-attention", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_conv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the convolution ladder: layers are problems and batches, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-conv", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_qkv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the QKV products: layers are shapes and warps a block, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-qkv", as_frame=as_frame, return_X_y=return_X_y)
+
+
 def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load the published dataset (GTX 1050 Ti), downloading it where it is not here.
 

@@ -45,6 +45,22 @@ DATASETS = {
             "YOLOv4-Tiny on an H200: raw ncu and timing exports of cublas, cudnn, inductor",
         ),
         Dataset(
+            "h200-planted",
+            "19 families of kernels on an H200, each with one cause planted at four settings",
+        ),
+        Dataset(
+            "h200-attention",
+            "attention on an H200: a fp32 ladder of ten steps, three tensor-core kernels",
+        ),
+        Dataset(
+            "h200-conv",
+            "convolution on an H200: a ladder of eleven versions beside cuDNN, three precisions",
+        ),
+        Dataset(
+            "h200-qkv",
+            "QKV projection on an H200: four versions x 1 to 32 warps a block, beside cuBLAS",
+        ),
+        Dataset(
             "nazir2024",
             "the published dataset.csv (GTX 1050 Ti, layers 3 and 20; no licence given)",
             url=(
