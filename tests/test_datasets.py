@@ -1,5 +1,7 @@
 """The recorded datasets are what their cards say, and load as scikit-learn's do."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -28,17 +30,19 @@ def frame():
 
 
 def test_the_h200_recording_has_every_convolution_of_every_run(frame):
-    assert len(frame) == 3570
+    assert len(frame) == 3780
     runs = frame.groupby("run_id")
-    assert len(runs) == 17
+    wanted = itertools.product(("cublas", "cudnn", "inductor"), ("fp32", "tf32", "fp16"), (1, 8))
+    columns = ["backend", "precision", "batch"]
+    assert sorted(runs[columns].first().itertuples(index=False, name=None)) == sorted(wanted)
     assert set(runs["layer"].nunique()) == {21}
     assert set(runs["iteration"].nunique()) == {10}
 
 
 def test_it_loads_as_a_scikit_learn_bunch():
     bunch = load_h200_yolov4_tiny()
-    assert bunch.data.shape == (3570, 19)
-    assert bunch.target.shape == (3570,)
+    assert bunch.data.shape == (3780, 19)
+    assert bunch.target.shape == (3780,)
     assert bunch.feature_names == list(PUBLISHED)
     assert "Known defects" in bunch.DESCR
     data, target = load_h200_yolov4_tiny(as_frame=True, return_X_y=True)

@@ -133,7 +133,7 @@ def test_a_first_look_shows_layers_kernels_and_times(run):
         "assert len(launches) > len(layers)",
     )
     assert shown(notebook, "stderr") == ""
-    assert "3570 layers" in pages(notebook)[0]
+    assert "3780 layers" in pages(notebook)[0]
     assert len(pictures(notebook)) == 3
 
 

@@ -115,7 +115,7 @@ def test_a_folder_of_tables_is_merged(commands, root, tmp_path):
     done = start(ingest.replace("datasets/", f"{root}/datasets/"), tmp_path)
     assert done.returncode == 0, done.stderr
     done = start(merge, tmp_path)
-    assert "3570 rows, 21 layers" in done.stdout, done.stderr
+    assert "3780 rows, 21 layers" in done.stdout, done.stderr
 
 
 def test_the_example_sweep_is_planned(commands, root):
