@@ -54,6 +54,10 @@ RATES = ("rate", "achieved rate", "clock", "issue rate", "outside")
 """How terms begin that are what is left, not what was counted."""
 LEAST = 0.1
 """Smallest logarithm of a factor that another account is asked for."""
+NAMED = 0.5
+"""Idle multiprocessors name a rest if they are at least this share of it."""
+ALIKE = 0.02
+"""Busy times this close to the times everywhere are not told."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,7 +116,7 @@ def ladder(
         raise PerfmlError(msg, where=dataset, found=found, cure="Name the steps: --steps A:B")
     document: dict[str, Any] = {
         "dataset": dataset,
-        "times": times(table, layers),
+        "times": times(table, layers, chosen),
         "steps": rows,
         "qkv": [],
     }
@@ -121,14 +125,22 @@ def ladder(
     return document
 
 
-def times(table: pd.DataFrame, patterns: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return one row a layer: its median time in microseconds under every backend."""
+def times(
+    table: pd.DataFrame, patterns: Sequence[str] = (), steps: Sequence[tuple[str, str]] = ()
+) -> list[dict[str, Any]]:
+    """Return one row a layer: its median time in microseconds under every backend.
+
+    Backends come in the order of the steps, then those of no step.
+    """
     several = table.groupby("backend")["precision"].nunique().gt(1)
     names = table["backend"].map(str)
     names += (" " + table["precision"].map(str)).where(table["backend"].map(several), "")
     wide = table.assign(name=names).pivot_table(
         index="layer", columns="name", values="time_us", aggfunc="median", sort=False
     )
+    order = list(dict.fromkeys(name for step in steps for name in step))
+    place = {name: order.index(name) for name in order}
+    wide = wide[sorted(wide.columns, key=lambda name: place.get(name.split(" ")[0], len(order)))]
     return [
         _clean({"layer": layer, **wide.loc[layer].to_dict()})
         for layer in wide.index
@@ -213,7 +225,7 @@ def _row(
             "busy_us": times[1],
             "busy_ratio": times[1] / times[0],
             "account": detail.physical.account,
-            "because": _because(detail),
+            "because": _because(detail, sides),
             "reasons": list(detail.reasons),
         }
     )
@@ -239,11 +251,11 @@ def _only(table: pd.DataFrame | None, backend: str, precision: str) -> Any:
     return table[(table["backend"] == backend) & (table["precision"].map(str) == precision)]
 
 
-def _because(detail: LayerDiff) -> str:
+def _because(detail: LayerDiff, sides: Sequence[Side]) -> str:
     """Return the largest reason that points the way the time went.
 
     Where that is a rest which no counter explains, the largest term of another account of the same
-    time follows: what changed most among what was counted.
+    time follows: what changed most among what was counted. Idle multiprocessors are counted.
     """
     if detail.time.verdict not in ("faster", "slower"):
         return detail.time.verdict
@@ -258,6 +270,9 @@ def _because(detail: LayerDiff) -> str:
     if told and REST not in first:
         return first
     sign = 1.0 if detail.time.log_ratio > 0 else -1.0
+    first = first.replace(REST, _rest(detail, sides))
+    if REST not in first:
+        return first
     others = detail.physical.accounts
     counted = others[~others["term"].str.startswith(RATES)]
     counted = counted.assign(towards=counted["log_ratio"] * sign)
@@ -266,6 +281,27 @@ def _because(detail: LayerDiff) -> str:
         return first
     best = counted.loc[counted["towards"].idxmax()]
     return f"{first}; by {best['account']}: {best['term']} x{math.exp(best['log_ratio']):.2f}"
+
+
+def _rest(detail: LayerDiff, sides: Sequence[Side]) -> str:
+    """Return what the rest of the physical attribution is: idle multiprocessors, or not known."""
+    terms = detail.physical.terms
+    name, rest = max(
+        zip(terms["term"], terms["log_ratio"], terms["residual"], strict=True),
+        key=lambda each: (bool(each[2]), abs(each[1])),
+    )[:2]
+    if name == "clock and idle SMs":
+        before, after = (_mean(side.layers, detail.layer, "sm_efficiency") for side in sides)
+        idle = math.log(before / after) if before > 0 and after > 0 else 0.0
+        if idle * rest > 0 and abs(idle) >= NAMED * abs(rest):
+            return f"multiprocessors busy {after:.0%} of the time, {before:.0%} in the step before"
+    return REST
+
+
+def _mean(layers: pd.DataFrame, layer: str, metric: str) -> float:
+    if metric not in layers.columns:
+        return math.nan
+    return float(layers.loc[layers["layer"] == layer, metric].mean())
 
 
 def busy_times(dataset: Path) -> dict[tuple[str, str], float]:
@@ -315,7 +351,8 @@ def _busy(layers: pd.DataFrame, layer: str, known: dict[tuple[str, str], float])
 def markdown(document: dict[str, Any]) -> str:
     """Return the tables in Markdown: times, steps (busy times where they are known), columns."""
     steps = document["steps"]
-    timed = any(row["busy_us"] is not None for row in steps)
+    known = [row for row in steps if row["busy_us"] is not None]
+    timed = any(abs(row["busy_us"] / row["after_us"] - 1) > ALIKE for row in known)
     names = [name for name in HEADINGS if timed or not name.startswith("busy")]
     columns = list(dict.fromkeys(name for row in document["times"] for name in row))
     lines = [
