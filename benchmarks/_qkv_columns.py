@@ -15,6 +15,7 @@ CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_global_op_ld.sum"
 """Not in perfml's catalogue: `perfml ingest --raw` keeps it."""
 METRICS = (
     "inst_executed",
+    "ipc",
     "issue_slot_utilization",
     "gld_transactions",
     "gld_transactions_per_request",
@@ -26,6 +27,7 @@ COLUMNS = {
     "issue": "issue %",
     "sectors_per_request": "SW",
     "conflicts_per_request": "BXW",
+    "cycles_per_request": "cyc/req",
     "reads": "N-Rd",
     "writes": "N-Wr",
     "gb_per_s": "GB/s",
@@ -92,6 +94,7 @@ def _row(shape: Any, time_us: float, of: dict[str, float], device: str) -> dict[
         "issue": 100 * of["issue_slot_utilization"],
         "sectors_per_request": of["gld_transactions_per_request"],
         "conflicts_per_request": of[CONFLICTS] / requests,
+        "cycles_per_request": of["inst_executed"] / of["ipc"] / requests,
         "reads": read / shape.read_bytes,
         "writes": written / shape.write_bytes,
         "gb_per_s": (read + written) / seconds / 1e9,

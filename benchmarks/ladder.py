@@ -30,8 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import _qkv_columns as qkv
+from _launches import said_of_launches
 
 from collectors.workloads import workload, workloads
+from perfml.datasets import DATASETS, find
 from perfml.errors import PerfmlError
 from perfml.explain import explain, load_tables, make_side
 
@@ -106,7 +108,7 @@ def ladder(
     """
     table, kernels = load_tables(dataset, list(where))
     chosen = _steps(table, steps)
-    busy = busy_times(runs or Path(dataset))
+    busy = busy_times(runs or _folder(dataset))
     rows: list[dict[str, Any]] = []
     for before, after in chosen:
         rows += step_rows(table, kernels, before, after, layers, busy)
@@ -123,6 +125,12 @@ def ladder(
     if kernels is not None and set(kernels["workload"]) == {"qkv"}:
         document["qkv"] = [_clean(row) for row in qkv.qkv_columns(kernels).to_dict("records")]
     return document
+
+
+def _folder(dataset: str) -> Path:
+    """Return a dataset's folder: its path, or that of the shipped one of its name."""
+    path = Path(dataset)
+    return (find(dataset) or path) if not path.exists() and dataset in DATASETS else path
 
 
 def times(
@@ -225,7 +233,7 @@ def _row(
             "busy_us": times[1],
             "busy_ratio": times[1] / times[0],
             "account": detail.physical.account,
-            "because": _because(detail, sides),
+            "because": said_of_launches(detail, times) or _because(detail, sides),
             "reasons": list(detail.reasons),
         }
     )

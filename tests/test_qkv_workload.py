@@ -128,6 +128,7 @@ def synthetic_table():
                     "time_us": time * (1 + 0.001 * iteration),
                     "inst_executed": 3.5 * large.iterations / 32,
                     "issue_slot_utilization": 0.28,
+                    "ipc": 1.12,
                     "gld_transactions": SECTORS[backend] * large.iterations * 2 / 32,
                     "gld_transactions_per_request": SECTORS[backend],
                     "gst_transactions": large.write_bytes / 32,
@@ -168,6 +169,8 @@ def test_the_columns_of_the_study_are_normalised_to_the_least_work(synthetic):
     assert row["issue"] == pytest.approx(28.0)
     assert row["sectors_per_request"] == 2.5
     assert row["conflicts_per_request"] == pytest.approx(1.5)
+    # 3.5 instructions an iteration, two of them loads, 1.12 a cycle
+    assert row["cycles_per_request"] == pytest.approx(3.5 / 2 / 1.12)
     assert row["reads"] == pytest.approx(250.0)
     assert row["writes"] == pytest.approx(1.0)
     bytes_moved = 250 * SHAPES["large"].read_bytes + SHAPES["large"].write_bytes
@@ -203,7 +206,7 @@ def test_json_is_one_document_and_markdown_has_all_tables(synthetic, tmp_path, c
     assert "| base -> base_w2 (fp32) |" not in capsys.readouterr().out
     assert (tmp_path / "ladder.md").read_text() == text
     assert json.loads((tmp_path / "ladder.json").read_text()) == document
-    assert "| backend | layer | /itr | issue % | SW | BXW | N-Rd | N-Wr | GB/s |" in text
+    assert "| backend | layer | /itr | issue % | SW | BXW | cyc/req | N-Rd | N-Wr | GB/s |" in text
 
 
 def test_steps_can_be_named_and_a_ladder_without_any_is_an_error(synthetic, capsys):
