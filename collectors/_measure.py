@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from collectors.profilers import ncu, nvprof, timing
 from collectors.profilers._gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers._inject import ACTIVITY, library
 from collectors.profilers._process import ProfilerError, run
+from perfml._ranges import ITERATION
 from perfml._version import __version__
-from perfml.readers._frame import ITERATION
 
 TIMING_FILE, METRICS_NAME = "timing.csv", "metrics"
 CACHE = "cache"
@@ -39,11 +40,14 @@ class Place:
         Goes in front of every command.
     timeout_s
         Limit of each command.
+    ncu_version
+        Tells Nsight Compute's version; who measures many runs need not ask it each time.
     """
 
     gpu: Gpu | None
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
+    ncu_version: Callable[[], str] = ncu.version
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def measure(subject: Run, folder: Path, place: Place) -> dict[str, Any]:
     log = folder / LOG_FILE
     profiler = choose_profiler(subject.settings.profiler, place.gpu)
     if profiler == "ncu":
-        tool_version = None if place.launcher else ncu.version()
+        tool_version = None if place.launcher else place.ncu_version()
         timed = _timing(subject, folder, place, log)
         measured = _with_ncu(subject, folder, place, log, timed)
     else:
@@ -333,6 +337,7 @@ def _with_ncu(subject: Run, folder: Path, place: Place, log: Path, timed: _Timed
         "launches_profiled": found.launches,
         "passes": found.passes,
         "profiling_seconds": round(found.seconds, 3),
+        "conversion_seconds": round(found.conversion_seconds, 3),
         "seconds_per_launch": round(per_launch, 5) if per_launch == per_launch else None,
         "commands": [list(each) for each in found.commands],
         "warnings": warnings,

@@ -131,7 +131,7 @@ def failed_log(out: Path, run_id: str) -> Path:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON document, whole or not at all."""
-    from perfml.tables import replacing
+    from perfml._files import replacing
 
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     with replacing(path) as temporary:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 OCCURRENCE = re.compile(r"#\d+$")
 """What tells the second and later entry of a range within an iteration apart."""
@@ -27,6 +28,8 @@ def expand_twins(frame: pd.DataFrame, record: dict[str, Any]) -> pd.DataFrame:
         The launches of each measured layer again under the name of each of its twins, with the
         column ``launches``: how many timed launches the measurement stands for.
     """
+    import pandas as pd
+
     base = frame["layer"].astype("string").str.replace(OCCURRENCE, "", regex=True)
     measured = set(base.dropna())
     repeats = record["stands_for"] / max(

@@ -45,8 +45,8 @@ RUNS = _words(
     "weights profiler started ended created timing source seconds launches "
     "unattributed_share kernels_per_iteration clock_control cache_control replay dedupe iteration "
     "stands_for settings cudnn_enabled cudnn_benchmark allow_tf32 memory_format metrics_requested "
-    "metrics_missing launches_profiled passes profiling_seconds seconds_per_launch layers "
-    "layer_map layer kernels skip"
+    "metrics_missing launches_profiled passes profiling_seconds conversion_seconds "
+    "seconds_per_launch layers layer_map layer kernels skip"
 )
 """Facts of a run."""
 

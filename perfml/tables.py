@@ -9,8 +9,6 @@ file's metadata, so that a table never gets separated from where it came from.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml._files import parse_json
+from perfml._files import replacing as replacing
 from perfml._files import require_file as require_file
 from perfml._version import __version__
 from perfml.errors import InputError, TableError
@@ -246,63 +245,6 @@ def readable(path: Path) -> Iterator[None]:
             found=str(error).splitlines()[0][:200],
             cure="Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet",
         ) from error
-
-
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written.
-    """
-    path = _target(Path(path))
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
-        )
-    except OSError as error:
-        msg = "cannot write here"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=error.strerror or str(error),
-            cure="Name a folder that exists and that you may write to.",
-        ) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes private files; a result should be as readable as any other new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        msg = "cannot write here"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=error.strerror or str(error),
-            cure="Free some space, or name another place.",
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _target(path: Path) -> Path:
-    """Return what a path stands for: a link is written through, a device never replaced."""
-    try:
-        path = path.resolve() if path.is_symlink() else path
-        kind = "" if not path.exists() or path.is_file() else "a device or pipe"
-        kind = "a directory" if path.is_dir() else kind
-    except (OSError, RuntimeError) as error:
-        kind = str(error)
-    if kind:
-        msg = "cannot write a file here"
-        raise InputError(msg, where=str(path), found=kind, cure="Name a file, new or existing.")
-    return path
 
 
 def document_in(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:

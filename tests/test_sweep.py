@@ -7,6 +7,7 @@ Nsight Compute and nvidia-smi are stand-ins at the boundary of the process
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -218,6 +219,64 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host):
     done = [each for each in states.values() if each["state"] == "done"]
     assert len(done) == len(list((host / "runs").glob("*/run.json")))
     assert {each["attempts"] for each in states.values() if each["state"] == "pending"} <= {0, 1}
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_path, monkeypatch):
+    (host / "control/hold").touch()
+    (host / "p").write_text("a program")
+    write(host, "./p 1", "./p hold", "./p 2")
+    process = sweeping(host, "--gpus", "2")
+    (first,) = until(lambda: held(host))
+    until(lambda: len(list((host / "runs").glob("*/run.json"))) == 2)
+    other = tmp_path / "other"
+    other.mkdir()
+    # what a snapshot of the disk holds while the sweep runs: half a run, locks, the manifest
+    shutil.copytree(host / "runs", other / "runs", symlinks=True)
+    for name in ("p", "sweep.yaml"):
+        shutil.copy(host / name, other / name)
+    process.kill()
+    process.communicate()
+    until(lambda: all(gone(first[name]) for name in ("pid", "child", "worker")), 20)
+    (host / "control/hold").unlink()
+    assert list((other / "runs/.partial").iterdir())
+    before = {path: path.stat().st_mtime_ns for path in (other / "runs").glob("*/run.json")}
+
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import socket\nsocket.gethostname = lambda: 'other'\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
+    monkeypatch.setenv("FAKE_MODEL", "NVIDIA B200")
+    code, document, said = sweep(other, "--resume")
+    assert code == 0, said
+    summary = document["summary"]
+    assert (summary["done"], summary["kept"], summary["launches"]) == (3, 2, 7)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    (redone,) = [each for each in document["runs"] if each["attempts"] == 2]
+    assert redone["host"] == "other"
+    assert {each["word"] for each in notes(host)[3:]} == {"hold"}
+    assert not (other / "runs/.partial").exists()
+    # one sweep now holds two kinds of GPU, which is told
+    assert summary["devices"] == {"NVIDIA H200": 2, "NVIDIA B200": 1}
+    assert "2 on NVIDIA H200, 1 on NVIDIA B200" in said
+
+
+def test_a_worker_asks_for_versions_once_and_reads_no_tables(tmp_path, monkeypatch):
+    from collectors.campaign import task
+
+    asked = []
+    monkeypatch.setattr(task.ncu, "version", lambda path: asked.append(path) or str(len(asked)))
+    tool = tmp_path / "ncu"
+    tool.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [task.ncu_version() for _ in range(3)] == ["1", "1", "1"]
+    os.utime(tool, ns=(1, 1))  # another version was installed meanwhile
+    assert task.ncu_version() == "2"
+    # 0.4 s of every start of a worker, and of the driver before it
+    modules = "collectors.campaign.task, collectors.campaign.run, perfml.metrics.passes"
+    script = f"import sys, {modules}; print({{'pandas', 'scipy', 'pyarrow'}} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert said.stdout == "set()\n", said.stderr
 
 
 def test_a_scheduler_that_is_there_is_used(host):

@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import queue
 import secrets
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,11 @@ class Outcome:
         Run id to the warnings of a run that was measured now.
     others
         Runs in the folder that are not of this sweep's file.
+    waited
+        Seconds from this start to its first run: the workers' start. NaN if none was begun.
+    devices
+        GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
+        resumed on another machine may have several.
     """
 
     out: Path
@@ -110,6 +116,8 @@ class Outcome:
     lost: int
     warnings: dict[str, list[str]] = field(default_factory=dict)
     others: int = 0
+    waited: float = math.nan
+    devices: dict[str, int] = field(default_factory=dict)
 
     @property
     def failed(self) -> tuple[State, ...]:
@@ -226,9 +234,10 @@ class _Driver:
         self.launches = 0
         self.lost = 0
         self.warnings: dict[str, list[str]] = {}
+        self.started = time.monotonic()
+        self.waited = math.nan
 
     def drive(self) -> Outcome:
-        started = time.monotonic()
         runs = self.sweep.runs
         kept = finished_runs(runs, self.out)
         self.manifest.plan(runs, kept)
@@ -244,13 +253,19 @@ class _Driver:
             self.out,
             own,
             len(kept),
-            round(time.monotonic() - started, 3),
+            round(time.monotonic() - self.started, 3),
             round(self.gpu_seconds, 3),
             self.launches,
             self.lost,
             self.warnings,
             len(states) - len(own),
+            self.waited,
+            self._devices(),
         )
+
+    def _devices(self) -> dict[str, int]:
+        records = (folders.finished(self.out, run_id) for run_id in self.sweep.runs)
+        return dict(Counter(each["device"] for each in records if each and each.get("device")))
 
     def _measure(self, runs: dict[str, Run]) -> None:
         # the longest first, so that the last to end is a short one
@@ -334,6 +349,8 @@ class _Driver:
         place = {name: str(message.get(name, "")) for name in ("worker", "host", "gpu")}
         attempt = self.manifest.begin(run_id, since=time.time(), **place)
         self.began[run_id] = (time.monotonic(), place, attempt)
+        if math.isnan(self.waited):
+            self.waited = round(time.monotonic() - self.started, 3)
         self.observer(self._change(run_id, "running"))
 
     def _close_attempt(self, run_id: str) -> None:

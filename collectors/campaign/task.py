@@ -8,8 +8,10 @@ between machines, so driver and workers must have the same version of it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from collectors._measure import Place
 from collectors._runs import Run
 from collectors.campaign import guard as guard_script
 from collectors.collect import collect_one
+from collectors.profilers import ncu
 from collectors.profilers._gpu import Gpu, gpus
 from collectors.profilers._process import ProfilerError
 from perfml._version import __version__
@@ -120,7 +124,9 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
     _check_same(task)
     _hold_gpu(task.timeout_s)
     begun = announce(task)
-    place = Place(None if task.launcher else own_gpu(), task.launcher, task.timeout_s)
+    _read_ahead()
+    gpu = None if task.launcher else own_gpu()
+    place = Place(gpu, task.launcher, task.timeout_s, ncu_version)
     found = collect_one(task.run, place, Path(task.out))
     record = found.record or {}
     return _answer(
@@ -133,6 +139,12 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
         seconds=round(time.monotonic() - began, 3),
         begun=begun,
     )
+
+
+@functools.cache
+def _read_ahead() -> None:
+    """Import what the first run needs for its tables while its program runs, on another core."""
+    threading.Thread(target=import_module, args=("perfml.readers._frame",), daemon=True).start()
 
 
 def _answer(task: Task, status: str, **details: Any) -> dict[str, Any]:
@@ -171,13 +183,29 @@ def announce(task: Task) -> dict[str, str]:
     return message
 
 
+@functools.cache
 def own_gpu() -> Gpu:
-    """Return the GPU that this process sees first; ``nvidia-smi`` always shows all."""
+    """Return the GPU that this process sees first; ``nvidia-smi`` always shows all.
+
+    A worker keeps its GPU as long as it lives, so the driver is asked once and not for each run.
+    """
     found = gpus()
     first = os.environ.get(_VISIBLE, "").split(",")[0].strip()
     if first.isdigit() and int(first) < len(found):
         return found[int(first)]
     return found[0]
+
+
+def ncu_version() -> str:
+    """Return Nsight Compute's version; it is asked anew only if its file has changed."""
+    path = shutil.which("ncu")
+    return _version_of(path, os.stat(path).st_mtime_ns) if path else ncu.version()
+
+
+@functools.lru_cache(maxsize=4)
+def _version_of(path: str, changed: int) -> str:
+    del changed
+    return ncu.version(path)
 
 
 def _hold_gpu(patience_s: float) -> None:

@@ -104,6 +104,8 @@ class Profile:
         Requested metrics that this GPU did not deliver.
     commands
         The argument lists that were run.
+    conversion_seconds
+        Wall-clock time from the report to the CSV, in which the GPU has nothing to do.
     """
 
     report: Path
@@ -114,6 +116,7 @@ class Profile:
     seconds_per_launch: float
     missing: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
+    conversion_seconds: float
 
 
 @dataclass
@@ -236,7 +239,7 @@ def profile(
     if problem is not None:
         raise problem
     conversion = [*launcher, *table_command(options, report)]
-    _convert(conversion, table, log)
+    converting = _convert(conversion, table, log)
     launches, missing, passes = read_outline(table, options.measured)
     return Profile(
         report,
@@ -247,6 +250,7 @@ def profile(
         progress.per_launch(launches),
         missing,
         (tuple(command), tuple(conversion)),
+        converting,
     )
 
 
@@ -292,8 +296,8 @@ def _delivered(name: str, place: dict[str, int], body: list[list[str]]) -> bool:
     return column is not None and any(row[column] not in ("", "n/a", "(!) n/a") for row in body)
 
 
-def _convert(command: Sequence[str], table: Path, log: Path) -> None:
-    """Run the conversion with standard output in `table` alone."""
+def _convert(command: Sequence[str], table: Path, log: Path) -> float:
+    """Run the conversion with standard output in `table` alone; return its seconds."""
     try:
         ended = run(command, log=log, timeout_s=_CONVERSION_S, env={"LC_ALL": "C"}, output=table)
     except OSError as error:
@@ -306,6 +310,7 @@ def _convert(command: Sequence[str], table: Path, log: Path) -> None:
         msg = "Nsight Compute cannot read its own report"
         cure = "The disk may be full; otherwise collect again."
         raise ProfilerError(msg, where=table.name, found=said[:200] or "no output", cure=cure)
+    return ended.seconds
 
 
 _INSTALL = (

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from collectors.profilers._inject import ACTIVITY, library
 from collectors.profilers._process import Finished, ProfilerError, last_lines, run
-from perfml.tables import replacing
+from perfml._files import replacing
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
 _SEPARATOR = "\x1f"

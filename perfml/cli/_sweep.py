@@ -161,6 +161,9 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
     for run_id, sentences in outcome.warnings.items():
         for sentence in sentences:
             out_.warn(f"{run_id}: {sentence}")
+    if len(outcome.devices) > 1:
+        shares = ", ".join(f"{count} on {name}" for name, count in outcome.devices.items())
+        out_.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
     counts = dict.fromkeys(("done", "failed", "pending"), 0)
     for each in outcome.states:
         counts[each.state] = counts.get(each.state, 0) + 1
@@ -170,9 +173,11 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         "kept": outcome.kept,
         "lost_attempts": outcome.lost,
         "seconds": outcome.seconds,
+        "seconds_to_first_run": outcome.waited,
         "gpu_seconds": outcome.gpu_seconds,
         "launches": outcome.launches,
         "runs_of_other_files": outcome.others,
+        "devices": outcome.devices,
     }
     document = {
         "file": str(plan.path),

@@ -13,13 +13,16 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.metrics.expressions import Array, Expression, parse
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PUBLISHED: tuple[str, ...] = (
     "warp_execution_efficiency",
@@ -180,6 +183,8 @@ class Evaluation:
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
         """One column a metric that could be evaluated, index as the raw table's."""
+        import pandas as pd
+
         return pd.DataFrame(self.columns, index=self.index)
 
 
@@ -348,6 +353,8 @@ class _Counters:
     """Counters by name, each taken out of its table once, however many formulas read it."""
 
     def __init__(self, raw: pd.DataFrame | Mapping[str, Array]) -> None:
+        import pandas as pd  # not above: a sweep's workers read names only
+
         self._raw = raw
         self._names = frozenset(map(str, raw.keys()))
         self._taken: dict[str, Array] = {}

@@ -75,8 +75,6 @@ class PassCounts:
         self.names: tuple[str, ...] = tuple(alone)
         """Metrics that were measured alone: the ones that sets may hold."""
         self._place = {name: index for index, name in enumerate(self.names)}
-        self.shares = self._fit()
-        """One share of a pass a metric, then the instrumentation's, then the base."""
 
     def known(self, name: str) -> bool:
         """Return whether a metric was measured, or costs no pass."""
@@ -113,8 +111,13 @@ class PassCounts:
         terms[-1] = 1.0
         return terms
 
-    def _fit(self) -> npt.NDArray[np.float64]:
-        """Fit the shares: the least total distance from ``filled - 1 < sum <= filled``."""
+    @functools.cached_property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """One share of a pass a metric, then the instrumentation's, then the base.
+
+        Fitted when a set that was not measured is asked for: the least total distance from
+        ``filled - 1 < sum <= filled``.
+        """
         from scipy.optimize import linprog
 
         rows = [(s, p) for s, p in self.measured.items() if all(n in self._place for n in s)]

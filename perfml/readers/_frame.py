@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml._ranges import ITERATION
 from perfml.errors import InputError
 from perfml.readers._occurrences import (
     count_within,
@@ -20,13 +20,6 @@ from perfml.readers._occurrences import (
     text_column,
 )
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
-
-ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
-"""A range of this name counts repeats of the workload; it is no layer.
-
-A longer number is no count: it is more than fits into 64 bits, and than anybody repeats.
-"""
-
 
 MOST_NESTED = 500
 """Ranges within ranges; more are those of a program that begins ranges and never ends them."""
