@@ -151,7 +151,7 @@ def ask_pairs(
     layers: pd.DataFrame, kernels: pd.DataFrame | None, truth: Truth, *, seed: int, shapley: bool
 ) -> Answers:
     """Ask what makes each layer slower at a level than at the base: physical, Shapley, advice."""
-    from perfml.explain import explain, find_causes, sides_of
+    from perfml.explain import explain, sides_of
     from perfml.explain.model import Explainer
 
     answers = Answers()
@@ -173,7 +173,7 @@ def ask_pairs(
             towards = terms[terms["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
             accepted = family.terms | family.metrics
             _add(answers, "physical", family, case, towards["term"], accepted)
-            causes = find_causes(left, right, detail)
+            causes = detail.causes.terms
             up = causes[causes["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
             _add(answers, "causes", family, case, up["cause"], accepted)
             mine = detail.advice[detail.advice["side"] == right.name]

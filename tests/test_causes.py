@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfml.explain import explain, find_causes, sides_of
-from perfml.explain.causes import LANES, split_causes
-from perfml.explain.physical import attribute_layer
+from perfml.explain.causes import LANES, layer_causes
 from perfml.merge import merge
 from tests._tables import make_kernels
 
@@ -32,7 +31,7 @@ BASE = {
 def split(target, baseline=None):
     before = pd.Series({**BASE, **(baseline or {})})
     after = pd.Series({**before.to_dict(), **target})
-    return split_causes(attribute_layer(before, after, same_device=True), before, after)
+    return layer_causes(before, after, same_device=True).terms
 
 
 def values(frame):
@@ -74,7 +73,7 @@ def test_more_instructions_for_the_same_lanes_are_no_work():
     assert found["work: instructions"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_unit_without_an_account_takes_the_place_of_one_that_is_less_busy():
+def test_the_time_of_the_slower_side_s_busiest_unit_is_what_counts_as_work():
     found = split(
         {"time_us": 400.0, "special_fu_utilization": 1.0, "single_precision_fu_utilization": 0.1},
         {"special_fu_utilization": 0.4},
@@ -90,6 +89,12 @@ def test_a_unit_without_an_account_takes_the_place_of_one_that_is_less_busy():
     assert values(same)["work: special-function pipe time"] == pytest.approx(math.log(4))
     assert same["log_ratio"].sum() == pytest.approx(math.log(2))
     assert "issue rate per resident warp" not in set(same["cause"])
+    # the issue slots were busier over both sides, but not where the time was spent
+    late = split(
+        {"time_us": 120.0, "special_fu_utilization": 0.9, "issue_slot_utilization": 0.7},
+        {**counted, "special_fu_utilization": 0.3, "issue_slot_utilization": 0.95},
+    )
+    assert values(late)["work: special-function pipe time"] == pytest.approx(math.log(3.6))
     idle = split({"time_us": 400.0}, {"special_fu_utilization": 0.01})
     assert "work: special-function pipe time" not in set(idle["cause"])
 
@@ -97,8 +102,7 @@ def test_a_unit_without_an_account_takes_the_place_of_one_that_is_less_busy():
 def test_busy_units_of_different_devices_are_not_compared():
     before = pd.Series({**BASE, "special_fu_utilization": 0.5})
     after = pd.Series({**BASE, "special_fu_utilization": 1.0, "time_us": 400.0})
-    physical = attribute_layer(before, after, same_device=False)
-    found = split_causes(physical, before, after, same_device=False)
+    found = layer_causes(before, after, same_device=False).terms
     assert "work: special-function pipe time" not in set(found["cause"])
     assert found["log_ratio"].sum() == pytest.approx(math.log(4))
 
@@ -156,6 +160,37 @@ def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
     assert found["log_ratio"].sum() == pytest.approx(math.log(4))
 
 
+LATENCY = {
+    "flop_count_sp": math.nan,
+    "single_precision_fu_utilization": 0.01,
+    "issue_slot_utilization": 0.03,
+    "l2_utilization": 0.05,
+    "dram_utilization": 0.02,
+    "shared_utilization": 0.04,
+    "l2_read_transactions": 1e6,
+    "l2_write_transactions": 1.0,
+    "dram_read_bytes": 1e7,
+    "dram_write_bytes": 1.0,
+    "ipc": 0.1,
+}
+
+
+def test_where_no_unit_is_busy_what_warps_wait_for_tells_whose_work_counts():
+    waiting = {"stall_memory_dependency": 0.9, "stall_exec_dependency": 0.05}
+    missed = {"time_us": 200.0, "dram_read_bytes": 1e8, "dram_utilization": 0.10, **waiting}
+    found = split({**missed, "shared_utilization": 0.12}, LATENCY)
+    assert found["cause"].iloc[0] == "work: DRAM bytes"
+    fetching = {"stall_memory_dependency": 0.0, "stall_inst_fetch": 0.9}
+    # machine code comes through L2 too, but its warps do not wait for data
+    late = {"time_us": 800.0, "l2_read_transactions": 2e7, "ipc": 0.0125, **fetching}
+    late["shared_utilization"] = 0.005
+    found = split(late, {**LATENCY, "stall_inst_fetch": 0.05})
+    assert found["cause"].iloc[0] == "stalls: stall_inst_fetch"
+    busy = {**late, "l2_utilization": 0.7}
+    found = split(busy, {**LATENCY, "stall_inst_fetch": 0.05})
+    assert found["cause"].iloc[0] == "work: L2 sectors"
+
+
 shares = st.floats(0.0, 1.0)
 
 
@@ -187,6 +222,76 @@ def test_causes_add_up_to_the_measured_ratio_whatever_the_counters_say(
     assert found["cause"].is_unique
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    time=st.floats(1.0, 1e4),
+    sync=shares,
+    lanes=st.floats(0.03, 1.0),
+    special=st.floats(0.0, 1.0),
+    issue=st.floats(0.01, 1.0),
+)
+def test_what_makes_one_side_slower_makes_the_other_faster_by_as_much(
+    time, sync, lanes, special, issue
+):
+    before = {"special_fu_utilization": 0.2, "flop_count_sp": math.nan}
+    target = {
+        "time_us": time,
+        "stall_sync": sync,
+        "warp_execution_efficiency": lanes,
+        "special_fu_utilization": special,
+        "issue_slot_utilization": issue,
+    }
+    one = pd.Series({**BASE, **before})
+    two = pd.Series({**one.to_dict(), **target})
+    there = values(layer_causes(one, two, same_device=True).terms)
+    back = values(layer_causes(two, one, same_device=True).terms)
+    if time != 100.0:
+        assert there == pytest.approx({name: -value for name, value in back.items()}, abs=1e-9)
+
+
+def test_each_kernel_of_a_layer_is_counted_in_the_work_of_its_own_unit():
+    kinds = {
+        "one": {"special_fu_utilization": 0.9},
+        "two": {"stall_sync": 0.75, "special_fu_utilization": 0.01},
+    }
+    rows = []
+    for backend in ("fast", "slow"):
+        for iteration in range(3):
+            for place, (kernel, moved) in enumerate(kinds.items()):
+                slow = backend == "slow"
+                rows.append(
+                    {
+                        **{key: value for key, value in BASE.items() if key != "kernels"},
+                        "flop_count_sp": math.nan,
+                        "single_precision_fu_utilization": 0.1,
+                        "special_fu_utilization": 0.01,
+                        "layer": "both",
+                        "backend": backend,
+                        "run_id": backend,
+                        "iteration": iteration,
+                        "kernel": kernel,
+                        "kernel_index": place,
+                        "time_us": (300.0 if slow else 100.0) + iteration / 10,
+                        **(moved if slow else {}),
+                    }
+                )
+    kernels = make_kernels(rows)
+    pair = sides_of(merge(kernels), "fast", "slow", kernels=kernels)
+    (detail,) = explain(*pair, model=None).details
+    first = detail.causes.by_kernel.assign(size=lambda frame: frame["log_ratio"].abs())
+    first = first[first["log_ratio"] > 0].sort_values("size").groupby("kernels")["cause"].last()
+    assert first.to_dict() == {
+        "one": "work: special-function pipe time",
+        "two": "stalls: stall_sync",
+    }
+    assert {"work: special-function pipe time", "stalls: stall_sync"} <= set(
+        detail.causes.terms.loc[detail.causes.terms["log_ratio"] > 0, "cause"].head(2)
+    )
+    total = detail.causes.by_kernel["log_ratio"].sum()
+    assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)
+    assert detail.causes.log_ratio == pytest.approx(detail.time.log_ratio, abs=1e-9)
+
+
 def test_causes_of_two_sides_are_found_from_their_tables():
     rows = []
     for backend, time, sync in (("one", 100.0, 0.05), ("two", 300.0, 0.75)):
@@ -207,3 +312,9 @@ def test_causes_of_two_sides_are_found_from_their_tables():
     found = find_causes(*pair, detail)
     assert found["cause"].iloc[0] == "stalls: stall_sync"
     assert found["log_ratio"].sum() == pytest.approx(detail.time.log_ratio)
+    pd.testing.assert_frame_equal(found, detail.causes.terms)
+    assert detail.reasons[0].startswith("makes it slower: stalls: stall_sync x")
+    assert "(75% of the stalls, 5% in the baseline)" in detail.reasons[0]
+    merged = sides_of(merge(kernels), "one", "two")
+    (detail,) = explain(*merged, model=None).details
+    pd.testing.assert_frame_equal(find_causes(*merged, detail), detail.causes.terms)

@@ -11,6 +11,7 @@ from perfml.errors import PerfmlError
 from perfml.explain.advice import advise
 from perfml.explain.agreement import find_disagreements
 from perfml.explain.align import align_layers
+from perfml.explain.causes import kernel_causes, layer_causes, mean_row
 from perfml.explain.launches import changes_between, changes_table, launches_of, launches_table
 from perfml.explain.model import Explainer
 from perfml.explain.moved import moved_metrics, sort_metrics
@@ -21,7 +22,6 @@ from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.sides import Side, check_conditions, make_side, same_device
 from perfml.explain.times import TOLERANCE, compare_times
 from perfml.modeling.estimators import get_model
-from perfml.tables import metric_columns
 
 Progress = Callable[[int, int, str], None]
 
@@ -102,12 +102,17 @@ def explain(
             explainer = Explainer(rows, model=model, seed=seed)
         except PerfmlError as error:
             warnings.append(f"no model attribution: {error.what} (found: {error.found})")
+    both = [
+        (left, list(pairs["layer"].iloc[chosen])),
+        (right, list(pairs["target_layer"].iloc[chosen])),
+    ]
+    said = tuple(_advice(side, names, peaks) for side, names in both) if chosen else ()
     details = []
     for done, place in enumerate(chosen):
         pair = pairs.iloc[place]
         if progress is not None:
             progress(done, len(chosen), str(pair["layer"]))
-        details.append(_detail(left, right, pair, ratios[place], explainer, peaks))
+        details.append(_detail(left, right, pair, ratios[place], explainer, said))
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
             "only merged layers were given: what vanished or appeared is known by name, not by "
@@ -181,7 +186,7 @@ def _detail(
     pair: pd.Series,
     time: Ratio,
     explainer: Explainer | None,
-    peaks: Peaks | None,
+    advice: tuple[pd.DataFrame, ...],
 ) -> LayerDiff:
     layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
     before_rows, after_rows = _rows(left, layer), _rows(right, target_layer)
@@ -197,12 +202,14 @@ def _detail(
     ]
     if before.frame is not None and after.frame is not None:
         physical = attribute_kernels(changes, before, after, same_device=comparable)
+        causes = kernel_causes(changes, before, after, same_device=comparable)
     else:
-        physical = attribute_layer(
-            _mean_row(before_rows, time.baseline_us),
-            _mean_row(after_rows, time.target_us),
-            same_device=comparable,
+        merged = (
+            mean_row(left, layer, time.baseline_us),
+            mean_row(right, target_layer, time.target_us),
         )
+        physical = attribute_layer(*merged, same_device=comparable)
+        causes = layer_causes(*merged, same_device=comparable)
     attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
     metrics = moved_metrics(before_rows, after_rows)
     if attribution is not None:
@@ -220,23 +227,21 @@ def _detail(
         model=attribution,
         disagreements=find_disagreements(time, physical, attribution, metrics),
         warnings=tuple(warnings),
-        reasons=reasons(time, physical),
+        reasons=reasons(time, causes),
         advice=pd.concat(
-            [_advice(left, layer, peaks), _advice(right, target_layer, peaks)], ignore_index=True
+            [
+                found[found["layer"] == name]
+                for found, name in zip(advice, (layer, target_layer), strict=True)
+            ],
+            ignore_index=True,
         ),
+        causes=causes,
     )
 
 
-def _advice(side: Side, layer: str, peaks: Peaks | None) -> pd.DataFrame:
-    """Return what the rules of advice say of one layer of one side."""
+def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> pd.DataFrame:
+    """Return what the rules of advice say of some layers of one side."""
     rows = side.layers if side.kernels is None else side.kernels
-    found = advise(rows[rows["layer"] == layer], peaks=peaks).table
+    found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
     found.insert(0, "side", side.name)
     return found
-
-
-def _mean_row(rows: pd.DataFrame, time_us: float) -> pd.Series:
-    names = [name for name in ("kernels", "ncu_time_us") if name in rows.columns]
-    means = rows[[*names, *metric_columns(rows)]].astype(float).mean()
-    means["time_us"] = time_us
-    return means

@@ -78,7 +78,13 @@ class Account:
 
 
 _SECTORS = ("L1 sectors", "L2 sectors")
-_OF_ACTIVE = ("single_precision_fu_utilization", "tensor_utilization", "issue_slot_utilization")
+_OF_ACTIVE = (
+    "single_precision_fu_utilization",
+    "double_precision_fu_utilization",
+    "special_fu_utilization",
+    "tensor_utilization",
+    "issue_slot_utilization",
+)
 
 ACCOUNTS = (
     Account(
@@ -95,6 +101,20 @@ ACCOUNTS = (
         "work: FP32 pipe time",
         ("single_precision_fu_utilization",),
         "single_precision_fu_utilization",
+        True,
+    ),
+    Account(
+        "FP64 pipe",
+        "work: FP64 pipe time",
+        ("double_precision_fu_utilization",),
+        "double_precision_fu_utilization",
+        True,
+    ),
+    Account(
+        "special functions",
+        "work: special-function pipe time",
+        ("special_fu_utilization",),
+        "special_fu_utilization",
         True,
     ),
     Account(
@@ -140,23 +160,65 @@ def duration(row: pd.Series) -> float:
     return number(row, "time_us") if np.isnan(under) or under <= 0 else under
 
 
+BUSY = 0.6
+"""A unit below this level limits nobody: what is left is latency. Nsight Compute's own rule
+(SOLBottleneck) speaks of latency below the same 60 %."""
+
+_MEMORY = ("DRAM bytes", "DRAM time", "L2 sectors", "L1 sectors", "L2 time")
+_WAITS_FOR_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
+_OTHER_WAITS = (
+    "stall_inst_fetch",
+    "stall_exec_dependency",
+    "stall_sync",
+    "stall_constant_memory_dependency",
+    "stall_sleeping",
+    "stall_branch_resolving",
+    "stall_gmma",
+)
+_ANY_PIPE = "stall_pipe_busy"
+"""Says that a queue or pipe is taken, not whether a memory instruction's."""
+
+
 def usable(pairs: Sequence[Pair], same_device: bool) -> list[Account]:
-    """Return the accounts that at least one pair has on both sides, the busiest unit's first."""
+    """Return the accounts that at least one pair has on both sides, the likeliest limit first.
+
+    The order is that of the busy fractions on the slower side: the time to be explained was spent
+    there, and no side can be faster than its busiest unit; what was busy on the faster side limits
+    that one. Where no unit of the slower side reaches `BUSY`, its time is waiting, and units of
+    global memory come first or last by whether memory is what its warps wait for most.
+    """
+    slower = _slower(pairs)
     found = []
     for place, account in enumerate(ACCOUNTS):
         if account.derived and not same_device:
             continue
         both = [pair for pair in pairs if all(account.amount(row) > 0 for row in pair)]
         if both:
-            found.append((-_level(account, pairs), account.derived, place, account))
-    return [account for *_, account in sorted(found, key=lambda each: each[:3])]
+            found.append((-_level(account.level, slower), account.derived, place, account))
+    found.sort(key=lambda each: each[:3])
+    memory = _waits_for_memory(slower)
+    if found and -found[0][0] < BUSY and memory is not None:
+        found.sort(key=lambda each: (each[3].name in _MEMORY) != memory)
+    return [account for *_, account in found]
 
 
-def _level(account: Account, pairs: Sequence[Pair]) -> float:
-    """Return the busy fraction of the account's unit over all pairs, weighted by time."""
-    rows = [row for pair in pairs for row in pair]
+def _waits_for_memory(rows: Sequence[pd.Series]) -> bool | None:
+    """Return whether warps wait for global memory most; None where the counters do not say."""
+    shares = {name: _level(name, rows) for name in (*_WAITS_FOR_MEMORY, *_OTHER_WAITS, _ANY_PIPE)}
+    first = max(shares, key=lambda name: shares[name])
+    return None if first == _ANY_PIPE or shares[first] == 0 else first in _WAITS_FOR_MEMORY
+
+
+def _slower(pairs: Sequence[Pair]) -> list[pd.Series]:
+    """Return the launches of the side that takes longer."""
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    return max(reversed(sides), key=lambda rows: sum(number(row, "time_us") for row in rows))
+
+
+def _level(name: str, rows: Sequence[pd.Series]) -> float:
+    """Return the mean of a fraction over some launches, weighted by time."""
     total = sum(number(row, "time_us") for row in rows)
-    levels = [number(row, account.level) * number(row, "time_us") for row in rows]
+    levels = [number(row, name) * number(row, "time_us") for row in rows]
     return float(np.nansum(levels)) / total
 
 

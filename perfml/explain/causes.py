@@ -1,7 +1,9 @@
-"""Causes: the physical attribution, with what its residual hides named by stalls, lanes and units.
+"""Causes: the physical attribution kernel by kernel, with what its residual hides named.
 
-The physical attribution divides a layer's time by work, occupancy and waves, and leaves the cost of
-a unit of work to one residual, the rate per resident warp. Three kinds of counters say more of it:
+The physical attribution counts one kind of work for a whole layer, divides its time by work,
+occupancy and waves, and leaves the cost of a unit of work to one residual, the rate per resident
+warp. Here every pair of kernels is counted in the work of the unit that is busiest on its slower
+side, and counters say more of the cost:
 
 - Warps spend their cycles waiting for known reasons. With the cost C of a unit of work (the
   residual's factor is the ratio of both sides' C) and the share s_r of a reason r, the part s_r C
@@ -12,8 +14,6 @@ a unit of work to one residual, the rate per resident warp. Three kinds of count
   no work.
 - Bytes of DRAM and busy time of memory are requests of warps, times the sectors a request touches,
   times what a sector costs there: scattered lanes are told from a larger working set.
-- Units that have no account there (special functions, double precision) have busy time too. If such
-  a unit is busier than the account's, it takes the account's place.
 
 Nothing is fitted, and the causes add up to what the physical attribution adds up to.
 """
@@ -21,13 +21,23 @@ Nothing is fitted, and the causes add up to what the physical attribution adds u
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
-from perfml.explain.accounts import ACCOUNTS, duration, number
-from perfml.explain.physical import log_mean
-from perfml.explain.results import LayerDiff, Physical
+from perfml.explain.accounts import Account, number, usable
+from perfml.explain.launches import Change, Launches, changes_between, launches_of
+from perfml.explain.physical import (
+    WHOLE_LAYER,
+    Term,
+    Unit,
+    factors_of,
+    ledger,
+    log_mean,
+    summed,
+    units_of,
+)
+from perfml.explain.results import Causes, LayerDiff
 from perfml.explain.sides import Side, same_device
 from perfml.metrics import STALLS
 from perfml.tables import metric_columns
@@ -37,19 +47,19 @@ LANES = "lanes per instruction"
 STALLED = tuple(name for name in STALLS if name not in ("stall_other", "stall_selected"))
 """Reasons that a counter names; the rest of the residual keeps the residual's name."""
 
-_UNITS = {
-    "special_fu_utilization": "work: special-function pipe time",
-    "double_precision_fu_utilization": "work: FP64 pipe time",
-}
 _IN_LANES = ("FP32 operations",)
-_IN_WARPS = {"instructions": "work: instructions", "FP32 pipe": "work: FP32 pipe time"}
+_IN_WARPS = {
+    "instructions": "work: instructions",
+    "FP32 pipe": "work: FP32 pipe time",
+    "FP64 pipe": "work: FP64 pipe time",
+    "special functions": "work: special-function pipe time",
+}
 _ISSUED = "issue rate per resident warp"
 _PER_SECTOR = {
     "DRAM bytes": ("work: DRAM bytes", "DRAM bytes per sector"),
     "DRAM time": ("work: DRAM busy time", "DRAM busy time per sector"),
     "L2 time": ("work: L2 busy time", "L2 busy time per sector"),
 }
-_WORK = ("work: ", "sectors per request", "L2 sectors per L1 sector")
 
 
 def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame:
@@ -79,126 +89,139 @@ def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame
     >>> bool(abs(causes["log_ratio"].sum() - detail.time.log_ratio) < 1e-9)
     True
     """
-    before = _mean(baseline, detail.layer, detail.time.baseline_us)
-    after = _mean(target, detail.target_layer, detail.time.target_us)
     comparable = same_device(baseline, target)
-    return split_causes(detail.physical, before, after, same_device=comparable)
+    before = launches_of(baseline, detail.layer, detail.time.baseline_us)
+    after = launches_of(target, detail.target_layer, detail.time.target_us)
+    if before.frame is not None and after.frame is not None:
+        changes = changes_between(before.names, after.names)
+        return kernel_causes(changes, before, after, same_device=comparable).terms
+    rows = (
+        mean_row(baseline, detail.layer, detail.time.baseline_us),
+        mean_row(target, detail.target_layer, detail.time.target_us),
+    )
+    return layer_causes(*rows, same_device=comparable).terms
 
 
-def split_causes(
-    physical: Physical, before: pd.Series, after: pd.Series, *, same_device: bool = True
-) -> pd.DataFrame:
-    """Return the causes of a layer's log time ratio from its terms and both sides' mean rows.
-
-    Busy fractions of units are compared where both sides ran on one kind of device only.
-    """
-    terms = physical.terms
-    found = {
-        str(row["term"]): float(row["log_ratio"])
-        for row in terms[~terms["residual"].astype(bool)].to_dict(orient="records")
-    }
-    rests = {
-        str(row["term"]): float(row["log_ratio"])
-        for row in terms[terms["residual"].astype(bool)].to_dict(orient="records")
-    }
-    rest = sum(rests.values())
-    name = max(rests, key=lambda term: abs(rests[term]), default="rate per resident warp")
-    account = physical.account
-    unit = _busier_unit(account, before, after) if same_device else None
-    if unit is not None:
-        moved = {term: value for term, value in found.items() if term.startswith(_WORK)}
-        found = {term: value for term, value in found.items() if term not in moved}
-        found[_UNITS[unit]] = _busy(after, unit) - _busy(before, unit)
-        # what an instruction costs says nothing of what the unit's work costs
-        rest += sum(moved.values()) + found.pop(_ISSUED, 0.0) - found[_UNITS[unit]]
-        account = None
-    lanes = _lanes(before, after)
-    if lanes and account in _IN_LANES:
-        found[LANES] = lanes
-        rest -= lanes
-    elif lanes and account in _IN_WARPS and _IN_WARPS[account] in found:
-        found[LANES] = lanes
-        found[_IN_WARPS[account]] -= lanes
-    work, each = _PER_SECTOR.get(account or "", ("", ""))
-    if work in found:
-        sectors = _sectors(before, after)
-        if sectors:
-            found |= {**sectors, each: found.pop(work) - sum(sectors.values())}
-    # where instructions were counted, the cost of one is known apart from clocks and idle SMs
-    issued = _ISSUED in found
-    cost = found.pop(_ISSUED) if issued else rest
-    parts = _stalls(cost, before, after)
-    unnamed = cost - sum(parts.values())
-    if issued:
-        found[_ISSUED] = unnamed
-    else:
-        rest = unnamed
-    rows = [(cause, value, False) for cause, value in {**found, **parts}.items()]
-    rows.append((name, rest, True))
-    frame = pd.DataFrame(rows, columns=["cause", "log_ratio", "residual"])
-    order = frame["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
-    frame = frame.loc[order].reset_index(drop=True)
-    frame.insert(2, "factor", np.exp(frame["log_ratio"].to_numpy(dtype=float)))
-    return frame
+def kernel_causes(
+    changes: Sequence[Change], before: Launches, after: Launches, *, same_device: bool
+) -> Causes:
+    """Return the causes of a layer whose launches are known; see `attribute_kernels`."""
+    assert before.frame is not None
+    assert after.frame is not None
+    units = units_of(changes, before.frame, after.frame)
+    return _causes(units, same_device=same_device, single=True)
 
 
-def _mean(side: Side, layer: str, time_us: float) -> pd.Series:
+def layer_causes(before: pd.Series, after: pd.Series, *, same_device: bool) -> Causes:
+    """Return the causes of a layer where only its merged row is known; see `attribute_layer`."""
+    single = number(before, "kernels") == 1 and number(after, "kernels") == 1
+    units = [Unit(WHOLE_LAYER, before, after)]
+    return _causes(units, same_device=same_device, single=single)
+
+
+def mean_row(side: Side, layer: str, time_us: float) -> pd.Series:
+    """Return the means of a layer's merged rows, with a time that is given."""
     rows = side.layers[side.layers["layer"] == layer]
-    names = [name for name in ("ncu_time_us",) if name in rows.columns]
+    names = [name for name in ("kernels", "ncu_time_us") if name in rows.columns]
     means = rows[[*names, *metric_columns(rows)]].astype(float).mean()
     means["time_us"] = time_us
     return means
 
 
-def _busy(row: pd.Series, unit: str) -> float:
-    """Return the logarithm of a unit's busy time."""
-    return math.log(number(row, unit) * duration(row))
+def _causes(units: Sequence[Unit], *, same_device: bool, single: bool) -> Causes:
+    def split(before: pd.Series, after: pd.Series) -> list[Term]:
+        account = next(iter(usable([(before, after)], same_device)), None)
+        return split_pair(before, after, account, single)
+
+    pieces = ledger(units, split)
+    named = {"term": "cause"}
+    return Causes(
+        terms=summed(pieces).rename(columns=named),
+        by_kernel=pieces.drop(columns="residual").rename(columns=named),
+        log_ratio=float(pieces["log_ratio"].sum()),
+    )
 
 
-def _busier_unit(account: str | None, before: pd.Series, after: pd.Series) -> str | None:
-    """Return the unit without an account that was busier than the account's unit, if any."""
-    rows = (before, after)
-    chosen = {each.name: each.level for each in ACCOUNTS}.get(account or "")
-    best, unit = 0.0 if chosen is None else _level(chosen, rows), None
-    for each in _UNITS:
-        if all(number(row, each) > 0 for row in rows) and _level(each, rows) > best:
-            best, unit = _level(each, rows), each
-    return unit
+def split_pair(
+    before: pd.Series, after: pd.Series, account: Account | None, single: bool
+) -> list[Term]:
+    """Return the causes of one pair of kernels (or merged rows); they add up to its log ratio."""
+    factors = factors_of(before, after, account, single)
+    name, *levels, rest, _ = factors[-1]
+    found: dict[str, Term] = {piece[0]: piece for piece in factors[:-1]}
+    kind = "" if account is None else account.name
+    lanes = _lanes(before, after)
+    if lanes is not None and kind in _IN_LANES:
+        found[LANES] = lanes
+        rest -= lanes[3]
+    elif lanes is not None and _IN_WARPS.get(kind) in found:
+        found[LANES] = lanes
+        _take(found, _IN_WARPS[kind], lanes[3])
+    work, each = _PER_SECTOR.get(kind, ("", ""))
+    sectors = _sectors(before, after) if work in found else []
+    if sectors:
+        found |= {piece[0]: piece for piece in sectors}
+        _take(found, work, sum(piece[3] for piece in sectors))
+        _, left, right, value, _ = found.pop(work)
+        counts = [_count(row, *_TRANSACTIONS) for row in (before, after)]
+        found[each] = (each, left / counts[0], right / counts[1], value, False)
+    # where instructions were counted, the cost of one is known apart from clocks and idle SMs
+    cost = found[_ISSUED][3] if _ISSUED in found else rest
+    stalls = _stalls(cost, before, after)
+    named = sum(piece[3] for piece in stalls)
+    if _ISSUED in found:
+        _take(found, _ISSUED, named)
+    else:
+        rest -= named
+    return [*found.values(), *stalls, (name, levels[0], levels[1], rest, True)]
 
 
-def _level(name: str, rows: tuple[pd.Series, pd.Series]) -> float:
-    """Return the busy fraction over both sides, weighted by time."""
-    total = sum(number(row, "time_us") for row in rows)
-    return float(np.nansum([number(row, name) * number(row, "time_us") for row in rows])) / total
+def _take(found: dict[str, Term], name: str, value: float) -> None:
+    """Take what another cause explains out of a cause."""
+    cause, left, right, whole, residual = found[name]
+    found[name] = (cause, left, right, whole - value, residual)
 
 
-def _sectors(before: pd.Series, after: pd.Series) -> dict[str, float]:
+_REQUESTS = ("global_load_requests", "global_store_requests")
+_TRANSACTIONS = ("gld_transactions", "gst_transactions")
+
+
+def _count(row: pd.Series, *names: str) -> float:
+    return sum(number(row, name) for name in names)
+
+
+def _sectors(before: pd.Series, after: pd.Series) -> list[Term]:
     """Return what requests, and the sectors of a request, contribute to memory's work."""
-    counts = []
-    for row in (before, after):
-        requests = number(row, "global_load_requests") + number(row, "global_store_requests")
-        sectors = number(row, "gld_transactions") + number(row, "gst_transactions")
-        if not (requests > 0 and sectors > 0):
-            return {}
-        counts.append((requests, sectors / requests))
+    requests = [_count(row, *_REQUESTS) for row in (before, after)]
+    sectors = [_count(row, *_TRANSACTIONS) for row in (before, after)]
+    if not all(value > 0 for value in (*requests, *sectors)):
+        return []
+    each = [count / request for count, request in zip(sectors, requests, strict=True)]
     names = ("work: global requests", "sectors per request")
-    return {name: math.log(right / left) for name, left, right in zip(names, *counts, strict=True)}
+    return [
+        (name, left, right, math.log(right / left), False)
+        for name, (left, right) in zip(names, (requests, each), strict=True)
+    ]
 
 
-def _lanes(before: pd.Series, after: pd.Series) -> float:
-    levels = [number(row, "warp_execution_efficiency") for row in (before, after)]
-    return -math.log(levels[1] / levels[0]) if all(level > 0 for level in levels) else 0.0
+def _lanes(before: pd.Series, after: pd.Series) -> Term | None:
+    left, right = (number(row, "warp_execution_efficiency") for row in (before, after))
+    if left > 0 and right > 0 and left != right:
+        return LANES, left, right, -math.log(right / left), False
+    return None
 
 
-def _stalls(rest: float, before: pd.Series, after: pd.Series) -> dict[str, float]:
+def _stalls(rest: float, before: pd.Series, after: pd.Series) -> list[Term]:
     """Split the residual by the shares of the stalls; the shares of a side are at most 1."""
     cost = math.exp(rest)
     whole = log_mean(cost, 1.0)
-    parts: dict[str, float] = {}
     shares = [{name: number(row, name) for name in STALLED} for row in (before, after)]
     known = [name for name in STALLED if not any(math.isnan(side[name]) for side in shares)]
     sums = [max(1.0, sum(side[name] for name in known)) for side in shares]
+    parts: list[Term] = []
     for name in known:
-        left, right = (side[name] / total for side, total in zip(shares, sums, strict=True))
-        parts[f"stalls: {name}"] = (right * cost - left) / whole
+        before_share, after_share = (side[name] for side in shares)
+        left, right = before_share / sums[0], after_share / sums[1]
+        value = (right * cost - left) / whole
+        parts.append((f"stalls: {name}", before_share, after_share, value, False))
     return parts

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +43,16 @@ _COUNTED = (
     "sm_efficiency",
 )
 LAUNCH_COUNT = "launch count"
+WHOLE_LAYER = "whole layer"
+
+
+Term = tuple[str, float, float, float, bool]
+"""Name, level on either side, logarithm, and whether it is a residual."""
+Split = Callable[[pd.Series, pd.Series], list[Term]]
 
 
 @dataclass(frozen=True)
-class _Unit:
+class Unit:
     """Launches that answer to each other, or (one of the two missing) a launch of one side."""
 
     label: str
@@ -83,9 +89,7 @@ def attribute_kernels(
     left, right = before.frame, after.frame
     assert left is not None
     assert right is not None
-    units: list[_Unit] = []
-    for change in changes:
-        units += _units(change, left, right)
+    units = units_of(changes, left, right)
     return _attribute(units, same_device=same_device, single=True)
 
 
@@ -95,7 +99,7 @@ def attribute_layer(before: pd.Series, after: pd.Series, *, same_device: bool) -
     The rows hold ``time_us``, ``kernels`` and the layer's metrics.
     """
     single = number(before, "kernels") == 1 and number(after, "kernels") == 1
-    unit = _Unit("whole layer", before, after)
+    unit = Unit(WHOLE_LAYER, before, after)
     found = _attribute([unit], same_device=same_device, single=single)
     wanted = ("kernels table (to tell kernels that vanished or appeared from those that changed)",)
     return Physical(
@@ -108,12 +112,17 @@ def attribute_layer(before: pd.Series, after: pd.Series, *, same_device: bool) -
     )
 
 
-def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Unit]:
+def units_of(changes: Sequence[Change], left: pd.DataFrame, right: pd.DataFrame) -> list[Unit]:
+    """Return the launches of both sides (frames of `Launches`) as they answer to each other."""
+    return [unit for change in changes for unit in _units(change, left, right)]
+
+
+def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[Unit]:
     before = [_label(left, place) for place in range(len(left))]
     after = [_label(right, place) for place in range(len(right))]
     if change.kind in PAIRED:
         return [
-            _Unit(before[i], left.iloc[i], right.iloc[j])
+            Unit(before[i], left.iloc[i], right.iloc[j])
             for i, j in zip(change.baseline, change.target, strict=True)
         ]
     gone, new = list(change.baseline), list(change.target)
@@ -123,9 +132,9 @@ def _units(change: Change, left: pd.DataFrame, right: pd.DataFrame) -> list[_Uni
         j = max(new, key=lambda place: _weight(_row(right, place)))
         gone.remove(i)
         new.remove(j)
-        units.append(_Unit(f"{before[i]} -> {after[j]}", left.iloc[i], right.iloc[j]))
-    units += [_Unit(before[i], left.iloc[i], None) for i in gone]
-    units += [_Unit(after[j], None, right.iloc[j]) for j in new]
+        units.append(Unit(f"{before[i]} -> {after[j]}", left.iloc[i], right.iloc[j]))
+    units += [Unit(before[i], left.iloc[i], None) for i in gone]
+    units += [Unit(after[j], None, right.iloc[j]) for j in new]
     return units
 
 
@@ -158,30 +167,28 @@ def _weight(row: pd.Series) -> tuple[float, float, float]:
     return 0.0, worked, time
 
 
-def _attribute(units: Sequence[_Unit], *, same_device: bool, single: bool) -> Physical:
+def _attribute(units: Sequence[Unit], *, same_device: bool, single: bool) -> Physical:
     pairs: list[Pair] = [
         (unit.before, unit.after)
         for unit in units
         if unit.before is not None and unit.after is not None
     ]
-    total_before = sum(number(unit.before, "time_us") for unit in units if unit.before is not None)
-    total_after = sum(number(unit.after, "time_us") for unit in units if unit.after is not None)
-    whole = log_mean(total_after, total_before)
     accounts = usable(pairs, same_device) if pairs else []
-    ledgers = {account.name: _ledger(units, account, whole, single) for account in accounts} or {
-        "": _ledger(units, None, whole, single)
+    ledgers = {each.name: ledger(units, _counted_in(each, single)) for each in accounts} or {
+        "": ledger(units, _counted_in(None, single))
     }
     name = next(iter(ledgers))
     others = [
-        _summed(ledger).assign(account=key)[["account", "term", "log_ratio"]]
-        for key, ledger in ledgers.items()
+        summed(each).assign(account=key)[["account", "term", "log_ratio"]]
+        for key, each in ledgers.items()
         if key and key != name
     ]
+    before, after = _totals(units)
     return Physical(
         account=name or None,
-        terms=_summed(ledgers[name]),
+        terms=summed(ledgers[name]),
         by_kernel=ledgers[name].drop(columns="residual"),
-        log_ratio=math.log(total_after / total_before),
+        log_ratio=math.log(after / before),
         accounts=pd.concat(others, ignore_index=True)
         if others
         else pd.DataFrame(columns=["account", "term", "log_ratio"]),
@@ -189,9 +196,34 @@ def _attribute(units: Sequence[_Unit], *, same_device: bool, single: bool) -> Ph
     )
 
 
-def _ledger(
-    units: Sequence[_Unit], account: Account | None, whole: float, single: bool
-) -> pd.DataFrame:
+def _totals(units: Sequence[Unit]) -> tuple[float, float]:
+    """Return the times of both sides."""
+    before = sum(number(unit.before, "time_us") for unit in units if unit.before is not None)
+    after = sum(number(unit.after, "time_us") for unit in units if unit.after is not None)
+    return before, after
+
+
+def _counted_in(account: Account | None, single: bool) -> Split:
+    return lambda before, after: factors_of(before, after, account, single)
+
+
+def ledger(units: Sequence[Unit], split: Split) -> pd.DataFrame:
+    """Return one row a term of a unit, weighted so that all of them add up to the layer's ratio.
+
+    Parameters
+    ----------
+    units
+        From `units_of`.
+    split
+        Splits the logarithm of a pair's ratio into terms.
+
+    Returns
+    -------
+    DataFrame
+        ``kernels, term, baseline, target, log_ratio, residual``.
+    """
+    before, after = _totals(units)
+    whole = log_mean(after, before)
     rows: list[tuple[str, str, float, float, float, bool]] = []
     for unit in units:
         if unit.after is None and unit.before is not None:
@@ -204,21 +236,22 @@ def _ledger(
             share = log_mean(number(unit.after, "time_us"), number(unit.before, "time_us")) / whole
             rows += [
                 (unit.label, term, left, right, share * value, residual)
-                for term, left, right, value, residual in _factors(
-                    unit.before, unit.after, account, single
-                )
+                for term, left, right, value, residual in split(unit.before, unit.after)
             ]
     columns = ["kernels", "term", "baseline", "target", "log_ratio", "residual"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _factors(
+def factors_of(
     before: pd.Series, after: pd.Series, account: Account | None, single: bool
-) -> list[tuple[str, float, float, float, bool]]:
-    """Split ln(after / before) of one launch; the values add up to it."""
+) -> list[Term]:
+    """Split ln(after / before) of one launch.
+
+    The logarithms add up to that of the times; the residual is last.
+    """
     rows = (before, after)
     rest = math.log(number(after, "time_us") / number(before, "time_us"))
-    found: list[tuple[str, float, float, float, bool]] = []
+    found: list[Term] = []
 
     def take(term: str, left: float, right: float, sign: float) -> None:
         nonlocal rest
@@ -272,9 +305,9 @@ def _parts(
     return [((account.work, amounts[0]), (account.work, amounts[1]))]
 
 
-def _summed(ledger: pd.DataFrame) -> pd.DataFrame:
+def summed(pieces: pd.DataFrame) -> pd.DataFrame:
     """Return the terms over all kernels, the largest first."""
-    sums = ledger.groupby("term", sort=False).agg(
+    sums = pieces.groupby("term", sort=False).agg(
         log_ratio=("log_ratio", "sum"), residual=("residual", "any")
     )
     order = sums["log_ratio"].abs().sort_values(ascending=False, kind="stable").index

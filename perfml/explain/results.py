@@ -123,6 +123,34 @@ class Physical:
 
 
 @dataclass(frozen=True)
+class Causes:
+    """What made a layer slower or faster: perfml's first answer, by counters alone.
+
+    Attributes
+    ----------
+    terms
+        One row a cause: ``cause, log_ratio, factor, residual``, the largest first. They add up to
+        `log_ratio`.
+    by_kernel
+        One row a cause of a kernel pair: ``kernels, cause, baseline, target, log_ratio``.
+    log_ratio
+        Of the layer's time, as in its `Ratio`.
+    """
+
+    terms: pd.DataFrame
+    by_kernel: pd.DataFrame
+    log_ratio: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "log_ratio": self.log_ratio,
+            "terms": records(self.terms),
+            "by_kernel": records(self.by_kernel),
+        }
+
+
+@dataclass(frozen=True)
 class ModelAttribution:
     """How a fitted model gets from the baseline's prediction to the target's.
 
@@ -185,12 +213,14 @@ class LayerDiff:
         repeats. First those that moved, by the model's attribution or else by size.
     physical, model
         The two attributions.
+    causes
+        The physical attribution kernel by kernel, with what its residual hides named.
     disagreements
         Where they contradict each other, or the measurement.
     warnings
         Sentences about this layer.
     reasons
-        The physical attribution in sentences.
+        The causes in sentences.
     advice
         What the rules of advice say of either side: ``side`` and the columns of
         `perfml.explain.Advice`.
@@ -209,6 +239,7 @@ class LayerDiff:
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
+    causes: Causes | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -220,6 +251,7 @@ class LayerDiff:
             "kernels": records(self.kernels),
             "launches": records(self.launches),
             "metrics": records(self.metrics),
+            "causes": None if self.causes is None else self.causes.to_dict(),
             "physical": self.physical.to_dict(),
             "model": None if self.model is None else self.model.to_dict(),
             "disagreements": list(self.disagreements),
