@@ -16,7 +16,6 @@ CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_global_op_ld.sum"
 METRICS = (
     "inst_executed",
     "ipc",
-    "issue_slot_utilization",
     "gld_transactions",
     "gld_transactions_per_request",
     "l2_global_load_bytes",
@@ -40,6 +39,9 @@ COLUMNS = {
 NEEDED = 3
 """Instructions an iteration cannot do without: two loads and a multiply-add."""
 LANES = 32
+SCHEDULERS = 4
+"""Of a multiprocessor since Volta; each issues an instruction a cycle at most. A block of fewer
+warps leaves some of them idle, which ``issue_slot_utilization`` does not count."""
 
 
 def qkv_columns(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -88,10 +90,10 @@ def _row(shape: Any, time_us: float, of: dict[str, float], device: str) -> dict[
     except (PerfmlError, KeyError):
         pass  # an unknown device has no bars of these two
     if per_iteration > 0:
-        insn = of["issue_slot_utilization"] * min(1.0, NEEDED / per_iteration)
+        insn = of["ipc"] / SCHEDULERS * min(1.0, NEEDED / per_iteration)
     return {
         "insn_per_iteration": per_iteration,
-        "issue": 100 * of["issue_slot_utilization"],
+        "issue": 100 * of["ipc"] / SCHEDULERS,
         "sectors_per_request": of["gld_transactions_per_request"],
         "conflicts_per_request": of[CONFLICTS] / requests,
         "cycles_per_request": of["inst_executed"] / of["ipc"] / requests,
