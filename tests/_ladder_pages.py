@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import ladder
 from _qkv_columns import qkv_columns
 
 from perfml.tables import read_table, replacing
 
+ROOT = Path(__file__).resolve().parent.parent
 CONV, QKV = ROOT / "datasets/h200-conv", ROOT / "datasets/h200-qkv"
 SEEDS = ROOT / "tests/data/ladders"
 SIZES = [f"conv{n}_b{batch}" for n in (1, 2) for batch in (100, 1000, 10000)]
