@@ -123,6 +123,7 @@ def test_sectors_and_occupancy_keep_their_terms():
     more = {"time_us": 800.0, "gld_transactions": 32e6, "l2_read_transactions": 32e6}
     assert split(more, counted)["cause"].iloc[0] == "sectors per request"
     fewer = {"time_us": 400.0, "theoretical_occupancy": 0.25, "achieved_occupancy": 0.225}
+    fewer["l2_utilization"] = 0.2
     assert split(fewer, counted)["cause"].iloc[0] == "occupancy limit"
 
 
@@ -191,6 +192,21 @@ def test_where_no_unit_is_busy_what_warps_wait_for_tells_whose_work_counts():
     assert found["cause"].iloc[0] == "work: L2 sectors"
 
 
+def test_fewer_warps_cost_a_busy_unit_no_more_than_its_idle_time():
+    counted = {"shared_utilization": 0.5, "flop_count_sp": math.nan, "ipc": 2.0}
+    counted |= {"single_precision_fu_utilization": math.nan}
+    fewer = {"theoretical_occupancy": 0.25, "achieved_occupancy": 0.225}
+    conflicts = {"time_us": 190.0, "shared_utilization": 0.98, **fewer}
+    found = split(conflicts, counted)
+    assert found["cause"].iloc[0] == "work: shared-memory busy time"
+    assert values(found)["occupancy limit"] == pytest.approx(-math.log(0.98))
+    assert found["log_ratio"].sum() == pytest.approx(math.log(1.9))
+    # with idle time to fill, it costs what it takes away
+    waiting = {"time_us": 380.0, "shared_utilization": 0.15, "issue_slot_utilization": 0.1}
+    idle = split({**waiting, **fewer}, counted)
+    assert values(idle)["occupancy limit"] == pytest.approx(math.log(4))
+
+
 shares = st.floats(0.0, 1.0)
 
 
@@ -229,9 +245,10 @@ def test_causes_add_up_to_the_measured_ratio_whatever_the_counters_say(
     lanes=st.floats(0.03, 1.0),
     special=st.floats(0.0, 1.0),
     issue=st.floats(0.01, 1.0),
+    occupancy=st.floats(0.01, 1.0),
 )
 def test_what_makes_one_side_slower_makes_the_other_faster_by_as_much(
-    time, sync, lanes, special, issue
+    time, sync, lanes, special, issue, occupancy
 ):
     before = {"special_fu_utilization": 0.2, "flop_count_sp": math.nan}
     target = {
@@ -240,6 +257,7 @@ def test_what_makes_one_side_slower_makes_the_other_faster_by_as_much(
         "warp_execution_efficiency": lanes,
         "special_fu_utilization": special,
         "issue_slot_utilization": issue,
+        "achieved_occupancy": occupancy,
     }
     one = pd.Series({**BASE, **before})
     two = pd.Series({**one.to_dict(), **target})

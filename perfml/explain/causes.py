@@ -12,6 +12,8 @@ side, and counters say more of the cost:
 - Where the work was counted in lanes, fewer active lanes an instruction cost as many more
   instructions. Where it was counted in warp instructions or in pipe time, the additional ones are
   no work.
+- More resident warps cannot make a unit busier than always. Fewer of them explain no more than the
+  unit's idle time leaves room for.
 - Bytes of DRAM and busy time of memory are requests of warps, times the sectors a request touches,
   times what a sector costs there: scattered lanes are told from a larger working set.
 
@@ -54,6 +56,7 @@ _IN_WARPS = {
     "FP64 pipe": "work: FP64 pipe time",
     "special functions": "work: special-function pipe time",
 }
+_OCCUPANCY = ("occupancy limit", "occupancy reached")
 _ISSUED = "issue rate per resident warp"
 _PER_SECTOR = {
     "DRAM bytes": ("work: DRAM bytes", "DRAM bytes per sector"),
@@ -150,6 +153,11 @@ def split_pair(
     name, *levels, rest, _ = factors[-1]
     found: dict[str, Term] = {piece[0]: piece for piece in factors[:-1]}
     kind = "" if account is None else account.name
+    idle = 0.0 if account is None else _without_room(found, account, before, after)
+    if _ISSUED in found:
+        _take(found, _ISSUED, -idle)
+    else:
+        rest += idle
     lanes = _lanes(before, after)
     if lanes is not None and kind in _IN_LANES:
         found[LANES] = lanes
@@ -174,6 +182,25 @@ def split_pair(
     else:
         rest -= named
     return [*found.values(), *stalls, (name, levels[0], levels[1], rest, True)]
+
+
+def _without_room(
+    found: dict[str, Term], account: Account, before: pd.Series, after: pd.Series
+) -> float:
+    """Take out of the terms of occupancy what the busy unit has no room for, and return it.
+
+    Had the side with fewer warps as many as the other, its unit could have worked at most as much
+    more as it was idle: a factor of one over its busy fraction.
+    """
+    names = [name for name in _OCCUPANCY if name in found]
+    whole = sum(found[name][3] for name in names)
+    level = number(after if whole > 0 else before, account.level)
+    if whole == 0 or not level > 0:
+        return 0.0
+    share = min(1.0, max(0.0, -math.log(level)) / abs(whole))
+    for name in names:
+        _take(found, name, (1 - share) * found[name][3])
+    return (1 - share) * whole
 
 
 def _take(found: dict[str, Term], name: str, value: float) -> None:
