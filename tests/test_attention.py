@@ -19,6 +19,7 @@ from collectors.workloads.attention.problems import SETS, Problem, parse_sizes, 
 from collectors.workloads.attention.variants import (
     FOLDER,
     LADDER,
+    LAZY,
     SHARED_LIMIT,
     VARIANTS,
     Variant,
@@ -302,6 +303,28 @@ def test_tensor_core_kernels_compute_attention_with_a_last_tile_that_is_not_full
 
 
 @pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        ("wmma", "q32_kv64"),
+        ("mma", "r32_kv64_w4"),
+        ("wgmma", "kv128_c3_turns"),
+        ("wgmma", "kv128_c3_turns_eager"),
+    ],
+)
+def test_rows_whose_largest_scores_come_last_are_rescaled_on_the_way(tmp_path, backend, name):
+    program = tensor_program(tmp_path, VARIANTS[backend][name], 64, False)
+    q, k, v = inputs(1, 700, 64, np.float32)
+    # scores of N(0, 1) hardly rise by the eight powers of two that LAZY allows; these do for good
+    k *= np.linspace(0.1, 16, 700, dtype=np.float32)[None, :, None]
+    scores = (q @ k.transpose(0, 2, 1))[0] / 8 * launch.LOG2_E
+    rises = np.maximum.accumulate(scores, axis=1)[:, [63, 699]]
+    assert np.median(rises[:, 1] - rises[:, 0]) > 4 * LAZY
+    tensors = [each.astype(np.float16) for each in (q, k, v)]
+    error = off(run_on_cpu(program, tensors), in_double(*tensors))
+    assert error < 3e-4  # 1.9e-4 to 2.2e-4
+
+
+@pytest.mark.parametrize(
     ("backend", "name", "before", "after"),
     [
         ("mma", "r32_kv64_w4", "    __syncthreads();\n    if (tile + 1", "    if (tile + 1"),
@@ -402,6 +425,32 @@ def test_the_benchmark_times_a_wrong_variant_never_and_picks_the_fastest_right_o
     ]
     assert benchmark.best(measured, "mma") == "b"
     assert benchmark.best(measured, "wgmma") is None
+
+
+@pytest.mark.parametrize("fault", ["none", "late", "lost"])
+def test_a_check_finds_a_fault_that_shows_only_where_scores_grow_along_a_row(
+    benchmark, monkeypatch, fault
+):
+    torch = pytest.importorskip("torch")
+    import _attention_parts as parts
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    shape, problem = (2, 500, 64), Problem(2, 500, 64)
+    values = {name: torch.empty(shape, dtype=torch.float16) for name in ("q", "k", "v", "o")}
+    tensors = launch.Tensors(problem, values)
+
+    def run():
+        out = reference(*(values[name] for name in "qkv"), causal=False)
+        scores = values["q"].double() @ values["k"].double().transpose(1, 2) / 8
+        rising = bool((scores[..., 64:].amax(-1) - scores[..., :64].amax(-1)).mean() > LAZY)
+        # "late": as if a row were not rescaled; "lost": not a number
+        factor = {"none": 1.0, "late": 1.5, "lost": float("nan")}[fault] if rising else 1.0
+        values["o"].copy_(out * factor)
+
+    made = launch.layer(problem.name, tensors, run, "fp16")
+    assert parts.checked(made, 1) < launch.LIMITS["fp16"]
+    error = parts.checked(made, 1, tensors)
+    assert (error < launch.LIMITS["fp16"]) == (fault == "none")
 
 
 def test_sets_name_sizes_that_are_read(benchmark):

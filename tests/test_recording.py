@@ -122,5 +122,28 @@ def test_a_run_is_the_command_that_perfml_collect_takes(tmp_path):
     assert text.endswith("--layers conv[12]_b1000")
 
 
+def test_a_run_may_have_settings_of_its_own(tmp_path):
+    own = Wanted("tile8", settings=("sizes=conv2_b10",))
+    assert str(own) == "tile8 fp32 sizes=conv2_b10"
+    text = " ".join(RECORDING.command(own, tmp_path))
+    assert "--set sizes=conv2_b10" in text
+    assert "conv1_b10" not in text
+
+
+def test_a_check_uses_the_settings_of_the_run(monkeypatch):
+    pytest.importorskip("torch")
+    seen = []
+
+    class Workload:
+        def session(self, options):
+            seen.append(options.settings)
+            return FakeSession(0.0)
+
+    monkeypatch.setattr(_recording, "workload", lambda name: Workload())
+    for run in (Wanted("tile8", settings=("sizes=conv2_b10",)), Wanted("tile8")):
+        assert _recording._checked(RECORDING, run)["passed"]
+    assert seen == [(("sizes", "conv2_b10"),), (("sizes", "conv1_b10"),)]
+
+
 def test_a_run_is_not_begun_without_the_time_for_it():
     assert _recording._one(["false"], {}, end=0.0) == "no time left"

@@ -45,14 +45,17 @@ class Wanted:
         Of the workload.
     layers
         Regular expression of the layers to profile; all by default. All are timed.
+    settings
+        ``KEY=VALUE`` of the workload, in place of the recording's.
     """
 
     backend: str
     precision: str = "fp32"
     layers: str | None = None
+    settings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.backend} {self.precision}"
+        return " ".join((self.backend, self.precision, *self.settings))
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Recording:
     metric_iterations
         Profiled iterations.
     settings
-        ``KEY=VALUE`` of the workload.
+        ``KEY=VALUE`` of the workload, for runs without their own.
     shown
         Layers whose steps are printed at the end; all are in the files.
     """
@@ -89,7 +92,7 @@ class Recording:
         command += ["--metric-iterations", str(self.metric_iterations), "--out", str(folder)]
         for name in self.metrics:
             command += ["--metrics", name]
-        for pair in self.settings:
+        for pair in run.settings or self.settings:
             command += ["--set", pair]
         return [*command, "--layers", run.layers] if run.layers else command
 
@@ -127,7 +130,7 @@ def check(recording: Recording, runs: Sequence[Wanted], path: Path) -> None:
 
 
 def _checked(recording: Recording, run: Wanted) -> dict[str, Any]:
-    settings = parse_settings(recording.settings)
+    settings = parse_settings(run.settings or recording.settings)
     options = Options(run.backend, run.precision, settings=settings, cudnn_benchmark=False)
     try:
         session = workload(recording.workload).session(options)

@@ -16,6 +16,8 @@ from .variants import LADDER, Rung, Variant
 LIMITS = {"fp32": 2e-5, "fp16": 2e-3}
 """Largest relative error against double precision, on inputs from N(0, 1)."""
 ELEMENT_BYTES = {"fp32": 4, "fp16": 2}
+RAISED = (0.1, 16.0)
+"""Factors of the first and the last key where scores are to grow."""
 LOG2_E = 1.4426950408889634
 PANEL = 2048
 """Columns of S that the separate kernels hold at once."""
@@ -52,6 +54,18 @@ class Tensors:
         generator = torch.Generator(device=self.values["q"].device).manual_seed(seed)
         for name in ("q", "k", "v"):
             self.values[name].normal_(generator=generator)
+
+    def raise_scores(self) -> None:
+        """Scale K so that the scores of a row grow along it, by dozens of powers of two.
+
+        Kernels that rescale a row only when its largest score rises by much (`LAZY`) never do so in
+        mid-row on N(0, 1).
+        """
+        import torch
+
+        keys = self.values["k"]
+        steps = torch.linspace(*RAISED, keys.shape[1], device=keys.device, dtype=keys.dtype)
+        keys.mul_(steps[None, :, None])
 
     def expected(self) -> dict[str, Any]:
         """Return O in double precision."""
