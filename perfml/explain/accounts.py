@@ -164,6 +164,9 @@ BUSY = 0.6
 """A unit below this level limits nobody: what is left is latency. Nsight Compute's own rule
 (SOLBottleneck) speaks of latency below the same 60 %."""
 
+MOST = 0.5
+"""What warps spend more than half of their time on is what a waiting launch waits for."""
+
 _MEMORY = ("DRAM bytes", "DRAM time", "L2 sectors", "L1 sectors", "L2 time")
 _WAITS_FOR_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
 _OTHER_WAITS = (
@@ -175,8 +178,6 @@ _OTHER_WAITS = (
     "stall_branch_resolving",
     "stall_gmma",
 )
-_ANY_PIPE = "stall_pipe_busy"
-"""Says that a queue or pipe is taken, not whether a memory instruction's."""
 
 
 def usable(pairs: Sequence[Pair], same_device: bool) -> list[Account]:
@@ -185,7 +186,8 @@ def usable(pairs: Sequence[Pair], same_device: bool) -> list[Account]:
     The order is that of the busy fractions on the slower side: the time to be explained was spent
     there, and no side can be faster than its busiest unit; what was busy on the faster side limits
     that one. Where no unit of the slower side reaches `BUSY`, its time is waiting, and units of
-    global memory come first or last by whether memory is what its warps wait for most.
+    global memory come first where its warps wait for memory more than half of the time, and last
+    where they wait for something else. (A busy pipe or queue does not say whose it is.)
     """
     slower = _slower(pairs)
     found = []
@@ -203,10 +205,11 @@ def usable(pairs: Sequence[Pair], same_device: bool) -> list[Account]:
 
 
 def _waits_for_memory(rows: Sequence[pd.Series]) -> bool | None:
-    """Return whether warps wait for global memory most; None where the counters do not say."""
-    shares = {name: _level(name, rows) for name in (*_WAITS_FOR_MEMORY, *_OTHER_WAITS, _ANY_PIPE)}
-    first = max(shares, key=lambda name: shares[name])
-    return None if first == _ANY_PIPE or shares[first] == 0 else first in _WAITS_FOR_MEMORY
+    """Return whether warps wait for global memory, or for else; None where neither is most."""
+    memory, others = (
+        sum(_level(name, rows) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
+    )
+    return memory > others if max(memory, others) > MOST else None
 
 
 def _slower(pairs: Sequence[Pair]) -> list[pd.Series]:
@@ -236,12 +239,15 @@ class Factor:
         Whether the level includes the levels before it (achieved occupancy includes the limit).
     then
         What is left, once the levels up to this one are taken out.
+    most
+        The largest step that says something of its own.
     """
 
     term: str
     value: Callable[[pd.Series], float]
     absolute: bool
     then: str
+    most: float | None = None
 
 
 _LIMIT = Factor(
@@ -258,6 +264,7 @@ _REACHED = Factor(
     lambda row: number(row, "achieved_occupancy"),
     True,
     "rate per resident warp",
+    1.0,
 )
 _ISSUED = Factor(
     "issue rate per resident warp", lambda row: number(row, "ipc"), True, "clock and idle SMs"

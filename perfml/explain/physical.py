@@ -277,7 +277,7 @@ def factors_of(
     else:
         for (term, left), (_, right) in _parts(account, rows, amounts):
             take(term, left, right, 1.0)
-    reached = [1.0, 1.0]
+    reached, taken = [1.0, 1.0], [1.0, 1.0]
     residual = "achieved rate"
     for factor in cost_factors(account, single):
         levels = [factor.value(row) for row in rows]
@@ -285,11 +285,16 @@ def factors_of(
             continue
         # an absolute level is measured against what the levels before it would give
         steps = [a / b for a, b in zip(levels, reached, strict=True)] if factor.absolute else levels
-        take(factor.term, steps[0], steps[1], -1.0)
         reached = [a * b for a, b in zip(reached, steps, strict=True)]
+        if factor.most is not None:
+            # more warps than blocks on all multiprocessors would give: some of these are idle, and
+            # that is said already
+            steps = [min(step, factor.most) for step in steps]
+        take(factor.term, steps[0], steps[1], -1.0)
+        taken = [a * b for a, b in zip(taken, steps, strict=True)]
         residual = factor.then
     rates = [amount / duration(row) for amount, row in zip(amounts, rows, strict=True)]
-    left, right = (rate / level for rate, level in zip(rates, reached, strict=True))
+    left, right = (rate / level for rate, level in zip(rates, taken, strict=True))
     found.append((residual, left, right, rest, True))
     return found
 
