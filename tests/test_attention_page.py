@@ -103,11 +103,12 @@ def test_the_ladder_has_its_columns_in_the_order_of_the_steps():
 
 
 def test_multiprocessors_without_work_are_told_and_are_no_unexplained_rest():
-    found = steps_of.ladder(str(DATA), "shared_48k:split_q", layers=["b10_n1024_d64"])
+    # two blocks are 0.00 waves in the profiler's output, so no term is left to tell it
+    found = steps_of.ladder(str(DATA), "shared_48k:split_q", layers=["b2_n1024_d64"])
     (row,) = found["steps"]
     assert row["ratio"] == pytest.approx(0.135, abs=5e-4)
     assert steps_of.REST not in row["because"]
-    assert "busy 60% of the time" in row["because"] or "wave fill" in row["because"]
+    assert "multiprocessors busy 12% of the time, 2% in the step before" in row["because"]
 
 
 # ---- the dataset ---------------------------------------------------------------------------------
