@@ -13,8 +13,11 @@ pytest.importorskip("yaml")
 
 from collectors import _run_folder as folders
 from collectors.campaign.cost import (
+    ALONE,
+    BESIDE,
     LAUNCH_S,
     RUN_S,
+    START_S,
     estimate,
     launch_seconds,
     launches_of,
@@ -232,15 +235,47 @@ def test_costs_are_those_that_were_measured(reads):
         " metrics: achieved_occupancy}"
     ).runs.values()
     assert seconds_of(few) < RUN_S + 89 * LAUNCH_S / 10
-    heavy = reads("matrix: {workload: yolov4-tiny, batch: [8, 9], metric_iterations: 9}").runs
-    light = reads("matrix: {workload: yolov4-tiny, batch: [1, 2], layers: conv_01}").runs
-    # profilers of one host take turns, all else runs side by side
-    assert estimate(heavy).wall_s(2) > 0.8 * estimate(heavy).seconds
-    assert estimate(light).wall_s(2) == estimate(light).seconds / 2
+    heavy = "workload: yolov4-tiny, batch: [8, 9], metric_iterations: 9"
+    many = estimate(reads(f"matrix: {{{heavy}}}").runs)
+    single = estimate(reads(f"matrix: {{{heavy}, metrics: achieved_occupancy}}").runs)
+    # many passes nearly take turns on the GPUs of one host, a single pass does not
+    assert 0.9 < many.wall_s(2) / many.seconds < 1
+    assert 0.9 < many.wall_s(4) / many.seconds < 1
+    assert 0.5 < single.wall_s(2) / single.seconds < 0.6
+    assert many.wall_s(1) == many.seconds
+    (alone,) = reads("matrix: {workload: yolov4-tiny}").runs.values()
+    assert estimate({"only": alone}).wall_s(8) == pytest.approx(seconds_of(alone))
     mixed = reads("matrix: {workload: yolov4-tiny}\ninclude: [{command: ./a}]").runs
     found = estimate(mixed)
     assert found.unknown == tuple(mixed)[1:]
     assert found.seconds > 0
+
+
+def test_a_launch_costs_what_it_did_on_two_gpus(reads):
+    three = "gld_efficiency, gst_efficiency, shared_efficiency"
+    for metrics, passes in (("stall_inst_fetch", 1), (three, 3), ("published", 8)):
+        (run,) = reads(
+            f"matrix: {{workload: yolov4-tiny}}\ndefaults: {{metrics: [{metrics}]}}"
+        ).runs.values()
+        scale = LAUNCH_S / ALONE[8]
+        assert launch_seconds(run) == pytest.approx(scale * ALONE[passes])
+        assert launch_seconds(run, gpus=2) == pytest.approx(scale * BESIDE[passes])
+    (four,) = reads(
+        "matrix: {workload: yolov4-tiny}\ndefaults: {metrics: [published, stalls, roofline]}"
+    ).runs.values()
+    # 12 passes: beyond what was measured, a pass costs what each did from three to eight
+    assert launch_seconds(four) == pytest.approx(scale * (0.139 + 4 * (0.139 - 0.0887) / 5))
+
+
+def test_application_replay_costs_starts_of_the_program_instead_of_repeats(reads):
+    text = "matrix: {{workload: yolov4-tiny, replay: {}, metric_iterations: {}}}"
+    seconds = [
+        [seconds_of(*reads(text.format(replay, count)).runs.values()) for count in (1, 30)]
+        for replay in ("kernel", "application")
+    ]
+    assert seconds[0][0] < seconds[1][0]  # few launches: eight starts are dear
+    assert seconds[0][1] > seconds[1][1]  # many launches: repeats are
+    assert seconds[1][0] > RUN_S + 8 * START_S
 
 
 def test_the_plan_is_printed_and_nothing_is_started(reads, tmp_path):

@@ -1,7 +1,9 @@
 """What a sweep will cost in device time, from constants that were measured on an H200.
 
 The constants are of YOLOv4-Tiny under torch 2.11, Nsight Compute 2025.3.1 and the published
-metrics; ``datasets/h200-yolov4-tiny/README.md`` tells how they were taken.
+metrics (``datasets/h200-yolov4-tiny/README.md`` tells how they were taken), and of
+``benchmarks/sweep_speedup.py`` on two H200s of one host
+(``benchmarks/results/sweep-2026-11-21.json``).
 
 Here to change: the constants, after measuring again, and how they add up over GPUs.
 """
@@ -17,18 +19,28 @@ from collectors._runs import Run
 from perfml.metrics import load_catalogue
 
 LAUNCH_S = 0.147
-"""Seconds a launch with the published metrics in kernel replay, 8 passes."""
-SHARED = 0.26 / 2 / LAUNCH_S
-"""Share of the profiling of all GPUs of a host that cannot overlap.
+"""Seconds a launch of YOLOv4-Tiny at batch 1 with the published metrics, 8 passes.
 
-Two profilers on two GPUs of one host took 0.26 s a launch each, where one alone takes 0.147 (the
-published metrics, a TMPDIR and 16 processors for each): together they are hardly faster than one.
+Large batches can take longer: up to 0.74 s at batch 8 under cuDNN, in 10 passes.
 """
+ALONE = {1: 0.0127, 3: 0.0887, 8: 0.139}
+"""Passes to seconds a launch in kernel replay, of a small CUDA program on one GPU."""
+BESIDE = {1: 0.0139, 3: 0.1537, 8: 0.2645}
+"""The same while a second profiler works on the other GPU of the host; means of the two."""
+APPLICATION_S = 0.005
+"""Seconds a launch and pass in application replay, besides the program's starts.
+
+120 launches of a small program took 21.7 s in 8 passes, about 2.1 s of each for the start.
+"""
+START_S = 10.0
+"""Seconds of one start of YOLOv4-Tiny under the profiler: 273 launches took 90 s in 8 passes."""
 RUN_S = 14.0
 """Seconds a built-in run takes besides: the timing pass, two starts of torch, the conversion.
 
 12.4 to 16.7 in the six runs of cublas and cudnn at batch 1; the two of inductor took 28.5 and 29.
 """
+BESIDE_RUN_S = 2.4
+"""How much longer that takes beside a second run: 16.8 in place of 14.4, means of four runs."""
 COMPILED_S = 29.0
 """The same where torch compiles first, in both of its starts."""
 TWINS = 75 / 89
@@ -56,25 +68,32 @@ class Estimate:
     Attributes
     ----------
     seconds
-        GPU seconds of the runs it knows something about.
+        GPU seconds of the runs it knows something about, one at a time.
     launches
         Profiled launches of these runs.
     unknown
         Ids of runs it knows nothing about: programs, and workloads that were never measured.
-    profiling_s
-        The part of `seconds` in which a profiler repeats launches.
+    beside_s
+        Seconds that all of them take longer if a second run is measured on another GPU of the
+        host at the same time.
+    longest_s
+        Seconds of the longest run.
     """
 
     seconds: float
     launches: int
     unknown: tuple[str, ...]
-    profiling_s: float = 0.0
+    beside_s: float = 0.0
+    longest_s: float = 0.0
 
     def wall_s(self, gpus: int) -> float:
-        """Return the seconds on some GPUs of one host, whose profilers nearly take turns."""
-        if gpus < 2:
-            return self.seconds
-        return max(self.seconds / gpus, self.profiling_s * SHARED)
+        """Return the seconds on some GPUs of one host.
+
+        Two at once were measured. Each further one is taken to cost as much as the second, which
+        for many passes comes to profilers that take turns.
+        """
+        shared = (self.seconds + (gpus - 1) * self.beside_s) / gpus
+        return max(self.longest_s, shared)
 
 
 def launches_of(run: Run) -> int | None:
@@ -103,38 +122,61 @@ def _cublas_growth(batch: int) -> float:
     return 1 + (432 / 89 - 1) * (batch - 1) / 7
 
 
-def launch_seconds(run: Run) -> float:
-    """Return the seconds a launch takes: fewer passes for fewer metrics."""
-    return _launch_seconds(run.settings.metrics)
+def launch_seconds(run: Run, gpus: int = 1) -> float:
+    """Return the seconds a launch takes in kernel replay, on one of some GPUs that all profile."""
+    passes = _passes(run.settings.metrics)
+    alone = _between(ALONE, passes)
+    return LAUNCH_S / ALONE[8] * (alone + (gpus - 1) * (_between(BESIDE, passes) - alone))
+
+
+def _between(measured: Mapping[int, float], passes: int) -> float:
+    """Return the value on the lines through the measured ones, the last of which goes on."""
+    points = sorted(measured.items())
+    place = next((i for i, (count, _) in enumerate(points[1:]) if passes <= count), len(points) - 2)
+    (left, low), (right, high) = points[place : place + 2]
+    return low + (passes - left) * (high - low) / (right - left)
 
 
 @functools.lru_cache
-def _launch_seconds(metrics: tuple[str, ...]) -> float:
-    from perfml.metrics.passes import load_passes, seconds_per_launch
+def _passes(metrics: tuple[str, ...]) -> int:
+    from perfml.metrics.passes import load_passes
 
-    published = load_passes().estimate(load_catalogue().select(["published"])).passes
-    passes = load_passes().estimate(metrics).passes if metrics else 1
-    return LAUNCH_S * seconds_per_launch(passes) / seconds_per_launch(published)
+    asked = load_catalogue().select(metrics) if metrics else ()
+    return load_passes().estimate(asked).passes if asked else 1
 
 
-def seconds_of(run: Run) -> float | None:
-    """Return the GPU seconds a run will take, or None if nothing is known about it."""
+def profiling_seconds(run: Run, launches: int, gpus: int = 1) -> float:
+    """Return the seconds a run spends under the profiler.
+
+    Application replay was measured on one GPU only, so it is not made longer for several.
+    """
+    if run.settings.replay == "application":
+        return _passes(run.settings.metrics) * (START_S + launches * APPLICATION_S)
+    return launches * launch_seconds(run, gpus)
+
+
+def seconds_of(run: Run, gpus: int = 1) -> float | None:
+    """Return the seconds a run will take on one of some GPUs of a host that all measure.
+
+    None if nothing is known about it.
+    """
     launches = launches_of(run)
     if launches is None:
         return None
     fixed = COMPILED_S if run.backend == "inductor" else RUN_S
-    return fixed + launches * launch_seconds(run)
+    return fixed + (gpus - 1) * BESIDE_RUN_S + profiling_seconds(run, launches, gpus)
 
 
 def estimate(runs: Mapping[str, Run]) -> Estimate:
     """Return what runs, by their ids, will cost."""
-    seconds, profiling, launches, unknown = 0.0, 0.0, 0, []
+    seconds, beside, longest, launches, unknown = 0.0, 0.0, 0.0, 0, []
     for run_id, run in runs.items():
-        count, needed = launches_of(run), seconds_of(run)
-        if count is None or needed is None:
+        alone, two = seconds_of(run), seconds_of(run, gpus=2)
+        if alone is None or two is None:
             unknown.append(run_id)
             continue
-        launches += count
-        seconds += needed
-        profiling += count * launch_seconds(run)
-    return Estimate(seconds, launches, tuple(unknown), profiling)
+        launches += launches_of(run) or 0
+        seconds += alone
+        beside += two - alone
+        longest = max(longest, alone)
+    return Estimate(seconds, launches, tuple(unknown), beside, longest)

@@ -149,7 +149,7 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path, gpus: str | None) -> Non
     if count > 1:
         lines.append(
             f"on {count} GPUs of one host: about {_duration(expected.wall_s(count))}, "
-            "where profilers nearly take turns"
+            "where each profiler slows the others"
         )
     if expected.unknown:
         lines.append(f"not in it: {len(expected.unknown)} runs whose launches nobody has counted")

@@ -1,0 +1,147 @@
+"""What takes turns when profilers work on several GPUs of one host: starts, launches, replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from _sweep_cases import FEW, PROGRAM, THREE, WORK
+
+APPLICATION = ("--replay", "application")
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One way to profile the same program on one GPU, or on several at once.
+
+    Attributes
+    ----------
+    group
+        What it is asked for by.
+    name
+        What it does.
+    together
+        Whether all GPUs do it at once.
+    metrics, options, steps
+        What is profiled, how, and over how many steps of three launches.
+    """
+
+    group: str
+    name: str
+    together: bool = True
+    metrics: str = "published"
+    options: tuple[str, ...] = ()
+    steps: int = 6
+
+
+PROBES = (
+    Probe("passes", "8 passes", together=False),
+    Probe("passes", "8 passes"),
+    Probe("passes", "1 pass", together=False, metrics=FEW, steps=40),
+    Probe("passes", "1 pass", metrics=FEW, steps=40),
+    Probe("passes", "3 passes", together=False, metrics=THREE),
+    Probe("passes", "3 passes", metrics=THREE),
+    Probe("application", "application replay", together=False, options=APPLICATION, steps=40),
+    Probe("application", "application replay", options=APPLICATION, steps=40),
+)
+GROUPS = ("starts", *dict.fromkeys(each.group for each in PROBES))
+
+
+def on(gpu: int) -> dict[str, str]:
+    """Return the environment of a worker of `gpu`, as a sweep gives it."""
+    folder = WORK / f"tmp-{gpu}"
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {"CUDA_VISIBLE_DEVICES": str(gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {**os.environ, **own, "TMPDIR": str(folder)}
+
+
+def at_once(commands: Iterable[list[str]]) -> list[tuple[str, str, float]]:
+    """Run one command a GPU at the same time; return what each said, and took."""
+    began = time.monotonic()
+    running = [
+        subprocess.Popen(
+            command, env=on(gpu), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for gpu, command in enumerate(commands)
+    ]
+    ended: dict[int, float] = {}
+    while len(ended) < len(running):
+        for gpu, each in enumerate(running):
+            if gpu not in ended and each.poll() is not None:
+                ended[gpu] = time.monotonic() - began
+        time.sleep(0.002)
+    return [(*each.communicate(), ended[gpu]) for gpu, each in enumerate(running)]
+
+
+def probe(how: Probe, gpus: int) -> dict[str, Any]:
+    """Profile the same program on one GPU or on all; return seconds a launch on each."""
+    count = gpus if how.together else 1
+    commands = []
+    for gpu in range(count):
+        out = WORK / f"probe-{PROBES.index(how)}-{gpu}"
+        command = [sys.executable, "-m", "perfml", "collect", "--timing", "ncu", "--json"]
+        for word in how.metrics.split(","):
+            command += ["--metrics", word]
+        command += [*how.options, "--out", str(out), "--", str(PROGRAM), str(how.steps), "2"]
+        commands.append(command)
+    said = at_once(commands)
+    found: dict[str, Any] = {"what": how.name, "gpus": count, "wall_s": round(said[0][2], 1)}
+    try:
+        records = [json.loads(answer)["runs"][0]["record"] for answer, _, _ in said]
+        found["launches"] = records[0]["launches_profiled"]
+        found["passes"] = records[0]["passes"]
+        found["seconds_per_launch"] = [each["seconds_per_launch"] for each in records]
+        found["profiling_s"] = [each["profiling_seconds"] for each in records]
+    except (ValueError, LookupError, TypeError):
+        found["failed"] = " | ".join(
+            " ".join((error or answer).split())[-200:] for answer, error, _ in said
+        )
+    return found
+
+
+def starts(gpus: int) -> list[dict[str, Any]]:
+    """Time what every run starts, on one GPU and on all at once: median of `REPEATS`."""
+    report = WORK / "start"
+    profiled = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "-f"]
+    commands = {
+        "the program": lambda gpu: [str(PROGRAM), "1", "2"],
+        "the program under ncu, 3 launches in one pass": lambda gpu: [
+            *[*profiled, "-o", f"{report}-{gpu}", str(PROGRAM), "1", "2"]
+        ],
+        "ncu --import": lambda gpu: ["ncu", "--import", f"{report}-{gpu}.ncu-rep", "--csv"],
+        "ncu --version": lambda gpu: ["ncu", "--version"],
+        "nvidia-smi": lambda gpu: ["nvidia-smi", "-L"],
+        "import torch, first use": lambda gpu: [
+            *[sys.executable, "-c", "import torch; torch.zeros(1).cuda()"]
+        ],
+    }
+    found = []
+    for name, command in commands.items():
+        seconds: dict[str, Any] = {"what": f"start: {name}"}
+        for count in (1, gpus):
+            took = []
+            for _ in range(REPEATS):
+                took += [each[2] for each in at_once(command(gpu) for gpu in range(count))]
+            seconds[f"on {count}"] = round(statistics.median(took), 3)
+        found.append(seconds)
+    return found
+
+
+def probes(groups: Iterable[str], gpus: int, until: float) -> Iterable[dict[str, Any]]:
+    """Give what was found, one after another, as long as there is time."""
+    if "starts" in groups and time.monotonic() < until:
+        yield from starts(gpus)
+    for how in PROBES:
+        if how.group in groups:
+            if time.monotonic() > until:
+                yield {"what": how.name, "skipped": "no time left"}
+            else:
+                yield probe(how, gpus)
