@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import ladder
 from _qkv_columns import qkv_columns
 
+from collectors.workloads.qkv.shapes import SHAPES
 from perfml.tables import read_table, replacing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -307,6 +308,39 @@ def _qkv_table(shape):
     return _rows(["version, warps", *QKV_CELLS, "FP+ insn- data*"], rows)
 
 
+def lines_a_request(version, shape):
+    """Return how many cache lines the lanes of a request touch: mean of weights and words."""
+    model, across = SHAPES[shape].model, SHAPES[shape].qkv
+    strip, rearranged = version.startswith("strip"), version.endswith("_w2")
+    lanes = range(32)
+    outputs = [lane % 8 if strip else lane for lane in lanes]
+    words = [lane // 8 if strip else 0 for lane in lanes]
+    step = 1
+    weights = {(step * across + i if rearranged else i * model + step) * 4 // 128 for i in outputs}
+    return (len(weights) + len({(word * model + step) * 4 // 128 for word in words})) / 2
+
+
+def lines():
+    """What the lanes of a request touch, and how long L1 takes for it with 32 warps."""
+    rows = []
+    for version in QKV_VERSIONS:
+        cells = [version]
+        for shape in SHAPES:
+            key = (version, shape, 32)
+            ours = columns().loc[key]
+            cells += [
+                f"{lines_a_request(version, shape):g}",
+                _number(ours["sectors_per_request"]),
+                _number(ours["cycles_per_request"]),
+                f"{1 + qkv_seed().loc[key, 'conflicts_per_request']:.3g}"
+                if key in qkv_seed().index
+                else "-",
+            ]
+        rows.append(cells)
+    names = ("lines", "sectors", "cycles", "1 + BXW")
+    return _rows(["version", *(f"{shape}: {name}" for shape in SHAPES for name in names)], rows)
+
+
 def small():
     """The seed's table for the small layer, beside its own values."""
     return _qkv_table("small")
@@ -370,7 +404,7 @@ PAGES = {
         streams,
         library,
     ),
-    ROOT / "docs/qkv.md": (small, large, smallsteps, largesteps, cold),
+    ROOT / "docs/qkv.md": (lines, small, large, smallsteps, largesteps, cold),
 }
 TABLES = {each.__name__: each for page in PAGES.values() for each in page}
 

@@ -14,6 +14,7 @@ from _ladder_pages import (
     columns,
     conv_counters,
     kernels,
+    lines_a_request,
     qkv_seed,
     spans,
     table_of,
@@ -137,11 +138,18 @@ def test_time_is_instructions_over_issue_slots():
         assert (constant / constant.median()).between(0.975, 1.075).all()
 
 
-def test_a_request_takes_a_cycle_and_one_for_each_conflict_of_the_assignment():
-    for version, most in (("base", 5), ("base_w2", 1), ("strip", 0.2), ("strip_w2", 0.7)):
-        ours = columns().loc[(version, "large", 32)]["cycles_per_request"]
-        there = 1 + qkv_seed().loc[(version, "large", 32), "conflicts_per_request"]
-        assert 0 < ours - there < most, version
+def test_full_blocks_take_a_cycle_for_each_line_of_a_request():
+    for version in QKV_VERSIONS:
+        for shape in SHAPES:
+            ours = columns().loc[(version, shape, 32)]["cycles_per_request"]
+            assert 0 <= ours - lines_a_request(version, shape) < 0.9, (version, shape)
+    for version, lines in (("base_w2", 1), ("strip", 6), ("strip_w2", 2.5)):
+        assert lines_a_request(version, "large") == lines
+        there = qkv_seed().loc[(version, "large", 32), "conflicts_per_request"]
+        assert there + 1 == pytest.approx(lines, abs=0.2)
+    assert columns().loc[("base_w2", "large", 32)]["sectors_per_request"] == pytest.approx(
+        columns().loc[("strip_w2", "large", 32)]["sectors_per_request"], rel=0.001
+    )
 
 
 def test_reads_of_the_small_layer_are_those_that_the_blocks_make_necessary():
