@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from collectors.workloads import workload
 from collectors.workloads.qkv.shapes import parse_layer
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks
@@ -45,7 +46,7 @@ warps leaves some of them idle, which ``issue_slot_utilization`` does not count.
 
 
 def qkv_columns(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a version and layer, in the order of the table; empty without such layers.
+    """Return one row a version and layer, in the order of the ladder; empty without such layers.
 
     Parameters
     ----------
@@ -64,6 +65,8 @@ def qkv_columns(kernels: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             row | _row(parsed[0], float(whole.median()), means, str(some["device"].iloc[0]))
         )
+    order = {name: place for place, name in enumerate(workload("qkv").backends())}
+    rows.sort(key=lambda row: order.get(row["backend"], len(order)))
     return pd.DataFrame(rows)
 
 

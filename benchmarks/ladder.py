@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import _qkv_columns as qkv
-from _launches import said_of_launches
+from _ladder_reasons import because
 
 from collectors.workloads import workload, workloads
 from perfml.datasets import DATASETS, find
@@ -51,13 +51,6 @@ HEADINGS = {
     "because": "what explains it",
 }
 
-REST = "an unexplained rest"
-RATES = ("rate", "achieved rate", "clock", "issue rate", "outside")
-"""How terms begin that are what is left, not what was counted."""
-LEAST = 0.1
-"""Smallest logarithm of a factor that another account is asked for."""
-NAMED = 0.5
-"""Idle multiprocessors name a rest if they are at least this share of it."""
 ALIKE = 0.02
 """Busy times this close to the times everywhere are not told."""
 
@@ -233,7 +226,7 @@ def _row(
             "busy_us": times[1],
             "busy_ratio": times[1] / times[0],
             "account": detail.physical.account,
-            "because": said_of_launches(detail, times) or _because(detail, sides),
+            "because": because(detail, sides, times),
             "reasons": list(detail.reasons),
         }
     )
@@ -257,59 +250,6 @@ def _only(table: pd.DataFrame | None, backend: str, precision: str) -> Any:
     if table is None:
         return None
     return table[(table["backend"] == backend) & (table["precision"].map(str) == precision)]
-
-
-def _because(detail: LayerDiff, sides: Sequence[Side]) -> str:
-    """Return the largest reason that points the way the time went.
-
-    Where that is a rest which no counter explains, the largest term of another account of the same
-    time follows: what changed most among what was counted. Idle multiprocessors are counted.
-    """
-    if detail.time.verdict not in ("faster", "slower"):
-        return detail.time.verdict
-    heading = f"makes it {detail.time.verdict}"
-    told = [
-        rest
-        for said in detail.reasons
-        for head, _, rest in [said.partition(": ")]
-        if head == heading
-    ]
-    first = told[0].split("; ")[0] if told else "no counter collected here explains it"
-    if told and REST not in first:
-        return first
-    sign = 1.0 if detail.time.log_ratio > 0 else -1.0
-    first = first.replace(REST, _rest(detail, sides))
-    if REST not in first:
-        return first
-    others = detail.physical.accounts
-    counted = others[~others["term"].str.startswith(RATES)]
-    counted = counted.assign(towards=counted["log_ratio"] * sign)
-    counted = counted[counted["towards"] > LEAST]
-    if counted.empty:
-        return first
-    best = counted.loc[counted["towards"].idxmax()]
-    return f"{first}; by {best['account']}: {best['term']} x{math.exp(best['log_ratio']):.2f}"
-
-
-def _rest(detail: LayerDiff, sides: Sequence[Side]) -> str:
-    """Return what the rest of the physical attribution is: idle multiprocessors, or not known."""
-    terms = detail.physical.terms
-    name, rest = max(
-        zip(terms["term"], terms["log_ratio"], terms["residual"], strict=True),
-        key=lambda each: (bool(each[2]), abs(each[1])),
-    )[:2]
-    if name == "clock and idle SMs":
-        before, after = (_mean(side.layers, detail.layer, "sm_efficiency") for side in sides)
-        idle = math.log(before / after) if before > 0 and after > 0 else 0.0
-        if idle * rest > 0 and abs(idle) >= NAMED * abs(rest):
-            return f"multiprocessors busy {after:.0%} of the time, {before:.0%} in the step before"
-    return REST
-
-
-def _mean(layers: pd.DataFrame, layer: str, metric: str) -> float:
-    if metric not in layers.columns:
-        return math.nan
-    return float(layers.loc[layers["layer"] == layer, metric].mean())
 
 
 def busy_times(dataset: Path) -> dict[tuple[str, str], float]:
