@@ -9,12 +9,17 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
+
+if TYPE_CHECKING:
+    from perfml.explain import LayerDiff
+    from perfml.explain.model import Explainer
+    from perfml.explain.sides import Side
 
 EFFECT = 1.05
 """A knob that makes a launch less than 5 % slower has no effect to explain; it is no case."""
@@ -54,7 +59,12 @@ class Answer:
     named
         What it named, the most important first.
     place
-        Place of the cause in it, from 1; None if it is not among them.
+        Place of the first planted cause in it, from 1; None if none is among them.
+    last
+        Place by which all planted causes were named; as `place` where there is one.
+    part
+        ``base`` (a level against the base, or a whole family), ``between`` (two other levels) or
+        ``mixture`` (two families).
     """
 
     method: str
@@ -63,6 +73,8 @@ class Answer:
     case: str
     named: tuple[str, ...]
     place: int | None
+    last: int | None
+    part: str = "base"
 
 
 @dataclass
@@ -148,55 +160,101 @@ def wilson(hits: int, cases: int, z: float = 1.959964) -> tuple[float, float]:
 
 
 def ask_pairs(
-    layers: pd.DataFrame, kernels: pd.DataFrame | None, truth: Truth, *, seed: int, shapley: bool
+    layers: pd.DataFrame,
+    kernels: pd.DataFrame | None,
+    truth: Truth,
+    *,
+    seed: int,
+    shapley: bool,
+    between: bool = False,
 ) -> Answers:
-    """Ask what makes each layer slower at a level than at the base: physical, Shapley, advice."""
+    """Ask what makes each layer slower at a level than at another: the attributions, and advice.
+
+    Parameters
+    ----------
+    shapley
+        Whether to ask the model too; its exact values take longest.
+    between
+        Ask about every two levels other than the base, instead of each level against the base.
+    """
     from perfml.explain import explain, sides_of
     from perfml.explain.model import Explainer
 
     answers = Answers()
     homes = {layer: family for family in truth.families for layer in family.layers}
-    backends = set(layers["backend"].astype(str))
+    present = [each for each in truth.levels if each in set(layers["backend"].astype(str))]
+    others = [each for each in present if each != truth.baseline]
+    pairs = [(truth.baseline, each) for each in others]
+    if between:
+        pairs = [(a, b) for place, a in enumerate(others) for b in others[place + 1 :]]
     explainer = Explainer(layers, seed=seed) if shapley else None
-    for level in truth.levels:
-        if level == truth.baseline or level not in backends:
-            continue
-        left, right = sides_of(layers, truth.baseline, level, kernels=kernels)
+    part = "between" if between else "base"
+    for baseline, level in pairs:
+        left, right = sides_of(layers, baseline, level, kernels=kernels)
         both = set(left.layers["layer"]) & set(right.layers["layer"])
         asked = [layer for layer in homes if layer in both]
         for detail in explain(left, right, layers=asked, model=None).details:
-            family, case = homes[detail.layer], f"{detail.layer} at {level}"
+            case = f"{detail.layer} at {level}" + (f" against {baseline}" if between else "")
             if detail.time.ratio < EFFECT:
-                answers.left_out.append((case, f"{detail.time.ratio:.3f} times the base's time"))
+                times = f"{detail.time.ratio:.3f} times the time at {baseline}"
+                answers.left_out.append((case, times))
                 continue
-            terms = detail.physical.terms
-            towards = terms[terms["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
-            accepted = family.terms | family.metrics
-            _add(answers, "physical", family, case, towards["term"], accepted)
-            causes = detail.causes.terms
-            up = causes[causes["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
-            _add(answers, "causes", family, case, up["cause"], accepted)
-            mine = detail.advice[detail.advice["side"] == right.name]
-            _add(answers, "advice", family, case, mine["rule"].drop_duplicates(), family.rules)
+            named = named_by_explain(detail, right.name)
             if explainer is not None:
-                rows = [side.layers[side.layers["layer"] == detail.layer] for side in (left, right)]
-                values = explainer.attribute(rows[0], rows[1]).values
-                up = values[values["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
-                _add(answers, "Shapley", family, case, up["metric"], family.metrics)
+                named["Shapley"] = named_by_model(explainer, detail.layer, left, right)
+            for method, names in named.items():
+                add_answer(answers, method, [homes[detail.layer]], case, names, part)
     return answers
 
 
-def _add(
+def named_by_explain(detail: LayerDiff, target: str) -> dict[str, list[str]]:
+    """Return what the attributions without a model, and advice, name in one comparison."""
+    terms, causes = detail.physical.terms, detail.causes.terms
+    mine = detail.advice[detail.advice["side"] == target]
+    return {
+        "causes": _towards(causes, "cause"),
+        "physical": _towards(terms, "term"),
+        "advice": list(mine["rule"].drop_duplicates()),
+    }
+
+
+def named_by_model(explainer: Explainer, layer: str, left: Side, right: Side) -> list[str]:
+    """Return the metrics by their exact Shapley value."""
+    rows = [side.layers[side.layers["layer"] == layer] for side in (left, right)]
+    return _towards(explainer.attribute(rows[0], rows[1]).values, "metric")
+
+
+def _towards(frame: pd.DataFrame, column: str) -> list[str]:
+    up = frame[frame["log_ratio"] > 0].sort_values("log_ratio", ascending=False)
+    return [str(name) for name in up[column]]
+
+
+_ACCEPTED: dict[str, Callable[[Family], frozenset[str]]] = {
+    "causes": lambda family: family.terms | family.metrics,
+    "physical": lambda family: family.terms | family.metrics,
+    "advice": lambda family: family.rules,
+    "Nsight Compute's rules": lambda family: family.rules,
+}
+"""What counts as naming a family's cause; other methods name metrics."""
+
+
+def add_answer(
     answers: Answers,
     method: str,
-    family: Family,
+    families: Sequence[Family],
     case: str,
     named: Iterable[str],
-    accepted: Iterable[str],
+    part: str = "base",
 ) -> None:
     names = tuple(map(str, named))
-    found = place_of(names, accepted)
-    answers.rows.append(Answer(method, family.name, family.kind, case, names[:5], found))
+    accepted = _ACCEPTED.get(method, lambda family: family.metrics)
+    places = [place_of(names, accepted(family)) for family in families]
+    known = [place for place in places if place is not None]
+    last = max(known) if len(known) == len(places) else None
+    name = " and ".join(family.name for family in families)
+    kind = families[0].kind if len(families) == 1 else "mixture"
+    first = min(known, default=None)
+    answers.rows.append(Answer(method, name, kind, case, names[:5], first, last, part))
 
 
 def named_by_gini(layers: pd.DataFrame, model: str, seed: int) -> list[str]:
@@ -239,11 +297,7 @@ RANKERS: dict[str, Callable[[pd.DataFrame, int, int], list[str]]] = {
 def ask_tables(
     layers: pd.DataFrame, truth: Truth, *, resamples: int, mixtures: int, seed: int
 ) -> Answers:
-    """Ask which metrics explain the times of a family's layers, and of mixtures of two families.
-
-    In a mixture the first place counts if it is one of the two causes, and the place of the cause
-    is 1 or, where only later places hold both, that of the later one.
-    """
+    """Ask which metrics explain the times of a family's layers, and of those of two families."""
     answers = Answers()
     for family in truth.families:
         rows = layers[layers["layer"].isin(family.layers)]
@@ -255,23 +309,28 @@ def ask_tables(
             continue
         for method in RANKERS:
             names = _asked(answers, method, rows, f"all of {family.name}", resamples, seed)
-            _add(answers, method, family, f"all of {family.name}", names, family.metrics)
-    present = [each for each in truth.families if layers["layer"].isin(each.layers).any()]
-    pairs = [(a, b) for place, a in enumerate(present) for b in present[place + 1 :]]
+            add_answer(answers, method, [family], f"all of {family.name}", names)
+    pairs = disjoint_pairs(truth, layers)
     order = np.random.default_rng(seed).permutation(len(pairs))[:mixtures]
     for first, second in (pairs[place] for place in sorted(order)):
-        if first.metrics & second.metrics:
-            continue
         rows = layers[layers["layer"].isin([*first.layers, *second.layers])]
-        case = f"{first.name} and {second.name}"
+        case = f"all of {first.name} and {second.name}"
         for method in RANKERS:
             names = _asked(answers, method, rows, case, resamples, seed)
-            places = [place_of(names, family.metrics) for family in (first, second)]
-            found = mixture_place(places)
-            answers.rows.append(
-                Answer(f"{method}, mixtures", case, "mixture", case, names[:5], found)
-            )
+            add_answer(answers, method, [first, second], case, names, "mixture")
     return answers
+
+
+def disjoint_pairs(truth: Truth, layers: pd.DataFrame) -> list[tuple[Family, Family]]:
+    """Return every two recorded families whose causes have no metric in common."""
+    known = set(layers["layer"])
+    present = [each for each in truth.families if known & set(each.layers)]
+    return [
+        (a, b)
+        for place, a in enumerate(present)
+        for b in present[place + 1 :]
+        if not a.metrics & b.metrics
+    ]
 
 
 def _asked(
@@ -285,22 +344,12 @@ def _asked(
         return ()
 
 
-def mixture_place(places: Sequence[int | None]) -> int | None:
-    """Return 1 if a cause is first, and else the place by which all of them were named.
-
-    Examples
-    --------
-    >>> mixture_place([1, None]), mixture_place([2, 3]), mixture_place([2, None])
-    (1, 3, None)
-    """
-    if 1 in places:
-        return 1
-    known = [place for place in places if place is not None]
-    return max(known) if len(known) == len(places) else None
-
-
 def ask_ncu(folder: Path, truth: Truth) -> Answers:
-    """Ask Nsight Compute's own rules, where ``rules_raw`` and ``rules_details`` were recorded."""
+    """Ask Nsight Compute's own rules, where ``rules_raw`` and ``rules_details`` were recorded.
+
+    They judge launches, not pairs of them: the slow ones that were recorded. In a mixture of two
+    launches the estimated speedups are weighted by the launches' shares of the time.
+    """
     from perfml.explain import load_ncu_rules
     from perfml.ingest import ingest
 
@@ -315,25 +364,39 @@ def ask_ncu(folder: Path, truth: Truth) -> Answers:
             texts.append(Path(place) / found[0].name.removesuffix(".xz"))
             texts[-1].write_bytes(lzma.decompress(found[0].read_bytes()))
         kernels, results = ingest([texts[0]]).frame, load_ncu_rules(texts[1])
+    times = kernels["time_us"].to_numpy(dtype=float)
+    results = results.assign(us=times[results["launch"].to_numpy()])
+
+    def ask(families: Sequence[Family], layers: Sequence[str], part: str) -> None:
+        launches = kernels.index[kernels["layer"].isin(layers)]
+        named = named_by_ncu(results[results["launch"].isin(launches)])
+        add_answer(answers, "Nsight Compute's rules", families, " and ".join(layers), named, part)
+
+    layers = dict.fromkeys(kernels["layer"].dropna().astype(str))
     for family in truth.families:
-        launches = np.flatnonzero(kernels["layer"].isin(family.layers).to_numpy(dtype=bool))
-        for layer, same in kernels.iloc[launches].groupby("layer", sort=False):
-            named = named_by_ncu(results[results["launch"].isin(same.index)])
-            _add(answers, "Nsight Compute's rules", family, str(layer), named, family.rules)
+        for layer in layers:
+            if layer in family.layers:
+                ask([family], [layer], "base")
+    for first, second in disjoint_pairs(truth, kernels):
+        both = [[x for x in layers if x in each.layers] for each in (first, second)]
+        for pair in zip(*both, strict=False):
+            ask([first, second], pair, "mixture")
     return answers
 
 
 def named_by_ncu(results: pd.DataFrame) -> list[str]:
     """Return what Nsight Compute's rules ask for, the largest estimated speedup first.
 
-    A result is called by the name of perfml's rule that means the same, or by its own.
+    A result is called by the name of perfml's rule that means the same, or by its own. Where there
+    is a column ``us``, the time of the launch, the speedup is taken of that.
     """
     from perfml.explain._rules import load_rules
     from perfml.explain.ncu_agreement import ASKING
 
     book = load_rules(None)
     asking = results[results["kind"].isin(ASKING)]
-    order = asking["speedup"].astype(float).fillna(-1.0).sort_values(ascending=False, kind="stable")
+    saved = asking["speedup"].astype(float) * asking.get("us", 1.0)
+    order = saved.fillna(-1.0).sort_values(ascending=False, kind="stable")
     named: list[str] = []
     for row in asking.loc[order.index].to_dict(orient="records"):
         same = [
