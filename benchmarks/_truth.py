@@ -233,9 +233,24 @@ _ACCEPTED: dict[str, Callable[[Family], frozenset[str]]] = {
     "causes": lambda family: family.terms | family.metrics,
     "physical": lambda family: family.terms | family.metrics,
     "advice": lambda family: family.rules,
-    "Nsight Compute's rules": lambda family: family.rules,
+    "Nsight Compute's rules": lambda family: family.rules | _named_so(family.rules),
+    "Nsight Compute's, less remarks": lambda family: family.rules | _named_so(family.rules),
 }
 """What counts as naming a family's cause; other methods name metrics."""
+
+
+GENERAL = ("HighPipeUtilization", "IssueSlotUtilization", "SOLBottleneck")
+"""Nsight Compute's remarks on a symptom (idle pipes, idle issue slots, low throughput)."""
+
+_NCU_NAMES = {
+    "uncoalesced_load": "ncu UncoalescedGlobalAccess",
+    "uncoalesced_store": "ncu UncoalescedGlobalAccess",
+}
+"""Its rules that say a cause without telling loads from stores, as perfml's rules do."""
+
+
+def _named_so(rules: frozenset[str]) -> frozenset[str]:
+    return frozenset(_NCU_NAMES[rule] for rule in rules if rule in _NCU_NAMES)
 
 
 def add_answer(
@@ -369,8 +384,11 @@ def ask_ncu(folder: Path, truth: Truth) -> Answers:
 
     def ask(families: Sequence[Family], layers: Sequence[str], part: str) -> None:
         launches = kernels.index[kernels["layer"].isin(layers)]
-        named = named_by_ncu(results[results["launch"].isin(launches)])
-        add_answer(answers, "Nsight Compute's rules", families, " and ".join(layers), named, part)
+        mine = results[results["launch"].isin(launches)]
+        # the most favourable reading of a remark on a symptom is to pass over it, as a reader may
+        less = mine[~mine["rule"].isin(GENERAL) | mine["speedup"].isna()]
+        for method, asked in zip(list(_ACCEPTED)[-2:], (mine, less), strict=True):
+            add_answer(answers, method, families, " and ".join(layers), named_by_ncu(asked), part)
 
     layers = dict.fromkeys(kernels["layer"].dropna().astype(str))
     for family in truth.families:

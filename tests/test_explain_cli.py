@@ -42,6 +42,8 @@ def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
         "fused (4 -> 2 launches",
         "im2col_kernel",
         "wave fill",
+        "Causes (no model; each kernel counted in the work of its own limit)",
+        "smaller ones",
         "Model attribution (exact Shapley values of gbr",
         "fitted without this layer",
         "Where they disagree:",
@@ -63,6 +65,9 @@ def test_json_is_one_document_whose_terms_add_up(tables):
     detail = document["details"][0]
     total = sum(term["log_ratio"] for term in detail["physical"]["terms"])
     assert total == pytest.approx(detail["time"]["log_ratio"], abs=1e-9)
+    for part in ("terms", "by_kernel"):
+        total = sum(term["log_ratio"] for term in detail["causes"][part])
+        assert total == pytest.approx(detail["time"]["log_ratio"], abs=1e-9)
     values = sum(value["log_ratio"] for value in detail["model"]["values"])
     assert values == pytest.approx(detail["model"]["predicted_log_ratio"], abs=1e-9)
     assert len(document["layers"]) == 21

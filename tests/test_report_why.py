@@ -68,8 +68,8 @@ def test_sentence_names_layer_times_and_the_main_terms(pairs):
 
 def test_a_cause_that_is_mostly_the_rest_is_open(pairs):
     detail = pairs[0].explanation.details[0]
-    size = detail.physical.terms["log_ratio"].abs()
-    split = size[~detail.physical.terms["residual"].astype(bool)].sum() / size.sum()
+    size = detail.causes.terms["log_ratio"].abs()
+    split = size[~detail.causes.terms["residual"].astype(bool)].sum() / size.sum()
     assert why_sentence(pairs[0])[1] is bool(split >= 0.5)
 
 
@@ -223,5 +223,5 @@ def test_explained_ratio_is_the_ratio_of_the_times(backends, many, factor):
     ]
     detail = pair.explanation.details[0]
     assert detail.time.ratio == pytest.approx(1.5 * factor, rel=1e-6)
-    total = detail.physical.terms["log_ratio"].sum()
-    assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)
+    for terms in (detail.physical.terms, detail.causes.terms):
+        assert terms["log_ratio"].sum() == pytest.approx(detail.time.log_ratio, abs=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -171,6 +172,7 @@ def _detail(out: Output, detail: LayerDiff) -> None:
     out.result({}, [f"   {line}" for line in detail.reasons])
     out.result({}, [f"   note: {line}" for line in detail.warnings])
     _launches(out, detail)
+    _causes(out, detail)
     physical = detail.physical
     account = physical.account or "no counter of work"
     _table(
@@ -194,6 +196,29 @@ def _detail(out: Output, detail: LayerDiff) -> None:
     elif detail.model is not None:
         out.result({}, ["The two attributions do not contradict each other by perfml's rules."])
     _advice(out, detail)
+
+
+def _causes(out: Output, detail: LayerDiff) -> None:
+    """Print the causes that matter; the small ones are summed up."""
+    terms = [] if detail.causes is None else detail.causes.to_dict()["terms"]
+    if not terms:
+        return
+    shown = [term for term in terms if out.verbose or abs(term["log_ratio"]) >= PIECE]
+    others = sum(term["log_ratio"] for term in terms) - sum(term["log_ratio"] for term in shown)
+    rows = [
+        (term["cause"], _signed(term["log_ratio"]), f"x{term['factor']:.3f}", term["residual"])
+        for term in shown
+    ]
+    if len(shown) < len(terms):
+        name = f"{len(terms) - len(shown)} smaller ones"
+        rows.append((name, _signed(others), f"x{math.exp(others):.3f}", ""))
+    rows.append(("sum", _signed(detail.time.log_ratio), f"x{detail.time.ratio:.3f}", ""))
+    _table(
+        out,
+        ["cause", "log ratio", "factor", "unexplained rest"],
+        rows,
+        "Causes (no model; each kernel counted in the work of its own limit)",
+    )
 
 
 def _advice(out: Output, detail: LayerDiff) -> None:

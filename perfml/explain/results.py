@@ -318,6 +318,8 @@ class Explanation:
             parts.append(f"<p>{html.escape(each.time.sentence())}</p>")
             parts += [f"<p>{html.escape(line)}</p>" for line in each.reasons]
             parts.append(_html(each.kernels))
+            if each.causes is not None:
+                parts += ["<p>Causes</p>", _html(each.causes.terms)]
             parts.append(f"<p>Physical, account {html.escape(each.physical.account or '-')}</p>")
             parts.append(_html(each.physical.terms))
             if each.model is not None:

@@ -138,7 +138,7 @@ def why_sentence(pair: Pair) -> tuple[str, bool] | None:
     causes = main_causes(first)
     if not causes:
         return f"{text}; no counter splits the difference.", False
-    terms = first.physical.terms
+    terms = first.causes.terms
     size = terms["log_ratio"].abs()
     split = float(size[~terms["residual"].astype(bool)].sum() / size.sum()) if size.sum() else 0.0
     sure = split >= 0.5 and not first.disagreements
@@ -146,13 +146,13 @@ def why_sentence(pair: Pair) -> tuple[str, bool] | None:
 
 
 def main_causes(detail: Any) -> list[str]:
-    """Return the largest terms of the physical attribution, with their factors."""
-    terms: pd.DataFrame = detail.physical.terms
+    """Return the largest causes, with their factors."""
+    terms: pd.DataFrame = detail.causes.terms
     size = terms["log_ratio"].abs()
     rows = terms[size >= _MAIN * size.sum()] if size.sum() > 0 else terms.iloc[:0]
     return [
         f"{clean(term, 80)} ×{factor:.2f}"
-        for term, factor in zip(rows["term"], rows["factor"], strict=True)
+        for term, factor in zip(rows["cause"], rows["factor"], strict=True)
     ]
 
 
@@ -211,9 +211,15 @@ def _detail(pair: Pair, detail: Any, prefix: str, palette: Mapping[str, str]) ->
         "sentence": detail.time.sentence(),
         "causes": listed(causes, 6),
         "account": clean(account, 80) if account else "",
+        "named": _bars(
+            detail.causes.terms.rename(columns={"cause": "term"}),
+            f"By the counters: what makes {name} differ, each kernel counted in the work of its "
+            "own limit.",
+            f"{prefix}d",
+        ),
         "physical": _bars(
             detail.physical.terms,
-            f"By the counters: what makes {name} differ"
+            "By the counters, stalls and lanes left in the rate"
             + (f"; work counted as {account}." if account else "."),
             f"{prefix}a",
         ),
@@ -369,13 +375,13 @@ def why_text(pair: Pair, *, differing: bool = False) -> WhyText:
 
 
 def terms_grid(detail: Any) -> Grid:
-    """Return the terms of the physical attribution."""
+    """Return the causes."""
     rows = [
         [
-            Cell(clean(row["term"], 80), note="rest" if row["residual"] else ""),
+            Cell(clean(row["cause"], 80), note="rest" if row["residual"] else ""),
             Cell(f"×{row['factor']:.3f}", value=float(row["factor"])),
         ]
-        for row in detail.physical.terms.to_dict("records")
+        for row in detail.causes.terms.to_dict("records")
     ]
     name = clean(detail.layer, 120)
-    return Grid(f"What the counters say of {name}", (("term", False), ("factor", True)), rows)
+    return Grid(f"What the counters say of {name}", (("cause", False), ("factor", True)), rows)
