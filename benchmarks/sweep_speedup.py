@@ -12,10 +12,10 @@ and ``--probes`` times what takes turns.
 
 The issue's goal is a sweep of at least twelve runs at 1.8 times the speed on two GPUs. Which sweep
 decides: with kernels of microseconds a launch under the profiler is the host's work, and on a host
-that does it for one GPU after another no collector can make two GPUs faster. So the exit status
+that does it for one GPU after another no collector can double the speed. So the exit status
 speaks of `PRIMARY`, whose time is the GPUs' own, and every case's ratio is printed beside it. Exit
 1 if that misses the goal, a run failed, metrics differ, or a kill lost something; 2 if `PRIMARY`
-was not measured on two GPUs or more.
+was not measured on one GPU and on two.
 
 What was found is the table at the end and OUT/results.json. Dask has to be importable.
 """
@@ -36,11 +36,10 @@ from _sweep_cases import CASES, ROOT, RUNS, WORK, build, compared, end_all, mach
 from _sweep_kills import kill_driver, kill_worker, leave, take_up
 from _sweep_probes import GROUPS, probes
 
-GOAL = 1.8
-"""On two GPUs; on more, the same share of what is possible."""
+GOAL, ON = 1.8, "2"
 WITHIN = 0.95
 PRIMARY = "long"
-_KILL_S, _TAKE_UP_S = 40.0, 35.0
+_KILL_S, _TAKE_UP_S, _PROBE_S = 40.0, 35.0, 32.0
 
 
 def warm() -> None:
@@ -60,11 +59,6 @@ def save(out: Path, results: dict[str, Any]) -> None:
     os.replace(temporary, out / "results.json")
 
 
-def goal(gpus: int) -> float:
-    """Return the ratio to reach: 1.8 on two, 3.6 on four."""
-    return GOAL / 2 * gpus
-
-
 def measure_cases(given: argparse.Namespace, end: float, results: dict[str, Any]) -> None:
     chosen = sorted((CASES[name] for name in given.only), key=lambda each: each.need_s(given.gpus))
     for case in chosen:
@@ -73,7 +67,7 @@ def measure_cases(given: argparse.Namespace, end: float, results: dict[str, Any]
             reason = f"{left:.0f} s left, about {need:.0f} s needed"
             results["cases"][case.name] = {"skipped": reason, "stands_for": case.stands_for}
         else:
-            results["cases"][case.name] = compared(case, given.gpus, left)
+            results["cases"][case.name] = compared(case, given.gpus, min(left, 1.5 * need))
         say({case.name: results["cases"][case.name]})
         save(given.out, results)
 
@@ -133,11 +127,10 @@ def verdict(results: dict[str, Any]) -> int:
         for count, ratio in case.get("ratio", {}).items():
             same = case["metrics"][count]["within"] >= WITHIN
             right[f"{name} on {count}: metrics"] = same
-            reached = ratio >= goal(int(count))
-            if name == PRIMARY:
-                right[f"{name} on {count}: {ratio} x"] = reached
+            if name == PRIMARY and count == ON:
+                right[f"{name} on {count}: {ratio} x, the goal"] = ratio >= GOAL
             else:
-                print(f"{name} on {count}: {ratio} x, {'' if reached else 'not '}at the goal")
+                print(f"{name} on {count}: {ratio} x")
     for name in ("worker killed", "driver killed", "taken up", "left"):
         if name in results:
             print(f"{name}: {results[name]}")
@@ -145,7 +138,7 @@ def verdict(results: dict[str, Any]) -> int:
     print("; ".join(f"{name} {'ok' if good else 'MISSED'}" for name, good in right.items()))
     if not all(right.values()):
         return 1
-    return 0 if results["cases"].get(PRIMARY, {}).get("ratio") else 2
+    return 0 if ON in results["cases"].get(PRIMARY, {}).get("ratio", {}) else 2
 
 
 def words(known: Any) -> Any:
@@ -168,7 +161,6 @@ def main() -> int:
     )
     parser.add_argument("--only", type=words(CASES), default=list(CASES))
     parser.add_argument("--probes", type=words(GROUPS), default=[])
-    parser.add_argument("--probe-seconds", type=float, default=60)
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--leave", type=Path)
     parser.add_argument("--take-up", type=Path)
@@ -181,12 +173,11 @@ def main() -> int:
     say(results["machine"])
     # what is short and must not be lost comes first
     measure_kills(given, end, results)
-    until = min(end, time.monotonic() + given.probe_seconds)
-    for found in probes(given.probes, max(given.gpus), until):
+    measure_cases(given, end, results)
+    for found in probes(given.probes, max(given.gpus), end - _PROBE_S):
         results["probes"].append(found)
         say(found)
-    measure_cases(given, end, results)
-    save(given.out, results)
+        save(given.out, results)
     for log in WORK.glob("*.log"):
         shutil.copy(log, given.out / log.name)
     return table(results)
