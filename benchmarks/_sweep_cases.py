@@ -106,7 +106,10 @@ def build() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     source = Path(__file__).with_name("sweep_program.cu")
-    subprocess.run(["nvcc", "-O2", "-o", str(PROGRAM), str(source)], check=True)
+    command = ["nvcc", "-O2", "-o", str(PROGRAM), str(source)]
+    # machine code of this GPU: else every start of the program would compile it
+    if subprocess.run([*command, "-arch=native"], check=False).returncode != 0:
+        subprocess.run(command, check=True)
 
 
 def sweep(file: Path, out: Path, *arguments: str) -> subprocess.Popen:

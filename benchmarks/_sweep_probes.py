@@ -8,14 +8,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from _sweep_cases import FEW, PROGRAM, THREE, WORK
 
 APPLICATION = ("--replay", "application")
-REPEATS = 3
+REPEATS = 2
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,14 @@ GROUPS = ("starts", *dict.fromkeys(each.group for each in PROBES))
 
 def on(gpu: int) -> dict[str, str]:
     """Return the environment of a worker of `gpu`, as a sweep gives it."""
-    folder = WORK / f"tmp-{gpu}"
-    folder.mkdir(parents=True, exist_ok=True)
     own = {"CUDA_VISIBLE_DEVICES": str(gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return {**os.environ, **own, "TMPDIR": str(folder)}
+    return {**os.environ, **own, "TMPDIR": str(folder_of(gpu))}
+
+
+def folder_of(gpu: int) -> Path:
+    folder = WORK / f"gpu-{gpu}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def at_once(commands: Iterable[list[str]]) -> list[tuple[str, str, float]]:
@@ -109,19 +114,25 @@ def probe(how: Probe, gpus: int) -> dict[str, Any]:
 
 def starts(gpus: int) -> list[dict[str, Any]]:
     """Time what every run starts, on one GPU and on all at once: median of `REPEATS`."""
-    report = WORK / "start"
-    profiled = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "-f"]
-    commands = {
-        "the program": lambda gpu: [str(PROGRAM), "1", "2"],
-        "the program under ncu, 3 launches in one pass": lambda gpu: [
-            *[*profiled, "-o", f"{report}-{gpu}", str(PROGRAM), "1", "2"]
+    program = [str(PROGRAM), "1", "2"]
+
+    def report(gpu: int) -> str:
+        return f"{WORK}/start-{gpu}.ncu-rep"
+
+    def profiled(gpu: int, *options: str) -> list[str]:
+        base = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
+        return [*base, *options, "-f", "-o", report(gpu), *program]
+
+    commands: dict[str, Callable[[int], list[str]]] = {
+        "the program": lambda gpu: program,
+        "the program under ncu, 3 launches in one pass": profiled,
+        "the same, one HOME each": lambda gpu: ["env", f"HOME={folder_of(gpu)}", *profiled(gpu)],
+        "the same, no child processes": lambda gpu: [
+            *profiled(gpu, "--target-processes", "application-only")
         ],
-        "ncu --import": lambda gpu: ["ncu", "--import", f"{report}-{gpu}.ncu-rep", "--csv"],
+        "ncu --import": lambda gpu: ["ncu", "--import", report(gpu), "--csv"],
         "ncu --version": lambda gpu: ["ncu", "--version"],
         "nvidia-smi": lambda gpu: ["nvidia-smi", "-L"],
-        "import torch, first use": lambda gpu: [
-            *[sys.executable, "-c", "import torch; torch.zeros(1).cuda()"]
-        ],
     }
     found = []
     for name, command in commands.items():
@@ -137,11 +148,14 @@ def starts(gpus: int) -> list[dict[str, Any]]:
 
 def probes(groups: Iterable[str], gpus: int, until: float) -> Iterable[dict[str, Any]]:
     """Give what was found, one after another, as long as there is time."""
-    if "starts" in groups and time.monotonic() < until:
-        yield from starts(gpus)
     for how in PROBES:
         if how.group in groups:
             if time.monotonic() > until:
                 yield {"what": how.name, "skipped": "no time left"}
             else:
                 yield probe(how, gpus)
+    if "starts" in groups:
+        if time.monotonic() > until:
+            yield {"what": "starts", "skipped": "no time left"}
+        else:
+            yield from starts(gpus)

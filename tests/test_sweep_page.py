@@ -75,3 +75,15 @@ def test_the_estimates_of_a_plan_are_the_measured_ones():
     ]
     assert besides[0] / 4 == pytest.approx(RUN_S, rel=0.06)
     assert (besides[1] - besides[0]) / 4 == pytest.approx(BESIDE_RUN_S, rel=0.1)
+
+
+def test_the_guide_to_sweeps_tells_the_same_numbers():
+    text = (PAGE.parent / "howto/sweep.md").read_text(encoding="utf-8")
+    found = results()
+    for name in ("sweep", "one pass"):
+        one, two = found[name]["wall_s"]
+        assert f"{one:.1f} s" in text
+        assert f"{two:.1f} s" in text
+        assert f"{found[name]['ratio']:.2f}" in text
+    assert f"{ALONE[8]} s a launch" in text
+    assert f"three passes {ALONE[3]:.3f} and {BESIDE[3]:.3f} s; one pass {ALONE[1]}" in text

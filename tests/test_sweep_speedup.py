@@ -97,7 +97,7 @@ def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machi
     assert case["metrics"]["2"]["within"] == 1
     assert "one-pass on 2: all runs ok" in said.stdout
     assert found["left"]["finished"] == 2
-    assert [each["on 2"] > 0 for each in found["probes"]] == [True] * 6
+    assert [each["on 2"] > 0 for each in found["probes"]] == [True] * 7
 
     said, found = benchmark("--only", "long", "--seconds", "60", "--take-up", str(left))
     assert said.returncode == 2, said.stdout + said.stderr
