@@ -1,0 +1,166 @@
+"""The tables of docs/explanation/truth.md.
+
+``python benchmarks/truth.py --json > FILE`` measures, ``python tests/_truth_page.py FILE`` keeps what
+the page needs of it in ``tests/data/truth/h200.json`` and writes the tables anew; without FILE it
+only writes the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from perfml.tables import replacing
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/explanation/truth.md"
+DATA = ROOT / "datasets/h200-planted"
+KEPT = ROOT / "tests/data/truth/h200.json"
+_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
+GINI = ("Gini, one tree", "Gini, forest")
+NAMES = {
+    "causes": "perfml, causes",
+    "physical": "perfml, physical",
+    "advice": "perfml, advice",
+    "Shapley": "perfml, Shapley (gbr)",
+    "ranking": "perfml, ranking",
+    LESS: "Nsight Compute's rules, less remarks",
+}
+
+
+def measured():
+    return json.loads(KEPT.read_text(encoding="utf-8"))
+
+
+def planted():
+    return json.loads((DATA / "truth.json").read_text(encoding="utf-8"))["families"]
+
+
+def keep(document):
+    """Return what the page needs: without the thousand misses of methods that mostly miss."""
+    missed = [
+        each
+        for each in document["missed"]
+        if each["method"] == "causes"
+        or (each["part"] == "base" and each["method"] in (*GINI, NCU, LESS, "ranking", "advice"))
+    ]
+    shapley = Counter(
+        each["named"][0] if each["named"] else "nothing"
+        for each in document["missed"]
+        if each["method"] == "Shapley" and each["part"] == "base"
+    )
+    kept = ("methods", "between", "mixtures", "kinds", "families", "goals", "left_out")
+    return {
+        **{name: document[name] for name in kept},
+        "missed": missed,
+        "shapley_first": dict(shapley.most_common(5)),
+    }
+
+
+def _rows(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in lines)
+
+
+def _share(scored, name):
+    part = scored[name]
+    return f"**{part['share']:.0%}** ({part['low']:.0%} to {part['high']:.0%})"
+
+
+def scores(part):
+    rows = [
+        [NAMES.get(name, name), scored["cases"], _share(scored, "first"), _share(scored, "three")]
+        for name, scored in measured()[part].items()
+    ]
+    return _rows(["method", "cases", "cause first", "in the first three"], rows)
+
+
+def families():
+    """What was planted."""
+    rows = []
+    for each in planted():
+        along = ", ".join(
+            f"{name} {'rises' if way > 0 else 'falls'}" for name, way in each["along"].items()
+        )
+        cause = f"`{each['cause']['metrics'][0]}`"
+        values = ", ".join(map(str, each["values"]))
+        rows.append([f"`{each['family']}`", each["knob"], values, cause, along or "-"])
+    header = ["family", "knob", "base and levels", "cause (first metric)", "moves along"]
+    return _rows(header, rows)
+
+
+def by_family():
+    """Cases with the cause first, of all, for each family."""
+    methods = ("causes", "physical", "advice", "Shapley")
+    once = ("ranking", *GINI, NCU, LESS)
+    rows = []
+    for family, found in measured()["families"].items():
+        cells = [f"{found[name]['first']['hits']}/{found[name]['cases']}" for name in methods]
+        for name in once:
+            first, three = (found[name][limit]["hits"] for limit in ("first", "three"))
+            cells.append("first" if first else "in three" if three else "-")
+        rows.append([f"`{family}`", *cells])
+    short = ["ranking", "Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
+    return _rows(["family", *methods, *short], rows)
+
+
+def others():
+    """What else is named first where the cause is not: Gini, and Nsight Compute's rules."""
+    missed = {
+        (each["method"], each["case"].removeprefix("all of ").removesuffix("_s0")): each
+        for each in measured()["missed"]
+        if each["part"] == "base" and each["method"] in (*GINI, NCU, LESS)
+    }
+    rows = []
+    for each in planted():
+        cells = []
+        for method in (*GINI, NCU, LESS):
+            found = missed.get((method, each["family"]))
+            if found is None:
+                cells.append("the cause")
+                continue
+            place = f"cause at {found['place']}" if found["place"] else "cause not named"
+            cells.append(f"{found['named'][0].removeprefix('ncu ')} ({place})")
+        rows.append([f"`{each['family']}`", *cells])
+    return _rows(["family", *GINI, "ncu", "ncu, less remarks"], rows)
+
+
+TABLES = {
+    "families": families,
+    "base": lambda: scores("methods"),
+    "between": lambda: scores("between"),
+    "mixtures": lambda: scores("mixtures"),
+    "byfamily": by_family,
+    "others": others,
+}
+
+
+def table_of(name):
+    """Return a table as the page has it."""
+    page = PAGE.read_text(encoding="utf-8")
+    return next(match[2] for match in _tables(page) if match[1] == name).strip()
+
+
+def _tables(page):
+    return [(match[1], match[2], match[3]) for match in _TABLE.finditer(page)]
+
+
+def main():
+    if len(sys.argv) > 1:
+        found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        with replacing(KEPT) as place:
+            place.write_text(json.dumps(keep(found), indent=1) + "\n", encoding="utf-8")
+    text = _TABLE.sub(
+        lambda match: match[1] + TABLES[match[2]]() + "\n" + match[4],
+        PAGE.read_text(encoding="utf-8"),
+    )
+    with replacing(PAGE) as place:
+        place.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
