@@ -196,6 +196,7 @@ def _unmeasured(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
     for name in RUN_COLUMNS:
         kept[name] = profiled[name].iloc[0]
     kept["time_source"] = "timing"
+    kept["metrics_iteration"] = np.nan
     kept["timed_kernel"] = kept["kernel"]
     return kept
 

@@ -64,6 +64,7 @@ def test_a_timed_layer_that_was_not_profiled_keeps_its_time_without_metrics():
     )
     assert frame["time_us"].tolist() == [2.0, 3.0]
     assert frame[OCC].isna().tolist() == [False, True]
+    assert frame["metrics_iteration"].isna().tolist() == [False, True]
     assert "not profiled" in warnings[0]
 
 

@@ -115,7 +115,8 @@ class Metric:
     zero_undefined
         Where the guard was not collected, a 0 means undefined.
     low, high
-        Limits the value is clipped to; passes that disagree give values beyond them.
+        Limits the value is clipped to. Threads of a warp that share words, each of which counts
+        them, or passes that disagree, give values beyond them.
     nvprof_unit
         The form of nvprof's own output; empty for metrics nvprof never had.
     exactness

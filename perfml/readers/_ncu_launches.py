@@ -136,7 +136,8 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         if metric in result.clipped:
             warnings.append(
                 f"{metric} lay outside its limits in {result.clipped[metric]} launches "
-                "and was clipped: passes that disagree give such values."
+                "and was clipped: threads that share words, or passes that disagree, give "
+                "such values."
             )
     provenance: dict[str, Any] = {
         "path": source.path.name,

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +27,8 @@ NAME = "timing-csv"
 _REQUIRED = ("iteration", "layer", "kernel", "time_us")
 _OPTIONAL = ("grid", "block", "start_us")
 _BLOCK = 1 << 20
+_BESIDE = 0.02
+"""Share of a layer's time above which launches that overlap are told."""
 _MOST = 1e15
 """Beyond it a floating-point number is no longer every whole number."""
 _PLACE = re.compile(r"Row #(\d+)")
@@ -72,7 +75,35 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             "tool": "timing pass without counters",
             "iterations": len(np.unique(iteration)),
         },
+        _overlaps(rows, launches["time_us"].to_numpy(), iteration),
     )
+
+
+def _overlaps(
+    rows: _Rows, time: npt.NDArray[np.float64], iteration: npt.NDArray[np.float64]
+) -> tuple[str, ...]:
+    """Return a warning if launches of a layer run beside each other, as in several streams."""
+    if "start_us" not in rows or (rows.texts("start_us") == "").any():
+        return ()
+    table = pd.DataFrame({"iteration": iteration, "start": rows.numbers("start_us"), "time": time})
+    table["layer"] = rows.texts("layer").to_numpy()
+    table["end"] = table["start"] + table["time"]
+    table = table.sort_values(["iteration", "start"], kind="stable")
+    # what has begun before a launch and is not over hides the launch's own first part
+    before = table.groupby("iteration")["end"].cummax().groupby(table["iteration"]).shift()
+    hidden = np.minimum(before.fillna(-np.inf), table["end"]) - table["start"]
+    table["hidden"] = np.maximum(hidden, 0.0)
+    sums = table[table["layer"] != ""].groupby("layer", sort=False)[["time", "hidden"]].sum()
+    shares = (sums["hidden"] / sums["time"]).sort_values(ascending=False)
+    beside = shares[shares > _BESIDE]
+    if not len(beside):
+        return ()
+    told = (
+        f"launches of {len(beside)} layer(s) run beside each other, most in {beside.index[0]}, "
+        f"where that hides {beside.iloc[0]:.0%} of their time; a layer's time is the sum of its "
+        "kernels, longer than what the clock showed"
+    )
+    return (told,)
 
 
 class _Rows:
