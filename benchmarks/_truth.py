@@ -156,7 +156,7 @@ def wilson(hits: int, cases: int, z: float = 1.959964) -> tuple[float, float]:
     share, spread = hits / cases, z * z / cases
     middle = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
-    return middle - half, middle + half
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def ask_pairs(
@@ -230,13 +230,21 @@ def _towards(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 _ACCEPTED: dict[str, Callable[[Family], frozenset[str]]] = {
-    "causes": lambda family: family.terms | family.metrics,
+    "causes": lambda family: family.terms | _ratios(family.metrics),
     "physical": lambda family: family.terms | family.metrics,
     "advice": lambda family: family.rules,
     "Nsight Compute's rules": lambda family: family.rules | _named_so(family.rules),
     "Nsight Compute's, less remarks": lambda family: family.rules | _named_so(family.rules),
 }
 """What counts as naming a family's cause; other methods name metrics."""
+
+
+_RATIOS = {"shared_load_transactions_per_request": "wavefronts per shared load"}
+"""Causes that are a metric by another name; ``truth.json`` was written before there were any."""
+
+
+def _ratios(metrics: frozenset[str]) -> frozenset[str]:
+    return metrics | {_RATIOS[name] for name in metrics if name in _RATIOS}
 
 
 GENERAL = ("HighPipeUtilization", "IssueSlotUtilization", "SOLBottleneck")

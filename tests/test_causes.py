@@ -147,6 +147,23 @@ def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_s
     assert larger["cause"].iloc[0] == "DRAM bytes per sector"
 
 
+def test_bank_conflicts_are_told_from_more_loads_of_shared_memory():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "shared_utilization": 0.9,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 1e6,
+    }
+    conflicts = values(split({"time_us": 800.0, "shared_load_transactions": 8e6}, counted))
+    assert conflicts["wavefronts per shared load"] == pytest.approx(math.log(8))
+    assert conflicts["shared-memory busy time per wavefront"] == pytest.approx(0.0, abs=1e-9)
+    more = {"inst_executed_shared_loads": 8e6, "shared_load_transactions": 8e6}
+    loads = values(split({"time_us": 800.0, **more}, counted))
+    assert loads["work: shared loads"] == pytest.approx(math.log(8))
+    assert loads["wavefronts per shared load"] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
     counted = {
         "flop_count_sp": math.nan,

@@ -58,11 +58,25 @@ _IN_WARPS = {
 }
 _OCCUPANCY = ("occupancy limit", "occupancy reached")
 _ISSUED = "issue rate per resident warp"
-_PER_SECTOR = {
-    "DRAM bytes": ("work: DRAM bytes", "DRAM bytes per sector"),
-    "DRAM time": ("work: DRAM busy time", "DRAM busy time per sector"),
-    "L2 time": ("work: L2 busy time", "L2 busy time per sector"),
+_GLOBAL = (
+    ("work: global requests", ("global_load_requests", "global_store_requests")),
+    ("sectors per request", ("gld_transactions", "gst_transactions")),
+)
+_SHARED = (
+    ("work: shared loads", ("inst_executed_shared_loads",)),
+    ("wavefronts per shared load", ("shared_load_transactions",)),
+)
+_COUNTED = {
+    "DRAM bytes": ("work: DRAM bytes", _GLOBAL, "DRAM bytes per sector"),
+    "DRAM time": ("work: DRAM busy time", _GLOBAL, "DRAM busy time per sector"),
+    "L2 time": ("work: L2 busy time", _GLOBAL, "L2 busy time per sector"),
+    "shared memory": (
+        "work: shared-memory busy time",
+        _SHARED,
+        "shared-memory busy time per wavefront",
+    ),
 }
+"""Work of a memory as a product: how many requests, parts of a request, cost of a part."""
 
 
 def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame:
@@ -165,14 +179,14 @@ def split_pair(
     elif lanes is not None and _IN_WARPS.get(kind) in found:
         found[LANES] = lanes
         _take(found, _IN_WARPS[kind], lanes[3])
-    work, each = _PER_SECTOR.get(kind, ("", ""))
-    sectors = _sectors(before, after) if work in found else []
-    if sectors:
-        found |= {piece[0]: piece for piece in sectors}
-        _take(found, work, sum(piece[3] for piece in sectors))
+    work, counters, each = _COUNTED.get(kind, ("", _GLOBAL, ""))
+    requests = _requests(counters, before, after) if work in found else []
+    if requests:
+        found |= {piece[0]: piece for piece in requests}
+        _take(found, work, sum(piece[3] for piece in requests))
         _, left, right, value, _ = found.pop(work)
-        counts = [_count(row, *_TRANSACTIONS) for row in (before, after)]
-        found[each] = (each, left / counts[0], right / counts[1], value, False)
+        parts = [_count(row, *counters[1][1]) for row in (before, after)]
+        found[each] = (each, left / parts[0], right / parts[1], value, False)
     # where instructions were counted, the cost of one is known apart from clocks and idle SMs
     cost = found[_ISSUED][3] if _ISSUED in found else rest
     stalls = _stalls(cost, before, after)
@@ -209,25 +223,23 @@ def _take(found: dict[str, Term], name: str, value: float) -> None:
     found[name] = (cause, left, right, whole - value, residual)
 
 
-_REQUESTS = ("global_load_requests", "global_store_requests")
-_TRANSACTIONS = ("gld_transactions", "gst_transactions")
-
-
 def _count(row: pd.Series, *names: str) -> float:
     return sum(number(row, name) for name in names)
 
 
-def _sectors(before: pd.Series, after: pd.Series) -> list[Term]:
-    """Return what requests, and the sectors of a request, contribute to memory's work."""
-    requests = [_count(row, *_REQUESTS) for row in (before, after)]
-    sectors = [_count(row, *_TRANSACTIONS) for row in (before, after)]
-    if not all(value > 0 for value in (*requests, *sectors)):
+def _requests(
+    counters: Sequence[tuple[str, tuple[str, ...]]], before: pd.Series, after: pd.Series
+) -> list[Term]:
+    """Return what requests, and the parts of a request, contribute to a memory's work."""
+    (work, asked), (each, moved) = counters
+    requests = [_count(row, *asked) for row in (before, after)]
+    parts = [_count(row, *moved) for row in (before, after)]
+    if not all(value > 0 for value in (*requests, *parts)):
         return []
-    each = [count / request for count, request in zip(sectors, requests, strict=True)]
-    names = ("work: global requests", "sectors per request")
+    ratios = [part / request for part, request in zip(parts, requests, strict=True)]
     return [
         (name, left, right, math.log(right / left), False)
-        for name, (left, right) in zip(names, (requests, each), strict=True)
+        for name, (left, right) in ((work, requests), (each, ratios))
     ]
 
 

@@ -18,6 +18,8 @@ _SAID = {
     "baseline",
     "occupancy reached": "{after:.0%} of those that fit are resident, {before:.0%} in the baseline",
     "sectors per request": "a request touches {after:.3g} sectors, {before:.3g} in the baseline",
+    "wavefronts per shared load": "a load takes {after:.3g} wavefronts, {before:.3g} in the "
+    "baseline",
     LAUNCH_COUNT: "{after:.0f} launches, {before:.0f} in the baseline",
     LANES: "{after:.1%} of the lanes are active, {before:.1%} in the baseline",
 }
