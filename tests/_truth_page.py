@@ -1,7 +1,7 @@
 """The tables of docs/explanation/truth.md.
 
-``python benchmarks/truth.py --json > FILE`` measures, ``python tests/_truth_page.py FILE`` keeps what
-the page needs of it in ``tests/data/truth/h200.json`` and writes the tables anew; without FILE it
+``python benchmarks/truth.py --json > FILE`` measures, ``python tests/_truth_page.py FILE`` keeps
+what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without FILE it
 only writes the tables.
 """
 
