@@ -30,18 +30,20 @@ STARTED: list[subprocess.Popen] = []
 
 @dataclass(frozen=True)
 class Case:
-    """One sweep of `RUNS` runs of the small CUDA program.
+    """One sweep of `RUNS` runs of the small CUDA program, or of a built-in workload.
 
     Attributes
     ----------
     name, stands_for
         What it is called, and what a user does that is like it.
     arguments
-        The program's, with ``{i}`` for the number of the run.
+        The program's, with ``{i}`` for the number of the run; empty with `matrix`.
     options
         Options of every run.
     run_s
         About how long a run takes on one GPU, to know whether it fits into the time that is left.
+    matrix
+        Of a built-in workload.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Case:
     arguments: str
     options: dict[str, Any] = field(default_factory=dict)
     run_s: float = 6.0
+    matrix: dict[str, Any] = field(default_factory=dict)
 
     def write(self) -> Path:
         """Write the sweep's file."""
@@ -56,11 +59,12 @@ class Case:
             [str(PROGRAM), *self.arguments.format(i=number).split()]
             for number in range(1, RUNS + 1)
         ]
+        matrix = self.matrix or {"command": commands}
         options = dict(self.options)
         metrics = options.pop("metrics", "published").split(",")
         defaults = {"metric_iterations": 1000, "metrics": metrics, **options}
         path = WORK / f"{self.name}.json"
-        path.write_text(json.dumps({"matrix": {"command": commands}, "defaults": defaults}))
+        path.write_text(json.dumps({"matrix": matrix, "defaults": defaults}))
         return path
 
     def need_s(self, gpus: list[int]) -> float:
@@ -96,6 +100,19 @@ CASES = {
             "67 {i}",
             {"metrics": THREE, "replay": "application"},
             run_s=11.0,
+        ),
+        Case(
+            "network",
+            "YOLOv4-Tiny under two libraries, in two precisions, three repeats, one pass",
+            "",
+            {"metrics": FEW, "metric_iterations": 1, "iterations": 5, "layers": "conv_0[1-4]"},
+            run_s=14.8,
+            matrix={
+                "workload": "yolov4-tiny",
+                "backend": ["cublas", "cudnn"],
+                "precision": ["fp32", "fp16"],
+                "seed": [0, 1, 2],
+            },
         ),
     )
 }

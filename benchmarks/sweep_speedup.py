@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _sweep_cases import CASES, ROOT, RUNS, WORK, build, compared, end_all, machine
+from _sweep_cases import CASES, PROGRAM, ROOT, RUNS, WORK, build, compared, end_all, machine
 from _sweep_kills import kill_driver, kill_worker, leave, take_up
 from _sweep_probes import GROUPS, probes
 
@@ -43,9 +43,10 @@ _KILL_S, _TAKE_UP_S, _PROBE_S = 40.0, 35.0, 32.0
 
 
 def warm() -> None:
-    """Start torch once: reading it from a cold disk would count against one GPU."""
-    command = [sys.executable, "-c", "import torch; torch.zeros(1).cuda()"]
-    subprocess.run(command, check=True)
+    """Measure one run and import Dask: a cold disk would count against the first sweep."""
+    collect = ["-m", "perfml", "collect", "-q", "--out", str(WORK / "warm"), "--"]
+    for words in ([*collect, str(PROGRAM), "1", "1"], ["-c", "import distributed"]):
+        subprocess.run([sys.executable, *words], check=True)
 
 
 def say(what: Any) -> None:

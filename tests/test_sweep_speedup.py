@@ -24,7 +24,7 @@ def cases(monkeypatch):
 
 @pytest.fixture
 def benchmark(tmp_path):
-    """Run it on a host whose nvcc, ncu, nvidia-smi and torch are stand-ins."""
+    """Run it on a host whose nvcc, ncu and nvidia-smi are stand-ins."""
     tools = tmp_path / "tools"
     tools.mkdir()
     # the program it compiles launches what the recorded one did, when it is traced
@@ -35,13 +35,10 @@ def benchmark(tmp_path):
     )
     (tools / "nvcc").write_text(f'#!/bin/sh\ncp "{tools}/program" "$3"\nchmod +x "$3"\n')
     (tools / "nvcc").chmod(0o755)
-    (tmp_path / "torch.py").write_text(
-        "class zeros:\n    def __init__(self, n): pass\n    def cuda(self): pass\n"
-    )
     (tmp_path / "tmp").mkdir()
     variables = {
         "PATH": f"{tools}:{TOOLS / 'two_gpus'}:{TOOLS}:{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
+        "PYTHONPATH": str(ROOT),
         "TMPDIR": str(tmp_path / "tmp"),
         "FAKE_NOTES": str(tmp_path / "notes"),
         "FAKE_HOLD": str(tmp_path / "hold"),
