@@ -256,6 +256,10 @@ def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_pa
     assert redone["host"] == "other"
     assert {each["word"] for each in notes(host)[3:]} == {"hold"}
     assert not (other / "runs/.partial").exists()
+    # where the time went: the workers' start, and the part of a run that needs no GPU
+    assert 0 < summary["seconds_to_first_run"] < summary["seconds"]
+    record = json.loads((other / "runs" / redone["run_id"] / "run.json").read_text())
+    assert 0 < record["conversion_seconds"] < redone["seconds"]
     # one sweep now holds two kinds of GPU, which is told
     assert summary["devices"] == {"NVIDIA H200": 2, "NVIDIA B200": 1}
     assert "2 on NVIDIA H200, 1 on NVIDIA B200" in said
