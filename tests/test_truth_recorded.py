@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from perfml.datasets import find
-from perfml.explain import load_tables
+from perfml.explain import accounts, load_tables
+from perfml.metrics import PUBLISHED
+from perfml.tables import metric_columns
 
 SIZE = "_s1"
 """One size of every family; the slow tests ask about all."""
@@ -87,6 +89,30 @@ def test_causes_of_two_families_kernels_in_one_layer_are_both_named(truth, recor
     assert len([row for row in answers.rows if row.method == "causes"]) >= 20
     assert reached(truth, answers, "causes")
     assert not reached(truth, answers, "physical")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value"), [("BUSY", 0.3), ("BUSY", 0.9), ("MOST", 0.3), ("MOST", 0.7)]
+)
+def test_the_thresholds_of_busy_and_waiting_are_not_tuned(
+    truth, recorded, known, monkeypatch, name, value
+):
+    monkeypatch.setattr(accounts, name, value)
+    answers = truth._truth.ask_pairs(*recorded, known, seed=0, shapley=False)
+    rows = [row for row in answers.rows if row.method == "causes"]
+    assert [row.case for row in rows if row.place != 1] == []
+
+
+@pytest.mark.slow
+def test_the_published_metrics_alone_name_fewer_causes(truth, known):
+    layers, kernels = load_tables(find("h200-planted"))
+    others = [name for name in metric_columns(kernels) if name not in PUBLISHED]
+    few = [table.drop(columns=others, errors="ignore") for table in (layers, kernels)]
+    answers = truth._truth.ask_pairs(*few, known, seed=0, shapley=False)
+    found = truth.score([row for row in answers.rows if row.method == "causes"])
+    page = (find("h200-planted").parents[1] / "docs/explanation/truth.md").read_text("utf-8")
+    assert f"{found['first']['hits']} of {found['cases']} cases" in page
 
 
 def test_wrong_truth_is_not_found(truth, recorded, known):
