@@ -1,8 +1,9 @@
-"""Explain: why is this side slower than that one, in two attributions that are never mixed.
+"""Explain: why is this side slower: its causes, and two attributions that are never mixed.
 
 `explain` compares two sides (two tables, or two backends of one dataset) layer by layer: the time
 ratio with its interval, the kernels and metrics that changed, a physical attribution from counters
-and one from a fitted model. Both attributions add up exactly to what they attribute.
+and one from a fitted model. The causes are the physical one with its residual named. All of them
+add up exactly to what they attribute.
 """
 
 from __future__ import annotations

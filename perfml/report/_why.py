@@ -212,7 +212,9 @@ def _detail(pair: Pair, detail: Any, prefix: str, palette: Mapping[str, str]) ->
         "causes": listed(causes, 6),
         "account": clean(account, 80) if account else "",
         "named": _bars(
-            detail.causes.terms.rename(columns={"cause": "term"}),
+            detail.causes.terms.assign(
+                term=detail.causes.terms["cause"].str.replace("stalls: stall_", "stalls: ")
+            ),
             f"By the counters: what makes {name} differ, each kernel counted in the work of its "
             "own limit.",
             f"{prefix}d",
