@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perfml.explain import explain, find_causes, sides_of
 from perfml.explain.causes import LANES, layer_causes
+from perfml.explain.physical import attribute_layer
 from perfml.merge import merge
 from tests._tables import make_kernels
 
@@ -145,6 +146,25 @@ def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_s
     assert values(found)["DRAM bytes per sector"] == pytest.approx(0.0, abs=1e-6)
     larger = split({"time_us": 800.0, "dram_read_bytes": 8e8}, counted)
     assert larger["cause"].iloc[0] == "DRAM bytes per sector"
+
+
+def test_multiprocessors_that_idle_below_one_wave_are_said_once():
+    counted = {"flop_count_sp": math.nan, "single_precision_fu_utilization": math.nan, "ipc": 1.0}
+    # one block of a warp on a tenth of the multiprocessors, of sixteen that fit on each
+    few = {"waves_per_sm": 0.1 / 16, "achieved_occupancy": 1 / 16, "ipc": 1.0}
+    spread = {"time_us": 10.0, "waves_per_sm": 1 / 16}
+    found = values(split(spread, {**counted, **few}))
+    assert found["wave fill"] == pytest.approx(-math.log(10))
+    assert found["occupancy reached"] == pytest.approx(0.0)
+    assert found["clock and idle SMs"] == pytest.approx(0.0)
+    physical = attribute_layer(
+        pd.Series({**BASE, **counted, **few}),
+        pd.Series({**BASE, **counted, **few, **spread}),
+        same_device=True,
+    )
+    assert physical.terms["log_ratio"].sum() == pytest.approx(-math.log(10))
+    reached = physical.by_kernel[physical.by_kernel["term"] == "occupancy reached"]
+    assert reached[["baseline", "target"]].to_numpy().max() <= 1.0
 
 
 def test_bank_conflicts_are_told_from_more_loads_of_shared_memory():
