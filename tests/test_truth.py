@@ -408,6 +408,10 @@ def test_the_recorded_rules_are_asked_only_about_the_layers_of_planted_families(
     family = truth._truth.Family(
         "conflicts", "single", ("bank_conflicts",), frozenset(), frozenset(), rules
     )
-    (row,) = truth._truth.ask_ncu(tmp_path, truth._truth.Truth("base", LEVELS, (family,))).rows
+    known = truth._truth.Truth("base", LEVELS, (family,))
+    row, less = truth._truth.ask_ncu(tmp_path, known).rows
     assert row.place is not None
     assert row.named[row.place - 1].startswith("bank_conflicts")
+    # passing over remarks on symptoms can only bring the cause forward
+    assert less.place <= row.place
+    assert not {"ncu HighPipeUtilization", "ncu IssueSlotUtilization"} & set(less.named)
