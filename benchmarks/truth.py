@@ -171,14 +171,15 @@ def table(document: dict[str, Any], markdown: bool) -> list[str]:
             row = f"{method:24s} {first:32s} {three}"
             lines.append(f"| {method} | {first} | {three} |" if markdown else row)
     best = document["goals"]["best"]
-    lines += ["", f"Families where {best} misses:"]
+    wrong = []
     for family, scores in document["families"].items():
         scored = scores.get(best)
         if scored is not None and scored["first"]["hits"] < scored["cases"]:
-            lines.append(
+            wrong.append(
                 f"- {family}: first {scored['first']['hits']}, in three {scored['three']['hits']} "
                 f"of {scored['cases']}"
             )
+    lines += ["", f"Families where {best} misses:", *wrong] if wrong else []
     said = "met" if document["goals"]["met"] else "missed"
     lines += ["", f"Goals (first {FIRST:.0%}, three {THREE:.0%}) {said}; best of ours: {best}"]
     if document["left_out"]:
