@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +16,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
 
 import ladder as steps_of  # noqa: E402
+from _page_tables import markdown, table_on, write_tables  # noqa: E402
 
 from benchmarks.attention import RIVAL, blocks, teraflops  # noqa: E402
 from collectors.workloads.attention.variants import KV_TILES, LADDER, Q_TILES  # noqa: E402
-from perfml.tables import read_table, replacing  # noqa: E402
+from perfml.tables import read_table  # noqa: E402
 
 PAGE = ROOT / "docs/attention.md"
 DATA = ROOT / "datasets/h200-attention"
@@ -72,18 +72,12 @@ COUNTERS = {
     "stall_sync": ("at a barrier", "{:.1%}"),
 }
 """Metric to its heading and form; millions are divided where the heading says so."""
-_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 @functools.cache
 def benchmark(name="benchmark"):
     """Return what benchmarks/attention.py measured: `benchmark`, or `benchmark_small`."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _table(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in lines)
 
 
 def _times(name):
@@ -104,7 +98,7 @@ def _rungs(name):
             gain = f" ({old / now:.2f})" if now and old and rung in LADDER else ""
             cells.append(f"{_ms(now)}{gain}" if now else "not run")
         rows.append([f"`{rung}`", *cells])
-    return _table(["version", *(f"`{size}`" for size in sizes)], rows)
+    return markdown(["version", *(f"`{size}`" for size in sizes)], rows)
 
 
 def _ms(value):
@@ -132,7 +126,7 @@ def gains():
             there = f"{seed[0] / seed[1]:.2f}" if all(seed) else "-"
             cells.append(f"{here} ({there})")
         rows.append([f"`{before}` to `{after}`", *cells])
-    return _table(["step", *(f"{case} `{size}`" for case, size in SIZES.items())], rows)
+    return markdown(["step", *(f"{case} `{size}`" for case, size in SIZES.items())], rows)
 
 
 def steps():
@@ -151,7 +145,7 @@ def steps():
         if row["layer"] == layer
     ]
     header = ["size", "step", "us", "times the step before", "what explains it most"]
-    return _table(header, rows)
+    return markdown(header, rows)
 
 
 def counters():
@@ -167,7 +161,7 @@ def counters():
                 value = row[metric] / (1e6 if heading.endswith(", M") else 1)
                 cells.append("-" if value != value else form.format(value))
             rows.append([f"`{layer}`", f"`{rung}`", *cells])
-    return _table(["size", "version", *(heading for heading, _ in COUNTERS.values())], rows)
+    return markdown(["size", "version", *(heading for heading, _ in COUNTERS.values())], rows)
 
 
 def tiles():
@@ -207,7 +201,7 @@ def tiles():
         "DRAM GB/s",
         "L2 GB/s",
     ]
-    return _table(header, rows)
+    return markdown(header, rows)
 
 
 def variants():
@@ -227,7 +221,7 @@ def variants():
         if row["backend"] != "wmma" or row["variant"].count("_") > 1
     ]
     header = ["kernel", "version", "registers", "spilled bytes", "blocks an SM", "error", "ms"]
-    return _table([*header, "TFLOP/s"], rows)
+    return markdown([*header, "TFLOP/s"], rows)
 
 
 def _beside_rival(name, tokens):
@@ -255,7 +249,7 @@ def tokens():
             ]
         )
     header = ["kernel", *(f"{each:,}" for each in counts), "spread", "x FA2", "x FA2, machine 2"]
-    return _table([*header, "error"], rows)
+    return markdown([*header, "error"], rows)
 
 
 def other():
@@ -271,7 +265,7 @@ def other():
         ]
         for row in sorted(benchmark()["other"], key=lambda row: (row["dim"], row["causal"]))
     ]
-    return _table(["kernel", "d", "mask", "error", "ms", "TFLOP/s"], rows)
+    return markdown(["kernel", "d", "mask", "error", "ms", "TFLOP/s"], rows)
 
 
 def times():
@@ -283,7 +277,7 @@ def times():
         [f"`{layer}`", *(f"{medians[layer, rung]:,.0f}" for rung in rungs)]
         for layer in dict.fromkeys(frame["layer"])
     ]
-    return _table(["", *(f"`{rung}`" for rung in rungs)], rows)
+    return markdown(["", *(f"`{rung}`" for rung in rungs)], rows)
 
 
 TABLES = {
@@ -292,25 +286,10 @@ TABLES = {
 }
 
 
-def write(names=(), path=PAGE):
-    """Write the tables with these names, or all, where the page (or the card) asks for them."""
-
-    def made(match):
-        name = match.group(2)
-        if names and name not in names:
-            return match.group(0)
-        return f"{match.group(1)}{TABLES[name]()}\n{match.group(4)}"
-
-    text = _TABLE.sub(made, path.read_text(encoding="utf-8"))
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
-
-
 def table_of(name, path=PAGE):
-    found = {m.group(2): m.group(3) for m in _TABLE.finditer(path.read_text(encoding="utf-8"))}
-    return found[name].rstrip("\n")
+    return table_on(path, name)
 
 
 if __name__ == "__main__":
     for each in (PAGE, CARD):
-        write(sys.argv[1:], each)
+        write_tables(each, TABLES, sys.argv[1:])

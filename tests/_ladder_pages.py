@@ -17,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import ladder
+from _page_tables import markdown, table_on, write_tables
 from _qkv_columns import qkv_columns
 
 from collectors.workloads.qkv.shapes import SHAPES
-from perfml.tables import read_table, replacing
+from perfml.tables import read_table
 
 ROOT = Path(__file__).resolve().parent.parent
 CONV, QKV = ROOT / "datasets/h200-conv", ROOT / "datasets/h200-qkv"
@@ -46,7 +47,6 @@ CONV_VERSIONS = [
 QKV_VERSIONS = ("base", "base_w2", "strip", "strip_w2")
 WARPS = (1, 2, 3, 4, 8, 16, 32)
 CHANGES = ("faster", "slower")
-_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 @functools.cache
@@ -94,18 +94,13 @@ def _number(value, digits=3):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
 
 
-def _rows(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in lines)
-
-
 def conv_times():
     """Time of every version on every problem."""
     rows = [
         [_named(*version), *(_number(_conv_us(*version, layer)) for layer in CONV_LAYERS)]
         for version in CONV_VERSIONS
     ]
-    return _rows(["version", *CONV_LAYERS], rows)
+    return markdown(["version", *CONV_LAYERS], rows)
 
 
 @functools.cache
@@ -132,7 +127,7 @@ def _why(steps, layer):
         if row["after"] == "streams":
             time, ratio = row["busy_us"], row["busy_ratio"]
         rows.append([_step(row), _number(time), _number(ratio), row["because"]])
-    return _rows(["step", "us", "x", "perfml: what explains it"], rows)
+    return markdown(["step", "us", "x", "perfml: what explains it"], rows)
 
 
 def conv1():
@@ -188,7 +183,7 @@ def conv_counters(layer):
 def _counters(layer):
     table = conv_counters(layer)
     rows = [[name, *(_number(value) for value in row)] for name, row in table.iterrows()]
-    return _rows(["version", *table], rows)
+    return markdown(["version", *table], rows)
 
 
 def counters1():
@@ -222,7 +217,7 @@ def batches():
                 ours = _conv_us(version, precision, layer) / _conv_us("fused", "fp32", layer)
                 cells.append(f"{ours:.2f} ({conv_seed().loc[(version, batch), column]:.2f})")
         rows.append(cells)
-    return _rows(["version", *SIZES], rows)
+    return markdown(["version", *SIZES], rows)
 
 
 def streams():
@@ -235,7 +230,7 @@ def streams():
         lasted = [spans(each[0], layer) for each in pair]
         cells = [f"{_number(a)} -> {_number(b)} (x{b / a:.2f})" for a, b in (sums, spent, lasted)]
         rows.append([layer, *cells])
-    return _rows(["layer", "sum over kernels, us", "GPU busy, us", "first to last, us"], rows)
+    return markdown(["layer", "sum over kernels, us", "GPU busy, us", "first to last, us"], rows)
 
 
 def library():
@@ -252,7 +247,7 @@ def library():
                 if value > 0.01 * us.sum()
             ]
             rows.append([layer, precision, ", ".join(names)])
-    return _rows(["layer", "precision", "kernels, us"], rows)
+    return markdown(["layer", "precision", "kernels, us"], rows)
 
 
 def _short(name):
@@ -305,7 +300,7 @@ def _qkv_table(shape):
                 cells.append(told)
             label = version if version == "cublas" else f"{version}, {warps}"
             rows.append([label, *cells, f"`{ours['bars']}`" if ours["bars"] else ""])
-    return _rows(["version, warps", *QKV_CELLS, "FP+ insn- data*"], rows)
+    return markdown(["version, warps", *QKV_CELLS, "FP+ insn- data*"], rows)
 
 
 def lines_a_request(version, shape):
@@ -338,7 +333,7 @@ def lines():
             ]
         rows.append(cells)
     names = ("lines", "sectors", "cycles", "1 + BXW")
-    return _rows(["version", *(f"{shape}: {name}" for shape in SHAPES for name in names)], rows)
+    return markdown(["version", *(f"{shape}: {name}" for shape in SHAPES for name in names)], rows)
 
 
 def small():
@@ -364,7 +359,7 @@ def _qkv_steps(shape):
             seed = _number(after / before)
         step = f"{row['before']} -> {row['after']}, {warps}"
         rows.append([step, _number(row["after_us"]), _number(row["ratio"]), seed, row["because"]])
-    return _rows(["step, warps", "us", "x", "x of the seed", "perfml: what explains it"], rows)
+    return markdown(["step, warps", "us", "x", "x of the seed", "perfml: what explains it"], rows)
 
 
 def smallsteps():
@@ -388,7 +383,7 @@ def cold():
             layer = f"small_w{warps}"
             cells.append(f"{_number(timed[layer])} / {_number(profiled[layer])}")
         rows.append([version, *cells])
-    return _rows(["version", *(f"small_w{each}" for each in WARPS)], rows)
+    return markdown(["version", *(f"small_w{each}" for each in WARPS)], rows)
 
 
 PAGES = {
@@ -412,22 +407,9 @@ TABLES = {each.__name__: each for page in PAGES.values() for each in page}
 def table_of(name):
     """Return a table as it stands on its page."""
     page = next(path for path, tables in PAGES.items() if TABLES[name] in tables)
-    found = {m.group(2): m.group(3) for m in _TABLE.finditer(page.read_text(encoding="utf-8"))}
-    return found[name].rstrip("\n")
-
-
-def write(names=()):
-    for page in PAGES:
-
-        def anew(match):
-            if names and match.group(2) not in names:
-                return match.group(0)
-            return match.group(1) + TABLES[match.group(2)]() + "\n" + match.group(4)
-
-        made = _TABLE.sub(anew, page.read_text(encoding="utf-8"))
-        with replacing(page) as temporary:
-            temporary.write_text(made, encoding="utf-8")
+    return table_on(page, name)
 
 
 if __name__ == "__main__":
-    sys.exit(write(sys.argv[1:]))
+    for each in PAGES:
+        write_tables(each, TABLES, sys.argv[1:])

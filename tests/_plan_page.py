@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from _page_tables import markdown, table_on, write_tables
 
 from perfml.datasets import load
 from perfml.metrics.passes import check_estimates, load_passes
@@ -18,17 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/plan.md"
 DATA = ROOT / "tests/data/plan"
 PLAN3 = ("stall_inst_fetch", "special_fu_utilization", "gld_efficiency")
-_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def recorded(precision="fp32"):
     frame = load(ROOT / "datasets/h200-yolov4-tiny").frame
     return frame[(frame["batch"] == 1) & (frame["precision"] == precision)]
-
-
-def _rows(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in lines)
 
 
 def _interval(value, low, high, sign=""):
@@ -56,7 +49,7 @@ def curve():
             ]
         )
     header = ["budget", "passes", "s a launch", "chosen on", "new layers", "worse than all", "set"]
-    return _rows(header, rows)
+    return markdown(header, rows)
 
 
 def precisions(names=("fp32", "tf32", "fp16")):
@@ -71,7 +64,7 @@ def precisions(names=("fp32", "tf32", "fp16")):
         ]
         rows.append([name, *cells, f"{made.baseline:.2f}", ", ".join(table.loc["1", "metrics"])])
     header = ["data", "1 pass", "3 passes", "all", "mean of the backend", "set of 1 pass"]
-    return _rows(header, rows)
+    return markdown(header, rows)
 
 
 def transfer(metrics, collected, model, seeds=10):
@@ -124,14 +117,14 @@ def proof(models=("dt", "gbr")):
             ]
         )
     header = ["request", "backends", "passes", "s a launch", *models]
-    return _rows(header, rows)
+    return markdown(header, rows)
 
 
 def estimates():
     """How good the pass estimates are, on random sets left out of the fit."""
     errors = Counter(check_estimates())
     rows = [[f"{error:+d}", count] for error, count in sorted(errors.items())]
-    return _rows(["estimate minus measured", "random sets"], rows)
+    return markdown(["estimate minus measured", "random sets"], rows)
 
 
 def shares():
@@ -141,7 +134,7 @@ def shares():
     by_share = {}
     for name, share in zip(names, counts.shares, strict=True):
         by_share.setdefault(f"{round(share, 2) + 0:.1f}", []).append(name)
-    return _rows(
+    return markdown(
         ["share", "metrics"], [[key, ", ".join(by_share[key])] for key in sorted(by_share)]
     )
 
@@ -149,16 +142,9 @@ def shares():
 TABLES = {each.__name__: each for each in (estimates, shares, curve, precisions, proof)}
 
 
-def write(path=PAGE):
-    text = path.read_text(encoding="utf-8")
-    made = _TABLE.sub(lambda m: m.group(1) + TABLES[m.group(2)]() + "\n" + m.group(4), text)
-    path.write_text(made, encoding="utf-8")
-
-
-def table_of(name, path=PAGE):
-    found = {m.group(2): m.group(3) for m in _TABLE.finditer(path.read_text(encoding="utf-8"))}
-    return found[name].rstrip("\n")
+def table_of(name):
+    return table_on(PAGE, name)
 
 
 if __name__ == "__main__":
-    sys.exit(write())
+    write_tables(PAGE, TABLES)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from pathlib import Path
+
+from _page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/scale.md"
 RESULTS = ROOT / "benchmarks/results/sweep-2026-11-21.json"
-_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def results():
     return json.loads(RESULTS.read_text(encoding="utf-8"))
-
-
-def _rows(header, rows):
-    numbers = ["---"] + ["---:"] * (len(header) - 1)
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (header, numbers, *rows))
 
 
 def _each(values, digits):
@@ -46,7 +40,7 @@ def sweeps():
             ]
         )
     header = ["sweep", "one GPU, s", "two, s", "times faster", "GPU s", "s a launch"]
-    return _rows(header, rows)
+    return markdown(header, rows, numbers=True)
 
 
 def launches():
@@ -65,7 +59,7 @@ def launches():
             ]
         )
     header = ["kernel replay", "one profiler, s a launch", "two at once", "times longer"]
-    return _rows(header, rows)
+    return markdown(header, rows, numbers=True)
 
 
 def attempts():
@@ -79,22 +73,15 @@ def attempts():
         "8 passes, two, caches not flushed": "caches not flushed (`--cache-control none`)",
     }
     rows = [[text, _each(probes[name]["seconds_per_launch"], 3)] for name, text in names.items()]
-    return _rows(["8 passes, two profilers at once", "s a launch"], rows)
+    return markdown(["8 passes, two profilers at once", "s a launch"], rows, numbers=True)
 
 
 TABLES = {each.__name__: each for each in (sweeps, launches, attempts)}
 
 
-def write(path=PAGE):
-    text = path.read_text(encoding="utf-8")
-    made = _TABLE.sub(lambda m: m.group(1) + TABLES[m.group(2)]() + "\n" + m.group(4), text)
-    path.write_text(made, encoding="utf-8")
-
-
-def table_of(name, path=PAGE):
-    found = {m.group(2): m.group(3) for m in _TABLE.finditer(path.read_text(encoding="utf-8"))}
-    return found[name].rstrip("\n")
+def table_of(name):
+    return table_on(PAGE, name)
 
 
 if __name__ == "__main__":
-    sys.exit(write())
+    write_tables(PAGE, TABLES)

@@ -8,10 +8,11 @@ only writes the tables.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
+
+from _page_tables import markdown, table_on, write_tables
 
 from perfml.tables import replacing
 
@@ -19,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/truth.md"
 DATA = ROOT / "datasets/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
-_TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -61,11 +61,6 @@ def keep(document):
     }
 
 
-def _rows(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in lines)
-
-
 def _share(scored, name):
     part = scored[name]
     return f"**{part['share']:.0%}** ({part['low']:.0%} to {part['high']:.0%})"
@@ -76,7 +71,7 @@ def scores(part):
         [NAMES.get(name, name), scored["cases"], _share(scored, "first"), _share(scored, "three")]
         for name, scored in measured()[part].items()
     ]
-    return _rows(["method", "cases", "cause first", "in the first three"], rows)
+    return markdown(["method", "cases", "cause first", "in the first three"], rows)
 
 
 def families():
@@ -90,7 +85,7 @@ def families():
         values = ", ".join(map(str, each["values"]))
         rows.append([f"`{each['family']}`", each["knob"], values, cause, along or "-"])
     header = ["family", "knob", "base and levels", "cause (first metric)", "moves along"]
-    return _rows(header, rows)
+    return markdown(header, rows)
 
 
 def by_family():
@@ -105,7 +100,7 @@ def by_family():
             cells.append("first" if first else "in three" if three else "-")
         rows.append([f"`{family}`", *cells])
     short = ["ranking", "Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
-    return _rows(["family", *methods, *short], rows)
+    return markdown(["family", *methods, *short], rows)
 
 
 def others():
@@ -126,7 +121,7 @@ def others():
             place = f"cause at {found['place']}" if found["place"] else "cause not named"
             cells.append(f"{found['named'][0].removeprefix('ncu ')} ({place})")
         rows.append([f"`{each['family']}`", *cells])
-    return _rows(["family", *GINI, "ncu", "ncu, less remarks"], rows)
+    return markdown(["family", *GINI, "ncu", "ncu, less remarks"], rows)
 
 
 TABLES = {
@@ -140,13 +135,7 @@ TABLES = {
 
 
 def table_of(name):
-    """Return a table as the page has it."""
-    page = PAGE.read_text(encoding="utf-8")
-    return next(match[2] for match in _tables(page) if match[1] == name).strip()
-
-
-def _tables(page):
-    return [(match[1], match[2], match[3]) for match in _TABLE.finditer(page)]
+    return table_on(PAGE, name)
 
 
 def main():
@@ -154,12 +143,7 @@ def main():
         found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
         with replacing(KEPT) as place:
             place.write_text(json.dumps(keep(found), indent=1) + "\n", encoding="utf-8")
-    text = _TABLE.sub(
-        lambda match: match[1] + TABLES[match[2]]() + "\n" + match[4],
-        PAGE.read_text(encoding="utf-8"),
-    )
-    with replacing(PAGE) as place:
-        place.write_text(text, encoding="utf-8")
+    write_tables(PAGE, TABLES)
 
 
 if __name__ == "__main__":

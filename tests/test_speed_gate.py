@@ -1,25 +1,16 @@
 """perfml gets no slower than a few times a yardstick that runs beside it."""
 
-import importlib.util
-import sys
 import time
 
 import pytest
+from _benchmarks import program
 
 
 @pytest.fixture(scope="module")
 def gate(root):
-    sys.path.insert(0, str(root / "benchmarks"))
-    try:
-        spec = importlib.util.spec_from_file_location("gate", root / "benchmarks" / "gate.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["gate"] = module
-        spec.loader.exec_module(module)
+    with program(root, "gate") as module:
         module.TURNS = 3
         yield module
-    finally:
-        sys.path.remove(str(root / "benchmarks"))
-        sys.modules.pop("gate", None)
 
 
 def test_every_limit_holds(gate, tmp_path):

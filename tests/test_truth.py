@@ -1,13 +1,12 @@
 """The truth test: its scoring, on made-up tables whose cause is known, and on recorded rules."""
 
-import importlib.util
 import json
 import lzma
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from _benchmarks import program
 
 from perfml.ingest import ingest
 from perfml.merge import merge
@@ -21,18 +20,8 @@ LEVELS = ("base", "level_1", "level_2", "level_3")
 
 @pytest.fixture(scope="module")
 def truth(root):
-    sys.path.insert(0, str(root / "benchmarks"))
-    try:
-        spec = importlib.util.spec_from_file_location("truth", root / "benchmarks" / "truth.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["truth"] = module
-        spec.loader.exec_module(module)
+    with program(root, "truth", "_truth", "_mixtures") as module:
         yield module
-    finally:
-        sys.path.remove(str(root / "benchmarks"))
-        sys.modules.pop("truth", None)
-        sys.modules.pop("_truth", None)
-        sys.modules.pop("_mixtures", None)
 
 
 def document(families):

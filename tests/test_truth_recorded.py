@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 
 import pytest
+from _benchmarks import program
 
 from perfml.datasets import find
 from perfml.explain import accounts, load_tables
@@ -19,17 +18,8 @@ SIZE = "_s1"
 
 @pytest.fixture(scope="module")
 def truth(root):
-    sys.path.insert(0, str(root / "benchmarks"))
-    try:
-        spec = importlib.util.spec_from_file_location("truth", root / "benchmarks" / "truth.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["truth"] = module
-        spec.loader.exec_module(module)
+    with program(root, "truth", "_truth", "_mixtures") as module:
         yield module
-    finally:
-        sys.path.remove(str(root / "benchmarks"))
-        for name in ("truth", "_truth", "_mixtures"):
-            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
