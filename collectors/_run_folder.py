@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from perfml._files import cannot_write, replacing
 from perfml.errors import InputError
 
 RUN_FILE, LOG_FILE, MANIFEST = "run.json", "log.txt", "manifest.jsonl"
@@ -51,10 +52,7 @@ def claimed(out: Path, run_id: str) -> Iterator[bool]:
         (out / _LOCKS).mkdir(parents=True, exist_ok=True)
         handle = os.open(out / _LOCKS / run_id, os.O_CREAT | os.O_RDWR, 0o666)
     except OSError as error:
-        msg = "cannot write here"
-        found = error.strerror or str(error)
-        cure = "Name a folder that you may write to."
-        raise InputError(msg, where=str(out), found=found, cure=cure) from error
+        raise cannot_write(out, error) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,8 +129,6 @@ def failed_log(out: Path, run_id: str) -> Path:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON document, whole or not at all."""
-    from perfml._files import replacing
-
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -89,13 +89,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
             prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
         )
     except OSError as error:
-        msg = "cannot write here"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=error.strerror or str(error),
-            cure="Name a folder that exists and that you may write to.",
-        ) from error
+        cure = "Name a folder that exists and that you may write to."
+        raise cannot_write(path, error, cure) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -106,15 +101,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     except OSError as error:
-        msg = "cannot write here"
-        raise InputError(
-            msg,
-            where=str(path),
-            found=error.strerror or str(error),
-            cure="Free some space, or name another place.",
-        ) from error
+        raise cannot_write(path, error, "Free some space, or name another place.") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def cannot_write(
+    path: Path, error: OSError, cure: str = "Name a folder that you may write to."
+) -> InputError:
+    """Return the error for a place where the system refuses to write."""
+    found = error.strerror or str(error)
+    return InputError("cannot write here", where=str(path), found=found, cure=cure)
 
 
 def _target(path: Path) -> Path:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml._files import cannot_write
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table, replacing
 
@@ -323,8 +324,7 @@ def redact_run(
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = "cannot write here"
-        raise InputError(msg, where=str(out), found=error.strerror, cure="Name another.") from error
+        raise cannot_write(out, error, "Name another.") from error
     written = []
     for name, each in rows.items():
         with (

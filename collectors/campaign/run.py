@@ -31,6 +31,7 @@ from collectors.campaign.cost import seconds_of
 from collectors.campaign.executors import RESOURCE, Executor, ExecutorError, workers
 from collectors.campaign.manifest import FILE, Manifest, State
 from collectors.campaign.spec import Sweep
+from perfml._files import cannot_write
 from perfml._signals import interruptible
 from perfml.errors import InputError
 
@@ -191,9 +192,7 @@ def _alone(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
         handle = os.open(out / _LOCK, os.O_CREAT | os.O_RDWR, 0o666)
     except OSError as error:
-        msg = "cannot write here"
-        cure = "Name a folder that you may write to."
-        raise InputError(msg, where=str(out), found=error.strerror, cure=cure) from error
+        raise cannot_write(out, error) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml._digest import sha256_of, sha256_of_file
+from perfml._files import cannot_write
 from perfml._identity import Identity
 from perfml._version import __version__
 from perfml.errors import InputError, PerfmlError
@@ -348,7 +349,7 @@ def _land(written: _Written, folder: Path, known: Index, landed: Landed) -> None
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
         except OSError as error:
-            raise _cannot_write(target, error) from error
+            raise cannot_write(target, error) from error
         replaces = known.runs.get(safe(run)) in old
         (landed.replaced if replaces else landed.added).append(run)
         known.add(target)
@@ -366,12 +367,6 @@ def _taken(path: Path) -> PerfmlError:
     return InputError(msg, where=str(path), cure=cure)
 
 
-def _cannot_write(path: Path, error: OSError) -> PerfmlError:
-    msg = "cannot write here"
-    cure = "Name a folder that you may write to."
-    return InputError(msg, where=str(path), found=error.strerror or str(error), cure=cure)
-
-
 class _incoming:  # noqa: N801 - a context manager reads as a function
     """A folder beside the tables for files that are not finished; readers pass it over."""
 
@@ -383,7 +378,7 @@ class _incoming:  # noqa: N801 - a context manager reads as a function
             self._folder.mkdir(parents=True, exist_ok=True)
             self._path = Path(tempfile.mkdtemp(prefix=".incoming-", dir=self._folder))
         except OSError as error:
-            raise _cannot_write(self._folder, error) from error
+            raise cannot_write(self._folder, error) from error
         return self._path
 
     def __exit__(self, *rest: object) -> None:
