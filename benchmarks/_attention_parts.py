@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from collectors.workloads._cuda import Module, build
-from collectors.workloads._session import Layer, poison, relative_error
+from collectors.workloads._session import KernelSession, Layer
 from collectors.workloads.attention import launch
 from collectors.workloads.attention.problems import SETS, Problem, parse_sizes
 from collectors.workloads.attention.variants import LADDER, VARIANTS
@@ -69,28 +69,10 @@ def spread(times: list[float]) -> float:
     return (max(times) - min(times)) / statistics.median(times)
 
 
-def checked(made: Layer, seed: int, tensors: launch.Tensors | None = None) -> float:
-    """Return the relative error on fresh inputs and into a poisoned output.
-
-    With `tensors` it is the larger of two: that, and once more with scores that grow along a row.
-    """
-    assert made.renew is not None
-    made.renew(seed)
-    errors = [_compared(made)]
-    if tensors is not None:
-        tensors.raise_scores()
-        errors.append(_compared(made))
+def checked(made: Layer, seed: int) -> float:
+    """Return the largest relative error of the workload's own check."""
+    errors = [row.error for row in KernelSession([made], {}, seed=seed).check()]
     return max(errors, key=lambda error: error if math.isfinite(error) else math.inf)
-
-
-def _compared(made: Layer) -> float:
-    import torch
-
-    for output in made.outputs.values():
-        poison(output)
-    made.launch()
-    torch.cuda.synchronize()
-    return relative_error(made.outputs["o"], made.reference()["o"])
 
 
 def finite(error: float) -> float | None:
@@ -151,7 +133,7 @@ def part_variants(given: dict[str, Any]) -> None:
             continue
         emit(start=name)
         run, module = runner(backend, small, name, checks)
-        error = checked(launch.layer(small.name, checks, run, "fp16"), 100 + seed, checks)
+        error = checked(launch.layer(small.name, checks, run, "fp16"), 100 + seed)
         assert module is not None
         needs = launch.describe(module.kernel(variant.kernel).resources(), variant.shared_bytes(64))
         times = [float("nan")]
@@ -197,7 +179,7 @@ def part_other(given: dict[str, Any]) -> None:
                 continue
             emit(start=label)
             run, _ = runner(backend, small, name, checks)
-            error = checked(launch.layer(small.name, checks, run, "fp16"), 11, checks)
+            error = checked(launch.layer(small.name, checks, run, "fp16"), 11)
             run, _ = runner(backend, large, name, data)
             times = compare({label: run}, 3)[label]
             emit(

@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.workloads import Options, workload
+from collectors.workloads._cuda import Resources
+from collectors.workloads._session import KernelSession
 from collectors.workloads.attention import launch, tensor_map
+from collectors.workloads.attention import workload as room
 from collectors.workloads.attention.problems import SETS, Problem, parse_sizes, reference
 from collectors.workloads.attention.variants import (
     FOLDER,
@@ -315,7 +318,7 @@ def test_rows_whose_largest_scores_come_last_are_rescaled_on_the_way(tmp_path, b
     program = tensor_program(tmp_path, VARIANTS[backend][name], 64, False)
     q, k, v = inputs(1, 700, 64, np.float32)
     # scores of N(0, 1) hardly rise by the eight powers of two that LAZY allows; these do for good
-    k *= np.linspace(0.1, 16, 700, dtype=np.float32)[None, :, None]
+    k *= np.linspace(*launch.RAISED, 700, dtype=np.float32)[None, :, None]
     scores = (q @ k.transpose(0, 2, 1))[0] / 8 * launch.LOG2_E
     rises = np.maximum.accumulate(scores, axis=1)[:, [63, 699]]
     assert np.median(rises[:, 1] - rises[:, 0]) > 4 * LAZY
@@ -349,6 +352,130 @@ def test_a_barrier_left_out_or_a_tile_released_too_early_shows_on_the_cpu(
     program = tensor_program(tmp_path, variant, 64, False, changed)
     tensors = inputs(1, 900, 64, np.float16)
     assert not off(run_on_cpu(program, tensors), in_double(*tensors)) < launch.LIMITS["fp16"]
+
+
+# ---- the workload's own check, on the CPU --------------------------------------------------------
+
+
+class CpuModule:
+    """Stands for `collectors.workloads._cuda.Module`: a program of `compiled` runs its kernels."""
+
+    compiler = "g++"
+
+    def __init__(self, program):
+        self._program = program
+
+    def kernel(self, name):
+        return CpuKernel(self._program, name)
+
+
+class CpuKernel:
+    """Stands for `Kernel`: reads and writes the tensors that a launch names."""
+
+    def __init__(self, program, name):
+        self._program, self._name = program, name
+
+    def resources(self):
+        return Resources(0, 0, 0)
+
+    def __call__(self, grid, block, *arguments, shared=0):
+        tensors = [each for each in arguments if hasattr(each, "data_ptr")]
+        if isinstance(arguments[0], list):  # stands for the tensor maps of Q, K and V
+            tensors = [*arguments[0], *tensors]
+        q, k, v, o = tensors[:4]
+        made = run_on_cpu(self._program, [each.numpy() for each in (q, k, v)], self._name)
+        o.numpy()[:] = made
+
+
+def cpu_session(folder, monkeypatch, options, replaced=("", "")):
+    """Return the session of one layer whose kernel, with a text replaced, runs on the CPU.
+
+    Also the layer's tensors.
+    """
+    torch = pytest.importorskip("torch")
+    (_, problem, variant) = plan(options)[0]
+    ladder = options.backend in LADDER
+    source = "ladder.cu" if ladder else VARIANTS[options.backend][variant].source
+    changed = folder / "changed"
+    shutil.copytree(FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    before, after = replaced
+    text = (changed / source).read_text(encoding="utf-8")
+    assert not before or text.count(before) == 1
+    (changed / source).write_text(text.replace(before, after), encoding="utf-8")
+    if ladder:
+        macros = {"SOURCE": '"ladder.cu"', "HALF": 0, "HEAD_DIM": problem.dim}
+        program = compiled(folder, macros, changed)
+    else:
+        chosen = VARIANTS[options.backend][variant]
+        program = tensor_program(folder, chosen, problem.dim, problem.causal, changed)
+    kept, made = [], launch.allocate
+
+    def allocate(*given):
+        kept.append(made(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(launch, "DEVICE", "cpu")
+    monkeypatch.setattr(launch, "allocate", allocate)
+    monkeypatch.setattr(tensor_map, "on_device", lambda tensors, _: tensors)
+    monkeypatch.setattr(room, "build", lambda asked: dict.fromkeys(asked, CpuModule(program)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    session = workload("attention").session(options)
+    return session, kept[0]
+
+
+def asked(backend, precision, size, **settings):
+    pairs = {"sizes": size, **settings}
+    return Options(backend, precision, settings=tuple(pairs.items()))
+
+
+@pytest.mark.parametrize(
+    ("options", "replaced"),
+    [
+        (asked("wmma", "fp16", "1x700x64", variants="q32_kv64"), "rescale"),
+        (asked("mma", "fp16", "1x700x64", variants="r32_kv64_w4"), "rescale"),
+        (asked("wgmma", "fp16", "1x700x64", variants="kv128_c3_turns"), "rescale"),
+        (asked("wgmma", "fp16", "1x700x128", variants="d128_kv64_c3", causal="1"), "rescale"),
+        (asked("o_registers", "fp32", "1x256x64"), "maximum"),
+    ],
+    ids=["wmma", "mma", "wgmma", "wgmma-d128-causal", "fp32"],
+)
+def test_the_check_of_collect_refuses_a_kernel_whose_fault_random_inputs_do_not_show(
+    tmp_path, monkeypatch, options, replaced
+):
+    text = {
+        "rescale": ("if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>("),
+        "maximum": (
+            "scores[y * kRows + thread] = sum;\n      tile_max = fmaxf(tile_max, sum);",
+            "scores[y * kRows + thread] = sum;\n      tile_max = 0.0f;",
+        ),
+    }[replaced]
+    session, _ = cpu_session(tmp_path, monkeypatch, options, text)
+    (layer,) = session.layer_names()
+    assert {row.output: row.passed for row in session.check()} == {
+        f"{layer}/o": True,
+        f"{layer}/o, rising scores": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        (asked("mma", "fp16", "1x330x128", variants="d128_r16_kv64_w4", causal="1"), 4e-4),
+        (asked("fused", "fp32", "1x256x32"), 2e-6),
+        (asked("o_registers", "fp32", "1x256x64"), 2e-6),
+    ],
+    ids=["mma-d128-causal", "fused", "o_registers"],
+)
+def test_the_check_of_collect_leaves_the_inputs_as_they_were_drawn(
+    tmp_path, monkeypatch, options, most
+):
+    session, tensors = cpu_session(tmp_path, monkeypatch, options)
+    rows = session.check()
+    assert len(rows) == 2
+    assert {row.output: row.error for row in rows if not row.error < most} == {}
+    left = {name: tensors.values[name].clone() for name in "qkv"}
+    tensors.renew(options.seed + 1)
+    assert all(bool((left[name] == tensors.values[name]).all()) for name in "qkv")
 
 
 def test_a_base_two_softmax_would_be_far_beyond_the_limit():
@@ -428,7 +555,7 @@ def test_the_benchmark_times_a_wrong_variant_never_and_picks_the_fastest_right_o
 
 
 @pytest.mark.parametrize("fault", ["none", "late", "lost"])
-def test_a_check_finds_a_fault_that_shows_only_where_scores_grow_along_a_row(
+def test_the_benchmark_sees_a_fault_that_shows_only_where_scores_grow_along_a_row(
     benchmark, monkeypatch, fault
 ):
     torch = pytest.importorskip("torch")
@@ -448,9 +575,10 @@ def test_a_check_finds_a_fault_that_shows_only_where_scores_grow_along_a_row(
         values["o"].copy_(out * factor)
 
     made = launch.layer(problem.name, tensors, run, "fp16")
-    assert parts.checked(made, 1) < launch.LIMITS["fp16"]
-    error = parts.checked(made, 1, tensors)
-    assert (error < launch.LIMITS["fp16"]) == (fault == "none")
+    rising, drawn = KernelSession([made], {}).check()
+    assert drawn.passed
+    assert rising.passed == (fault == "none")
+    assert (parts.checked(made, 1) < launch.LIMITS["fp16"]) == (fault == "none")
 
 
 def test_sets_name_sizes_that_are_read(benchmark):

@@ -177,6 +177,32 @@ def test_a_session_opens_its_ranges_and_checks_on_fresh_inputs():
     assert made.describe()["layers"] == [{"layer": "n8"}]
 
 
+def test_changed_inputs_are_checked_too_and_the_ones_as_drawn_stay():
+    torch = pytest.importorskip("torch")
+    given, out = torch.ones(8), torch.zeros(8)
+
+    def renew(seed):
+        given.fill_(float(seed))
+
+    def launch():
+        torch.mul(given.clamp(max=1000), 2, out=out)
+
+    def expected():
+        return {"out": given.double() * 2}
+
+    words = ("n8", launch, {"out": out}, expected, 1e-6)
+    changes = {"large": lambda: given.mul_(1000)}
+    made = KernelSession([Layer(*words, renew, changes=changes)], {}, seed=6)
+    made.synchronize = lambda: None
+    assert {row.output: row.passed for row in made.check()} == {
+        "n8/out, large": False,
+        "n8/out": True,
+    }
+    assert given.tolist() == [7.0] * 8
+    with pytest.raises(PerfmlError, match="would stay changed"):
+        Layer(*words, changes=changes)
+
+
 def test_a_check_sees_a_wrong_factor_and_an_output_that_was_not_written():
     torch = pytest.importorskip("torch")
     (wrong,) = doubling(torch, wrong=1e-3).check()

@@ -34,6 +34,9 @@ class Layer:
         Fills the inputs with new random values from a seed; called before a check.
     about
         JSON values for ``run.json``, such as ``flops, input_bytes, output_bytes``.
+    changes
+        What is checked beside the inputs as they are drawn: name to a change of them, made right
+        after `renew`, to values that random ones hardly ever are.
     """
 
     name: str
@@ -43,6 +46,12 @@ class Layer:
     limit: float
     renew: Callable[[int], None] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.changes and self.renew is None:
+            msg = "inputs that nothing renews would stay changed after a check"
+            raise PerfmlError(msg, where=self.name, found=", ".join(self.changes))
 
 
 class KernelSession:
@@ -109,23 +118,34 @@ class KernelSession:
         torch.cuda.synchronize()
 
     def check(self) -> list[CheckRow]:
-        """Run every layer on fresh inputs into poisoned outputs and compare with the reference."""
+        """Run every layer on fresh inputs into poisoned outputs and compare with the reference.
+
+        Changed inputs come first: the ones that stay are as they were drawn.
+        """
         rows: list[CheckRow] = []
         for number, layer in enumerate(self._layers):
-            if layer.renew is not None:
-                layer.renew(self._seed + 1 + number)
-            for output in layer.outputs.values():
-                poison(output)
-            layer.launch()
-            self.synchronize()
-            expected = layer.reference()
-            rows += [
-                CheckRow(
-                    f"{layer.name}/{name}", relative_error(output, expected[name]), layer.limit
-                )
-                for name, output in layer.outputs.items()
-            ]
+            for change in (*layer.changes, ""):
+                if layer.renew is not None:
+                    layer.renew(self._seed + 1 + number)
+                if change:
+                    layer.changes[change]()
+                rows += self._compared(layer, f", {change}" if change else "")
         return rows
+
+    def _compared(self, layer: Layer, suffix: str) -> list[CheckRow]:
+        for output in layer.outputs.values():
+            poison(output)
+        layer.launch()
+        self.synchronize()
+        expected = layer.reference()
+        return [
+            CheckRow(
+                f"{layer.name}/{name}{suffix}",
+                relative_error(output, expected[name]),
+                layer.limit,
+            )
+            for name, output in layer.outputs.items()
+        ]
 
 
 def poison(tensor: Any) -> None:
