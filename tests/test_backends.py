@@ -346,6 +346,23 @@ def test_a_real_profile_of_the_cpu_names_the_layers_but_no_kernel(tmp_path):
             read_trace(tmp_path / "trace.json.gz", made.layer_names())
 
 
+def test_the_timing_pass_does_not_wait_for_the_import_of_torch_compile(tmp_path):
+    pytest.importorskip("torch")
+    code = """
+import pathlib, sys
+from collectors.workloads import run
+class Session:
+    def run(self, ranges): pass
+    def synchronize(self): pass
+run._record_trace(Session(), 1, pathlib.Path(sys.argv[1]))
+print([name for name in ("torch", "torch._dynamo", "torch._inductor") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "trace.json.gz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "['torch']" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
+
+
 def test_the_base_ranges_close_when_the_block_raises():
     ranges = ListedRanges()
     with pytest.raises(ValueError, match="x"), ranges.range("a"), ranges.range("b"):

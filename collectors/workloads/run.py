@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
 import json
 import math
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -151,17 +154,21 @@ def _timing(session: Session, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _record_trace(session: Session, iterations: int, path: Path) -> None:
-    from torch.profiler import ProfilerActivity, profile
+    # torch.profiler.profile is this one, but its start imports torch.compile's machinery (seconds)
+    from torch.autograd.profiler import profile
 
     ranges = RecordedRanges()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+    with profile(use_kineto=True, use_device="cuda") as recorded:
         # One inference that is not measured: the first one under the profiler pays for its start.
         session.run(ranges)
         session.synchronize()
         _measure(session, ranges, iterations)
-    # torch writes gzip only if the name ends in .gz, so the temporary name does.
-    temporary = path.with_name(f"part-{path.name}")
-    recorded.export_chrome_trace(str(temporary))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        plain = Path(folder, "trace.json")
+        recorded.export_chrome_trace(str(plain))
+        with plain.open("rb") as source, gzip.open(temporary, "wb") as target:
+            shutil.copyfileobj(source, target)
     os.replace(temporary, path)
 
 
