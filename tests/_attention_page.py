@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
 
-import ladder as steps_of  # noqa: E402
+import _attention_counters as counters_of  # noqa: E402
 from _page_tables import markdown, table_on, write_tables  # noqa: E402
 
 from benchmarks.attention import RIVAL, blocks, teraflops  # noqa: E402
@@ -25,8 +25,6 @@ from perfml.tables import read_table  # noqa: E402
 PAGE = ROOT / "docs/attention.md"
 DATA = ROOT / "datasets/h200-attention"
 CARD = DATA / "README.md"
-PROFILED = ("b10_n1024_d64", "b1360_n128_d32")
-"""Layers of the page: one with too few blocks for the GPU, one with enough."""
 SIZES = {
     "t10": "b10_n2048_d64",
     "t11": "b13600_n128_d32",
@@ -58,20 +56,28 @@ SEED_MS = {
     64: (200.47, 226.66, 322.45, 587.05),
 }
 """Of the study's tables 3.3 and 3.5: rows by Q tile, columns by K/V tile; A100, 25K tokens."""
-COUNTERS = {
-    "achieved_occupancy": ("resident warps", "{:.1%}"),
-    "sm_efficiency": ("SMs busy", "{:.1%}"),
-    "inst_executed": ("instructions, M", "{:.1f}"),
-    "gld_transactions": ("sectors loaded, M", "{:.1f}"),
-    "gld_efficiency": ("of their bytes used", "{:.0%}"),
-    "shared_utilization": ("shared memory busy", "{:.1%}"),
-    "shared_load_transactions_per_request": ("wavefronts a shared load", "{:.1f}"),
-    "stall_exec_dependency": ("waits for a result", "{:.0%}"),
-    "stall_memory_dependency": ("for memory", "{:.0%}"),
-    "stall_memory_throttle": ("for its queue", "{:.0%}"),
-    "stall_sync": ("at a barrier", "{:.1%}"),
+PUBLISHED_RANGES = {
+    "warp_execution_efficiency": "1",
+    "gld_efficiency": "0.54 to 0.94",
+    "gst_efficiency": "0.57 to 1",
+    "stall_inst_fetch": "0.03 to 0.12",
+    "stall_exec_dependency": "0.08 to 0.32",
+    "stall_memory_dependency": "0.1 to 0.5",
+    "stall_sync": "0.08 to 0.22",
+    "stall_pipe_busy": "0.01 to 0.06",
+    "shared_efficiency": "0.37 to 0.77",
+    "achieved_occupancy": "0.25 to 0.4",
+    "l2_utilization": "0.13 to 0.29",
+    "shared_utilization": "0.3 to 0.63",
+    "ldst_fu_utilization": "0.16 to 0.27",
+    "cf_fu_utilization": "0.1",
+    "special_fu_utilization": "0.02 to 0.16",
+    "tex_fu_utilization": "0.18 to 0.22",
+    "single_precision_fu_utilization": "0.21 to 0.86",
+    "double_precision_fu_utilization": "0",
+    "dram_utilization": "0.37 to 0.89",
 }
-"""Metric to its heading and form; millions are divided where the heading says so."""
+"""Of the study's table 2.2."""
 
 
 @functools.cache
@@ -127,41 +133,6 @@ def gains():
             cells.append(f"{here} ({there})")
         rows.append([f"`{before}` to `{after}`", *cells])
     return markdown(["step", *(f"{case} `{size}`" for case, size in SIZES.items())], rows)
-
-
-def steps():
-    """The steps that were profiled, with what `perfml explain` says of each."""
-    found = steps_of.ladder(str(DATA), layers=PROFILED)["steps"]
-    rows = [
-        [
-            f"`{row['layer']}`",
-            f"`{row['before']}` to `{row['after']}`",
-            f"{row['after_us']:,.0f}",
-            f"{row['ratio']:.3f}",
-            row["because"],
-        ]
-        for layer in PROFILED
-        for row in found
-        if row["layer"] == layer
-    ]
-    header = ["size", "step", "us", "times the step before", "what explains it most"]
-    return markdown(header, rows)
-
-
-def counters():
-    """Metrics of every profiled rung."""
-    frame = read_table(DATA / "layers.parquet", kind="layers").frame
-    means = frame.groupby(["layer", "backend"])[list(COUNTERS)].mean()
-    rows = []
-    for layer in PROFILED:
-        for rung in (rung for rung in LADDER if (layer, rung) in means.index):
-            row = means.loc[(layer, rung)]
-            cells = []
-            for metric, (heading, form) in COUNTERS.items():
-                value = row[metric] / (1e6 if heading.endswith(", M") else 1)
-                cells.append("-" if value != value else form.format(value))
-            rows.append([f"`{layer}`", f"`{rung}`", *cells])
-    return markdown(["size", "version", *(heading for heading, _ in COUNTERS.values())], rows)
 
 
 def tiles():
@@ -268,21 +239,45 @@ def other():
     return markdown(["kernel", "d", "mask", "error", "ms", "TFLOP/s"], rows)
 
 
-def times():
-    """Median time of every profiled rung."""
+def _medians(names):
     frame = read_table(DATA / "layers.parquet", kind="layers").frame
-    medians = frame.groupby(["layer", "backend"], sort=False)["time_us"].median()
-    rungs = [rung for rung in LADDER if rung in set(frame["backend"])]
+    wide = frame.pivot_table(
+        index="layer", columns="backend", values="time_us", aggfunc="median", sort=False
+    )[list(names)].dropna(how="all")
     rows = [
-        [f"`{layer}`", *(f"{medians[layer, rung]:,.0f}" for rung in rungs)]
-        for layer in dict.fromkeys(frame["layer"])
+        [f"`{layer}`", *("-" if each != each else f"{each:,.0f}" for each in wide.loc[layer])]
+        for layer in wide.index
     ]
-    return markdown(["", *(f"`{rung}`" for rung in rungs)], rows)
+    return markdown(["", *(f"`{name}`" for name in names)], rows)
+
+
+def times():
+    """Median time of every version of the fp32 ladder."""
+    return _medians(LADDER)
+
+
+def times_fp16():
+    """Median time of the tensor-core kernels and the yardsticks."""
+    return _medians(counters_of.KERNELS)
+
+
+def ranges():
+    """Least and largest value of the published metrics, beside those of another workload."""
+    frame = read_table(DATA / "layers.parquet", kind="layers").frame
+    rows = []
+    for metric, published in PUBLISHED_RANGES.items():
+        low, high = (f"{value:.2f}" for value in (frame[metric].min(), frame[metric].max()))
+        rows.append([metric, low if low == high else f"{low} to {high}", published])
+    return markdown(["metric", "here", "published (table 2.2, GTX 1050 Ti)"], rows)
 
 
 TABLES = {
     each.__name__: each
-    for each in (rungs, gains, steps, counters, small, tiles, tokens, variants, other, times)
+    for each in (
+        *counters_of.TABLES,
+        *(rungs, gains, small, tiles, tokens, variants, other),
+        *(times, times_fp16, ranges),
+    )
 }
 
 

@@ -1,17 +1,14 @@
-"""Record what this dataset lacks, then what it has.
+"""Record this dataset: the fp32 ladder, tensor-core kernels and PyTorch's attention.
 
 From the repository's root, on a machine with an H200 (or several)::
 
     PYTHONPATH=. python3 datasets/h200-attention/record.py --out OUT --runs /tmp/h200-attention
 
 Every version is compared with its reference first, and measured only if it is right. Ends with the
-ladder's tables. Finished runs are kept in ``--runs``: a second call does what is missing. The runs
-up to the tiles of wmma are those that have not been recorded yet.
+ladder's tables. Finished runs are kept in ``--runs``: a second call does what is missing.
 
-Seconds on one H200: a rung of the fp32 ladder took 16 to 19 (9 of them for the timing pass),
-``separate`` 21, ``fused`` 40 and ``shared_48k`` 26 with all layers profiled. From these, about 300
-with the checks for what is missing and 130 for the rest; the tensor-core kernels' share of it is a
-guess, since none has been profiled.
+Took 354 s on one H200 (2026-11-21): 319 for the runs, 15 to 21 each, 7 to 11 of them for the timing
+pass; the rest is for compiling and the checks before them.
 """
 
 from __future__ import annotations

@@ -52,9 +52,10 @@ def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> An
 
 
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the attention ladder: layers are problem sizes, backends the versions.
+    """Load the attention ladders: layers are problem sizes, backends the versions.
 
-    Parameters and result are those of `load_h200_yolov4_tiny`.
+    Parameters and result are those of `load_h200_yolov4_tiny`. Two slow versions were profiled at
+    two of five sizes; their metrics are NaN at the others.
 
     Raises
     ------
