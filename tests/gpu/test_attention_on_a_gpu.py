@@ -1,0 +1,58 @@
+"""attention's own check on a real GPU: every version passes, kernels without a rescale do not."""
+
+import shutil
+
+import pytest
+
+from collectors.workloads import Options, workload
+from collectors.workloads.attention import variants
+from collectors.workloads.attention.launch import YARDSTICKS
+from collectors.workloads.attention.variants import LADDER, VARIANTS
+
+pytestmark = pytest.mark.gpu
+
+ODD = "6x1000x64"
+"""No multiple of any tile."""
+CASES = [
+    *((name, "fp32", {"sizes": "3x512x64,40x128x32"}) for name in LADDER),
+    *((name, "fp16", {"sizes": ODD}) for name in VARIANTS),
+    *((name, "fp16", {"sizes": "4x1000x128", "causal": "1"}) for name in VARIANTS),
+    *(
+        (name, precision, {"sizes": ODD})
+        for name, (_, precisions) in YARDSTICKS.items()
+        for precision in precisions
+    ),
+]
+
+
+def checked(backend, precision, settings):
+    session = workload("attention").session(
+        Options(backend, precision, settings=tuple(settings.items()))
+    )
+    with session.active():
+        rows = session.check()
+    for row in rows:
+        print(f"{backend} {precision} {row.output}: {row.error:.1e} of {row.limit:.0e}")
+    return rows
+
+
+@pytest.mark.parametrize(("backend", "precision", "settings"), CASES)
+def test_every_version_of_attention_passes_its_check(backend, precision, settings):
+    rows = checked(backend, precision, settings)
+    assert len(rows) == 2 * len(settings["sizes"].split(","))
+    assert [row for row in rows if not row.passed] == []
+
+
+@pytest.mark.parametrize("backend", VARIANTS)
+def test_a_kernel_that_never_rescales_in_mid_row_is_refused(tmp_path, monkeypatch, backend):
+    changed = tmp_path / "changed"
+    shutil.copytree(variants.FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    source = changed / f"{backend}.cu"
+    text = source.read_text(encoding="utf-8")
+    step = "if (must_rescale<LAZY>("
+    assert text.count(step) == 1
+    source.write_text(text.replace(step, "if (false && must_rescale<LAZY>("), encoding="utf-8")
+    monkeypatch.setattr(variants, "FOLDER", changed)
+    rising, drawn = checked(backend, "fp16", {"sizes": ODD})
+    assert drawn.passed
+    assert not rising.passed
