@@ -53,6 +53,11 @@ class Case:
     run_s: float = 6.0
     matrix: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def repeat_by(self) -> list[str]:
+        """What launches agree in that are repeats: the program's steps are, a layer's seeds are."""
+        return ["kernel", "grid", "block", *(["layer"] if self.matrix else [])]
+
     def write(self) -> Path:
         """Write the sweep's file."""
         commands = [
@@ -106,7 +111,7 @@ CASES = {
             "YOLOv4-Tiny under two libraries, in two precisions, three repeats, one pass",
             "",
             {"metrics": FEW, "metric_iterations": 1, "iterations": 5, "layers": "conv_0[1-4]"},
-            run_s=14.8,
+            run_s=11.5,
             matrix={
                 "workload": "yolov4-tiny",
                 "backend": ["cublas", "cudnn"],
@@ -208,21 +213,26 @@ def compared(case: Case, counts: list[int], limit_s: float) -> dict[str, Any]:
         if n != first and wall and walls[first]
     }
     found["metrics"] = {
-        n: differences(WORK / f"{case.name}-{first}", WORK / f"{case.name}-{n}")
+        n: differences(WORK / f"{case.name}-{first}", WORK / f"{case.name}-{n}", case.repeat_by)
         for n in found["ratio"]
     }
     return found
 
 
-def differences(one: Path, two: Path) -> dict[str, Any]:
-    """Compare the metrics of the same launches in both sweeps."""
+def differences(one: Path, two: Path, repeat_by: list[str]) -> dict[str, Any]:
+    """Compare the metrics of the same launches in both sweeps, and of repeats within the first.
+
+    Launches of runs that differ in their number or seed only, and agree in `repeat_by`, are
+    repeats: how far they differ is noise.
+    """
     import numpy as np
+    import pandas as pd
 
     from perfml.metrics import load_catalogue
     from perfml.readers import read
 
     names = list(load_catalogue().select(["published"]))
-    values: list[np.ndarray] = []
+    values, frames = [], []
     for path in sorted(one.glob("*/metrics.csv")):
         other = two / path.parent.name / "metrics.csv"
         if not other.is_file():
@@ -232,16 +242,23 @@ def differences(one: Path, two: Path) -> dict[str, Any]:
             return {"same_kernels": False, "run": path.parent.name, "within": 0.0}
         have = [name for name in names if name in left]
         values.append(np.abs(left[have].to_numpy(float) - right[have].to_numpy(float)).ravel())
+        frames.append(left.assign(condition=path.parent.name.rpartition("-")[0]))
     every = np.concatenate(values) if values else np.array([])
     every = every[~np.isnan(every)]
     if not len(every):
         return {"same_kernels": False, "within": 0.0}
+    whole = pd.concat(frames, ignore_index=True)
+    noise = whole.groupby(["condition", *repeat_by], dropna=False)[have].diff().abs().to_numpy()
+    noise = noise[~np.isnan(noise)]
     return {
         "same_kernels": True,
         "values": len(every),
         "median": float(np.median(every)),
         "largest": float(every.max()),
         "within": float((every <= NOISE).mean()),
+        "repeats": len(noise),
+        "repeats_median": float(np.median(noise)) if len(noise) else None,
+        "repeats_within": float((noise <= NOISE).mean()) if len(noise) else None,
     }
 
 

@@ -53,7 +53,10 @@ PROBES = (
     Probe("application", "application replay", together=False, options=APPLICATION, steps=40),
     Probe("application", "application replay", options=APPLICATION, steps=40),
 )
-GROUPS = ("starts", *dict.fromkeys(each.group for each in PROBES))
+GROUPS = ("starts", "driver", *dict.fromkeys(each.group for each in PROBES))
+REGISTERS = "b0cc010a"
+"""NVB0CC_CTRL_CMD_EXEC_REG_OPS: the driver reads and writes registers of the counters."""
+LARGEST = 5
 
 
 def on(gpu: int) -> dict[str, str]:
@@ -146,6 +149,48 @@ def starts(gpus: int) -> list[dict[str, Any]]:
     return found
 
 
+def driver(gpus: int) -> list[dict[str, Any]]:
+    """Time a profiled program's calls into the kernel driver, on one GPU and on all at once."""
+    library = WORK / "driver_calls.so"
+    source = Path(__file__).with_name("driver_calls.c")
+    build = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(build, check=True)
+    found = []
+    for count in (1, gpus):
+        stem = WORK / f"calls-{count}"
+        at = [f"LD_PRELOAD={library}", f"DRIVER_CALLS={stem}"]
+        said = at_once(["env", *at, *_profiled(gpu, steps=8)] for gpu in range(count))
+        totals = [calls for path in WORK.glob(f"{stem.name}.*") if (calls := _calls(path))]
+        largest = sorted(totals[0], key=lambda name: -totals[0][name][1])[:LARGEST]
+        found.append(
+            {
+                "what": "driver calls of the program under ncu, 24 launches",
+                "gpus": count,
+                "wall_s": [round(each[2], 2) for each in said],
+                "driver_s": [round(sum(s for _, s in each.values()), 3) for each in totals],
+                "register_calls": [each[REGISTERS][0] for each in totals],
+                "register_s": [round(each[REGISTERS][1], 3) for each in totals],
+                "largest": {name: [round(each[name][1], 3) for each in totals] for name in largest},
+            }
+        )
+    return found
+
+
+def _profiled(gpu: int, steps: int) -> list[str]:
+    from perfml.metrics import load_catalogue
+
+    metrics = ",".join(load_catalogue().ncu_request())
+    base = ["ncu", "--metrics", metrics, "--clock-control", "none", "--disable-extra-suffixes"]
+    return [*base, "-f", "-o", f"{WORK}/calls-{gpu}.ncu-rep", str(PROGRAM), str(steps), "2"]
+
+
+def _calls(path: Path) -> dict[str, tuple[int, float]]:
+    """Return name to calls and seconds of a process that read counters; empty for others."""
+    rows = [line.split() for line in path.read_text().splitlines()]
+    found = {name: (int(calls), float(seconds)) for name, calls, seconds in rows}
+    return found if REGISTERS in found else {}
+
+
 def probes(groups: Iterable[str], gpus: int, until: float) -> Iterable[dict[str, Any]]:
     """Give what was found, one after another, as long as there is time."""
     for how in PROBES:
@@ -154,8 +199,10 @@ def probes(groups: Iterable[str], gpus: int, until: float) -> Iterable[dict[str,
                 yield {"what": how.name, "skipped": "no time left"}
             else:
                 yield probe(how, gpus)
-    if "starts" in groups:
+    for name, step in (("starts", starts), ("driver", driver)):
+        if name not in groups:
+            continue
         if time.monotonic() > until:
-            yield {"what": "starts", "skipped": "no time left"}
+            yield {"what": name, "skipped": "no time left"}
         else:
-            yield from starts(gpus)
+            yield from step(gpus)

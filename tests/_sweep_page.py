@@ -3,44 +3,116 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from _page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/scale.md"
-RESULTS = ROOT / "benchmarks/results/sweep-2026-11-21.json"
+FOLDER = ROOT / "benchmarks/results"
+NOISE = 0.02
 
 
-def results():
-    return json.loads(RESULTS.read_text(encoding="utf-8"))
+def results(name="first"):
+    return json.loads((FOLDER / f"sweep-{name}.json").read_text(encoding="utf-8"))
 
 
 def _each(values, digits):
     return " and ".join(dict.fromkeys(f"{value:.{digits}f}" for value in values))
 
 
-def sweeps():
-    """The two sweeps of twelve runs."""
-    found = results()
-    names = {
-        "sweep": "8 passes, four runs of YOLOv4-Tiny and eight of a CUDA program, 174 launches",
-        "one pass": "1 pass, twelve runs of the program, 300 launches each",
-    }
+NAMES = {
+    "long": "CUDA program, 6 launches of 0.1 s a run, 8 passes",
+    "network": "YOLOv4-Tiny, 12 to 21 launches a run, 1 pass",
+    "kernel-replay": "CUDA program, 12 launches of microseconds a run, 8 passes",
+}
+EARLIER = {
+    "one pass": "CUDA program, 300 launches a run, 1 pass (earlier)",
+    "sweep": "YOLOv4-Tiny and CUDA program, 14.5 launches a run, 8 passes (earlier)",
+}
+
+
+def cases():
+    """Name to seconds of the sweep, of its GPUs and of a launch, on one GPU and on two."""
     rows = []
-    for key, name in names.items():
-        one = found[key]
-        rows.append(
-            [
-                name,
-                *(f"{each:.1f}" for each in one["wall_s"]),
-                f"{one['ratio']:.2f}",
-                *(" / ".join(f"{each:.1f}" for each in one["gpu_s"]),),
-                " / ".join(f"{each:.3f}" for each in one["seconds_per_launch"]),
-            ]
-        )
-    header = ["sweep", "one GPU, s", "two, s", "times faster", "GPU s", "s a launch"]
+    for key, name in NAMES.items():
+        both = [results(key)["cases"][key]["by_gpus"][count] for count in ("1", "2")]
+        fields = ("wall_s", "gpu_s", "run_s", "seconds_per_launch")
+        rows.append((name, *([one[field] for one in both] for field in fields)))
+    for key, name in EARLIER.items():
+        one = results()[key]
+        runs = one["run_s"]
+        if isinstance(runs, dict):
+            runs = [statistics.median(each[place] for each in runs.values()) for place in (0, 1)]
+        rows.append((name, one["wall_s"], one["gpu_s"], runs, one["seconds_per_launch"]))
+    return rows
+
+
+def sweeps():
+    """The sweeps of twelve runs."""
+    rows = [
+        [
+            name,
+            *(f"{each:.1f}" for each in wall),
+            f"{wall[0] / wall[1]:.2f}",
+            " / ".join(f"{each:.1f}" for each in run),
+            " / ".join(f"{each:.3f}" for each in launch),
+        ]
+        for name, wall, _, run, launch in cases()
+    ]
+    header = ["twelve runs of", "one GPU, s", "two, s", "times faster", "s a run", "s a launch"]
     return markdown(header, rows, numbers=True)
+
+
+def driver():
+    """Where a profiler's time goes, alone and beside a second one."""
+    alone, two = (each for each in results("network")["probes"] if "driver" in each["what"])
+
+    def both(key, digits=1):
+        return f"{alone[key][0]:.{digits}f}", _each(two[key], digits)
+
+    rows = [
+        ["the whole program under ncu, s", *both("wall_s")],
+        ["its calls into the kernel driver, s", *both("driver_s")],
+        ["of these, registers of the counters, s", *both("register_s")],
+        ["their number", *(f"{each['register_calls'][0]:,}" for each in (alone, two))],
+    ]
+    return markdown(["24 launches, 8 passes", "alone", "two at once"], rows, numbers=True)
+
+
+def repeats():
+    """Differences between iterations of the network's launches in the recorded dataset."""
+    case = "yolov4-tiny-(cublas|cudnn)-(fp32|fp16)-b1-"
+    names = ["stall_inst_fetch", "warp_execution_efficiency", "achieved_occupancy"]
+    table = pd.read_parquet(ROOT / "datasets/h200-yolov4-tiny/kernels.parquet")
+    table = table[table["run_id"].str.match(case) & table["layer"].str.match("conv_0[1-4]")]
+    launch = ["run_id", "layer", "kernel_index"]
+    table = table.drop_duplicates([*launch, "metrics_iteration"]).sort_values("metrics_iteration")
+    values = table.groupby(launch)[names].diff().abs().to_numpy()
+    return values[~np.isnan(values)]
+
+
+def metrics():
+    """How far the metrics of a sweep on two GPUs are from those on one."""
+    rows = []
+    for key, name in NAMES.items():
+        found = results(key)["cases"][key]["metrics"]["2"]
+        assert found["same_kernels"]
+        few = (found["values"], found["within"], found["median"], found["largest"])
+        rows.append([name, *_told(few)])
+    noise = repeats()
+    few = (len(noise), (noise <= NOISE).mean(), np.median(noise), noise.max())
+    rows.append(["repeats of the network on one GPU", *_told(few)])
+    header = ["twelve runs of", "values", "within 0.02", "median difference", "largest"]
+    return markdown(header, rows, numbers=True)
+
+
+def _told(few):
+    count, within, median, largest = few
+    return f"{count:,}", f"{within:.0%}", f"{median:.5f}", f"{largest:.3f}"
 
 
 def launches():
@@ -76,7 +148,7 @@ def attempts():
     return markdown(["8 passes, two profilers at once", "s a launch"], rows, numbers=True)
 
 
-TABLES = {each.__name__: each for each in (sweeps, launches, attempts)}
+TABLES = {each.__name__: each for each in (sweeps, driver, launches, attempts, metrics)}
 
 
 def table_of(name):

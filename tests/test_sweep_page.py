@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import pandas as pd
 import pytest
-from _sweep_page import PAGE, TABLES, results, table_of
+from _sweep_page import FOLDER, NAMES, NOISE, PAGE, TABLES, cases, repeats, results, table_of
 
 from collectors.campaign.cost import ALONE, BESIDE, BESIDE_RUN_S, RUN_S
 
@@ -21,41 +24,71 @@ def test_a_table_of_the_page_is_what_was_measured(name):
     assert table_of(name) == TABLES[name](), ANEW
 
 
-def test_the_page_says_that_the_goal_was_missed_while_it_is(section):
-    found = results()
-    ratios = [found[name]["ratio"] for name in ("sweep", "one pass")]
-    assert max(ratios) < 1.8
-    assert "was missed" in section
-    for name in ("sweep", "one pass"):
-        one, two = found[name]["wall_s"]
-        assert found[name]["ratio"] == pytest.approx(one / two, abs=0.005)
+def test_the_page_says_which_sweep_reaches_the_goal(section):
+    ratios = {name: wall[0] / wall[1] for name, wall, *_ in cases()}
+    for key in NAMES:
+        measured = results(key)["cases"][key]["ratio"]["2"]
+        assert ratios[NAMES[key]] == pytest.approx(measured, abs=0.001)
+    assert ratios[NAMES["long"]] >= 1.8 > ratios[NAMES["kernel-replay"]]
+    assert "A sweep of long kernels reaches it" in section
+
+
+def test_the_networks_ratio_is_corrected_for_the_cold_disk(section):
+    log = (FOLDER / "sweep-network-1.log").read_text(encoding="utf-8")
+    done = re.findall(r"\] done (\S+)-\w+ on .*: ([\d.]+) s,", log)
+    conditions = pd.DataFrame(done, columns=["condition", "s"]).astype({"s": float})
+    cold = [0, 3]
+    excess = 0.0
+    for place in cold:
+        alike = conditions[conditions["condition"] == conditions["condition"][place]]
+        excess += conditions["s"][place] - alike.drop(index=place)["s"].mean()
+    by_gpus = results("network")["cases"]["network"]["by_gpus"]
+    one, two = (by_gpus[count]["wall_s"] for count in ("1", "2"))
+    assert f"The network's {one / two:.2f} flatters" in section
+    assert f"it is {(one - excess) / two:.2f}" in section
 
 
 def test_the_kills_on_the_page_are_those_that_were_measured(section):
-    found = results()
-    worker, driver = found["worker killed"], found["driver killed"]
+    found = results("network")
+    worker, driver, taken = (found[name] for name in ("worker killed", "driver killed", "taken up"))
     assert worker["passed"]
     assert driver["passed"]
+    assert taken["passed"]
+    assert taken["boot"] != results("long")["left"]["boot"]
     told = (
         f"A worker killed while it profiled: its run was done again (attempts "
         f"{', '.join(map(str, worker['attempts']))}), the sweep of four took {worker['wall_s']} s."
     )
     assert told in section
+    again = "finished runs were kept untouched, the others done again,"
     told = (
-        f"A driver killed: {driver['finished_before']} finished runs were kept untouched, the "
-        f"others done again, {driver['wall_s']} s with the resumption."
+        f"A driver killed: {driver['finished_before']} {again} {driver['wall_s']} s with the "
+        "resumption."
     )
     assert told in section
-    assert f"gone after {worker['profiler_gone_s']} s" in section
+    assert f"taken up on another: {taken['kept']} {again} {taken['wall_s']} s." in section
+    gone = max(each["profiler_gone_s"] for each in (worker, driver))
+    assert f"gone after {gone} s" in section
 
 
-def test_the_metrics_of_both_sweeps_are_told_as_compared(section):
-    found = results()["sweep"]["metrics"]
-    assert found["same_kernels"]
-    assert f"{found['values']:,} values" in section
-    assert f"{found['within']:.0%} of them differ by 0.02 at most" in section
-    assert f"median difference is {found['median']:.5f}" in section
-    assert f"largest {found['largest']:.2f}" in section
+def test_the_metrics_of_the_network_differ_as_repeats_do():
+    within = results("network")["cases"]["network"]["metrics"]["2"]["within"]
+    noise = repeats()
+    assert within == pytest.approx((noise <= NOISE).mean(), abs=0.03)
+
+
+def test_the_single_probes_on_the_page_are_those_that_were_measured(section):
+    probes = results("long")["probes"]
+    replay = [each for each in probes if each["what"] == "application replay"]
+    alone, two = (each["seconds_per_launch"] for each in replay)
+    assert f"took {alone[0]:.3f} s a launch on one GPU" in section
+    assert f"and {sum(two) / 2:.3f} s beside a second profiler" in section
+    starts = {each["what"]: each for each in probes if each["what"].startswith("start")}
+    bare = starts["start: the program"]
+    under = starts["start: the program under ncu, 3 launches in one pass"]
+    told = f"{bare['on 1']:.2f} s alone and {bare['on 2']:.2f} beside a second one"
+    assert told in section
+    assert f"under ncu {under['on 1']:.2f} and {under['on 2']:.2f} s" in section
 
 
 def test_the_estimates_of_a_plan_are_the_measured_ones():
@@ -64,26 +97,18 @@ def test_the_estimates_of_a_plan_are_the_measured_ones():
         assert ALONE[passes] == pytest.approx(probes[f"{name}, alone"][0], rel=0.01)
         two = probes[f"{name}, two"]
         assert BESIDE[passes] == pytest.approx(sum(two) / len(two), rel=0.01)
-    runs = [times for name, times in results()["sweep"]["run_s"].items() if "yolov4" in name]
-    rates = results()["sweep"]["seconds_per_launch"]
-    launches = (17, 16, 12, 21)  # of these runs, in the log of the sweep
-    besides = [
-        sum(
-            times[place] - count * rates[place] for times, count in zip(runs, launches, strict=True)
-        )
-        for place in (0, 1)
-    ]
-    assert besides[0] / 4 == pytest.approx(RUN_S, rel=0.06)
-    assert (besides[1] - besides[0]) / 4 == pytest.approx(BESIDE_RUN_S, rel=0.1)
+    by_gpus = results("network")["cases"]["network"]["by_gpus"]
+    alone, two = (
+        each["run_s"] - each["launches"] / 12 * each["seconds_per_launch"]
+        for each in (by_gpus["1"], by_gpus["2"])
+    )
+    assert alone == pytest.approx(RUN_S, rel=0.01)
+    assert two - alone == pytest.approx(BESIDE_RUN_S, rel=0.05)
 
 
 def test_the_guide_to_sweeps_tells_the_same_numbers():
     text = (PAGE.parent / "howto/sweep.md").read_text(encoding="utf-8")
-    found = results()
-    for name in ("sweep", "one pass"):
-        one, two = found[name]["wall_s"]
-        assert f"{one:.1f} s" in text
-        assert f"{two:.1f} s" in text
-        assert f"{found[name]['ratio']:.2f}" in text
+    for name, wall, *_ in cases():
+        assert name not in NAMES.values() or f"{wall[0] / wall[1]:.2f}" in text
     assert f"{ALONE[8]} s a launch" in text
     assert f"three passes {ALONE[3]:.3f} and {BESIDE[3]:.3f} s; one pass {ALONE[1]}" in text

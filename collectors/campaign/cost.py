@@ -2,8 +2,7 @@
 
 The constants are of YOLOv4-Tiny under torch 2.11, Nsight Compute 2025.3.1 and the published
 metrics (``datasets/h200-yolov4-tiny/README.md`` tells how they were taken), and of
-``benchmarks/sweep_speedup.py`` on two H200s of one host
-(``benchmarks/results/sweep-2026-11-21.json``).
+``benchmarks/sweep_speedup.py`` on two H200s of one host (``benchmarks/results/sweep-*.json``).
 
 Here to change: the constants, after measuring again, and how they add up over GPUs.
 """
@@ -34,15 +33,15 @@ APPLICATION_S = 0.005
 """
 START_S = 10.0
 """Seconds of one start of YOLOv4-Tiny under the profiler: 273 launches took 90 s in 8 passes."""
-RUN_S = 14.0
+RUN_S = 12.1
 """Seconds a built-in run takes besides: the timing pass, two starts of torch, the conversion.
 
-12.4 to 16.7 in the six runs of cublas and cudnn at batch 1; the two of inductor took 28.5 and 29.
+Median of twelve runs of cublas and cudnn at batch 1.
 """
-BESIDE_RUN_S = 2.4
-"""How much longer that takes beside a second run: 16.8 in place of 14.4, means of four runs."""
+BESIDE_RUN_S = 1.5
+"""How much longer that takes beside a second run: medians of twelve."""
 COMPILED_S = 29.0
-"""The same where torch compiles first, in both of its starts."""
+"""`RUN_S` where torch compiles first, in both of its starts: two runs took 28.5 and 29."""
 TWINS = 75 / 89
 """Share of the launches of an iteration that deduplication leaves (cuBLAS, the convolutions)."""
 
