@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfml.explain import explain, find_causes, sides_of
+from perfml.explain import explain, sides_of
 from perfml.explain.causes import LANES, layer_causes
 from perfml.explain.physical import attribute_layer
 from perfml.merge import merge
@@ -364,12 +364,11 @@ def test_causes_of_two_sides_are_found_from_their_tables():
     kernels = make_kernels(rows)
     pair = sides_of(merge(kernels), "one", "two", kernels=kernels)
     (detail,) = explain(*pair, model=None).details
-    found = find_causes(*pair, detail)
+    found = detail.causes.terms
     assert found["cause"].iloc[0] == "stalls: stall_sync"
     assert found["log_ratio"].sum() == pytest.approx(detail.time.log_ratio)
-    pd.testing.assert_frame_equal(found, detail.causes.terms)
     assert detail.reasons[0].startswith("makes it slower: stalls: stall_sync x")
     assert "(75% of the stalls, 5% in the baseline)" in detail.reasons[0]
     merged = sides_of(merge(kernels), "one", "two")
     (detail,) = explain(*merged, model=None).details
-    pd.testing.assert_frame_equal(find_causes(*merged, detail), detail.causes.terms)
+    assert detail.causes.terms["cause"].iloc[0] == "stalls: stall_sync"

@@ -14,12 +14,12 @@ from perfml._lazy import resolve
 
 _HOMES = {
     "explain": "_explain",
-    "find_causes": "causes",
     "sides_of": "sides",
     "make_side": "sides",
     "load_tables": "load",
     "Explanation": "results",
     "LayerDiff": "results",
+    "Causes": "results",
     "Physical": "results",
     "ModelAttribution": "results",
     "Ratio": "results",

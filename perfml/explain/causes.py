@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from perfml.explain.accounts import Account, number, usable
-from perfml.explain.launches import Change, Launches, changes_between, launches_of
+from perfml.explain.launches import Change, Launches
 from perfml.explain.physical import (
     WHOLE_LAYER,
     Term,
@@ -39,8 +39,8 @@ from perfml.explain.physical import (
     summed,
     units_of,
 )
-from perfml.explain.results import Causes, LayerDiff
-from perfml.explain.sides import Side, same_device
+from perfml.explain.results import Causes
+from perfml.explain.sides import Side
 from perfml.metrics import STALLS
 from perfml.tables import metric_columns
 
@@ -77,46 +77,6 @@ _COUNTED = {
     ),
 }
 """Work of a memory as a product: how many requests, parts of a request, cost of a part."""
-
-
-def find_causes(baseline: Side, target: Side, detail: LayerDiff) -> pd.DataFrame:
-    """Return what makes a layer slower or faster, the largest first.
-
-    Parameters
-    ----------
-    baseline, target
-        The sides that were compared.
-    detail
-        The comparison of one of their layers, from `explain`.
-
-    Returns
-    -------
-    DataFrame
-        ``cause, log_ratio, factor, residual``; `log_ratio` adds up to that of the layer's time.
-        Stalls are called ``stalls: NAME`` after their metric.
-
-    Examples
-    --------
-    >>> from perfml.datasets import load
-    >>> from perfml.explain import explain, sides_of
-    >>> table = load("h200-sweep").frame
-    >>> pair = sides_of(table[table["batch"] == 1], "cublas", "cudnn")
-    >>> detail = explain(*pair, layers=["conv_20"], model=None).details[0]
-    >>> causes = find_causes(*pair, detail)
-    >>> bool(abs(causes["log_ratio"].sum() - detail.time.log_ratio) < 1e-9)
-    True
-    """
-    comparable = same_device(baseline, target)
-    before = launches_of(baseline, detail.layer, detail.time.baseline_us)
-    after = launches_of(target, detail.target_layer, detail.time.target_us)
-    if before.frame is not None and after.frame is not None:
-        changes = changes_between(before.names, after.names)
-        return kernel_causes(changes, before, after, same_device=comparable).terms
-    rows = (
-        mean_row(baseline, detail.layer, detail.time.baseline_us),
-        mean_row(target, detail.target_layer, detail.time.target_us),
-    )
-    return layer_causes(*rows, same_device=comparable).terms
 
 
 def kernel_causes(
