@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collectors._checked import checked_first, require_right
 from collectors._run_folder import LOG_FILE, RUN_FILE, now
 from collectors._runs import Run
 from collectors.dedupe import Twins, find_twins
 from collectors.profilers import ncu, nvprof, timing
 from collectors.profilers._gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers._inject import ACTIVITY, library
-from collectors.profilers._process import ProfilerError, run
+from collectors.profilers._process import Finished, ProfilerError, run
 from perfml._ranges import ITERATION
 from perfml._version import __version__
 
@@ -100,6 +101,8 @@ def planned_commands(subject: Run, place: Place, folder: Path) -> list[list[str]
             nvprof.metrics_command(options, program, folder),
             nvprof.trace_command(options, program, folder),
         ]
+        if checked_first(subject):
+            second.insert(0, subject.command("check", folder / "check"))
         return [[*place.launcher, *each] for each in second]
     chosen = _ncu_options(subject, _Timed({}, {}, region_only=subject.built_in))
     report = folder / f"{METRICS_NAME}.ncu-rep"
@@ -138,7 +141,8 @@ def measure(subject: Run, folder: Path, place: Place) -> dict[str, Any]:
         measured = _with_ncu(subject, folder, place, log, timed)
     else:
         tool_version = None
-        timed = _Timed({"source": "nvprof"}, {}, region_only=subject.built_in)
+        about = _checked(subject, folder, place, log) if checked_first(subject) else {}
+        timed = _Timed({"source": "nvprof"}, about, region_only=subject.built_in)
         measured = _with_nvprof(subject, folder, place, log)
     shutil.rmtree(folder / CACHE, ignore_errors=True)
     gpu = place.gpu
@@ -228,15 +232,9 @@ def _traced(subject: Run, folder: Path, place: Place, log: Path) -> timing.Timin
 
 
 def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
-    """Let a built-in workload time itself."""
+    """Let a built-in workload check and time itself."""
     aside = folder / "timing"
-    command = [*place.launcher, *subject.command("timing", aside)]
-    try:
-        ended = run(command, log=log, timeout_s=place.timeout_s, env=subject.environment())
-    except OSError as error:
-        msg = f"{command[0]} cannot be started"
-        raise ProfilerError(msg, found=str(error), cure="Check --launcher.") from error
-    timing.check_ended(ended, place.timeout_s)
+    ended = _run_workload(subject, "timing", aside, place, log)
     about = _read_object(aside / RUN_FILE)
     if not (aside / TIMING_FILE).is_file():
         msg = "the workload ended normally but left no times"
@@ -249,7 +247,7 @@ def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
     record = {
         "source": "torch.profiler",
         "seconds": round(ended.seconds, 3),
-        "command": command,
+        "command": list(ended.command),
         **_attribution(folder / TIMING_FILE),
     }
     twins = None
@@ -261,6 +259,27 @@ def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
             shapes=about.get("layers"),
         )
     return _Timed(record, about, region_only=True, twins=twins)
+
+
+def _checked(subject: Run, folder: Path, place: Place, log: Path) -> dict[str, Any]:
+    """Let a workload check itself where no timing pass does it."""
+    aside = folder / "check"
+    _run_workload(subject, "check", aside, place, log)
+    about = _read_object(aside / RUN_FILE)
+    shutil.rmtree(aside)
+    return about
+
+
+def _run_workload(subject: Run, mode: str, aside: Path, place: Place, log: Path) -> Finished:
+    command = [*place.launcher, *subject.command(mode, aside)]
+    try:
+        ended = run(command, log=log, timeout_s=place.timeout_s, env=subject.environment())
+    except OSError as error:
+        msg = f"{command[0]} cannot be started"
+        raise ProfilerError(msg, found=str(error), cure="Check --launcher.") from error
+    require_right(aside)
+    timing.check_ended(ended, place.timeout_s)
+    return ended
 
 
 def _attribution(table: Path, *, mapped: bool = False) -> dict[str, Any]:

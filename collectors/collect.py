@@ -4,6 +4,10 @@ Each run becomes a folder ``OUT/RUN_ID`` with ``run.json``, ``metrics.csv``, ``m
 ``timing.csv`` and ``log.txt``; ``OUT/manifest.jsonl`` has one line a run. A folder is there whole
 or not at all. Run ids are made from everything that defines a run, so the same command finds its
 own results again.
+
+Workloads of perfml's own kernels are compared with their references before they are measured
+(`collectors.workloads.Workload.check_first`), and what is wrong fails its run: ``check`` in
+``run.json`` has the errors and their limits.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ RUNS = _words(
     "unattributed_share kernels_per_iteration clock_control cache_control replay dedupe iteration "
     "stands_for settings cudnn_enabled cudnn_benchmark allow_tf32 memory_format metrics_requested "
     "metrics_missing launches_profiled passes profiling_seconds conversion_seconds "
-    "seconds_per_launch layers layer_map layer kernels skip"
+    "seconds_per_launch layers layer_map layer kernels skip check passed outputs relative_error "
+    "limit"
 )
 """Facts of a run."""
 

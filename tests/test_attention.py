@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.collect import collect
 from collectors.workloads import Options, workload
 from collectors.workloads._cuda import Resources
 from collectors.workloads._session import KernelSession
@@ -466,16 +467,44 @@ def test_the_check_of_collect_refuses_a_kernel_whose_fault_random_inputs_do_not_
     ],
     ids=["mma-d128-causal", "fused", "o_registers"],
 )
-def test_the_check_of_collect_leaves_the_inputs_as_they_were_drawn(
-    tmp_path, monkeypatch, options, most
-):
+def test_the_check_of_collect_leaves_the_inputs_as_they_were(tmp_path, monkeypatch, options, most):
     session, tensors = cpu_session(tmp_path, monkeypatch, options)
+    before = {name: tensors.values[name].clone() for name in "qkv"}
     rows = session.check()
     assert len(rows) == 2
     assert {row.output: row.error for row in rows if not row.error < most} == {}
-    left = {name: tensors.values[name].clone() for name in "qkv"}
-    tensors.renew(options.seed + 1)
-    assert all(bool((left[name] == tensors.values[name]).all()) for name in "qkv")
+    assert all(bool((before[name] == tensors.values[name]).all()) for name in "qkv")
+
+
+def test_collect_measures_no_kernel_without_its_rescale_and_goes_on_to_the_next(
+    tmp_path, monkeypatch
+):
+    tools = Path(__file__).parent / "data/fake_tools"
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_NCU_ARGUMENTS", str(tmp_path / "profiled"))
+    monkeypatch.setenv("FAULTY", "mma")
+    results = collect(
+        "attention",
+        backends=("mma", "wgmma"),
+        precisions=("fp16",),
+        warmup=1,
+        workload_options=("--set", "sizes=1x700x64"),
+        out=tmp_path / "runs",
+        launcher=f"{sys.executable} {Path(__file__).parent / '_attention_on_cpu.py'}",
+    )
+    wrong, right = results
+    assert [wrong.status, right.status] == ["failed", "done"], [each.message for each in results]
+    assert wrong.message.startswith(
+        "b1_n700_d64/o, rising scores: a kernel's output is wrong, so nothing was measured (found: "
+        "relative error "
+    )
+    assert "the limit is 2e-03" in wrong.message
+    assert "Mend the kernel, or leave it out with --backend or --set" in wrong.message
+    assert not wrong.folder.exists()
+    assert (tmp_path / "profiled").read_text().count("--export") == 1
+    errors = {row["output"]: row["relative_error"] for row in right.record["check"]["outputs"]}
+    assert set(errors) == {"b1_n700_d64/o, rising scores", "b1_n700_d64/o"}
+    assert max(errors.values()) < 4e-4
 
 
 def test_a_base_two_softmax_would_be_far_beyond_the_limit():

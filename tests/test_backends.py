@@ -160,6 +160,8 @@ class WrongSession:
 
 
 class WrongWorkload:
+    check_first = False
+
     def session(self, options):
         return WrongSession()
 

@@ -177,11 +177,12 @@ def test_a_session_opens_its_ranges_and_checks_on_fresh_inputs():
     assert made.describe()["layers"] == [{"layer": "n8"}]
 
 
-def test_changed_inputs_are_checked_too_and_the_ones_as_drawn_stay():
+def test_changed_inputs_are_checked_too_and_the_sessions_own_come_back():
     torch = pytest.importorskip("torch")
-    given, out = torch.ones(8), torch.zeros(8)
+    given, out, seeds = torch.ones(8), torch.zeros(8), []
 
     def renew(seed):
+        seeds.append(seed)
         given.fill_(float(seed))
 
     def launch():
@@ -198,7 +199,7 @@ def test_changed_inputs_are_checked_too_and_the_ones_as_drawn_stay():
         "n8/out, large": False,
         "n8/out": True,
     }
-    assert given.tolist() == [7.0] * 8
+    assert (seeds, given.tolist()) == ([7, 7, 6], [6.0] * 8)
     with pytest.raises(PerfmlError, match="would stay changed"):
         Layer(*words, changes=changes)
 

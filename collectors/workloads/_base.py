@@ -92,7 +92,10 @@ class Session(Protocol):
         """Wait until the device is idle."""
 
     def check(self) -> list[CheckRow]:
-        """Run one inference and compare every output with the reference."""
+        """Run one inference and compare every output with the reference.
+
+        Afterwards inputs and memory are as they were before.
+        """
 
 
 class Workload(Protocol):
@@ -100,6 +103,9 @@ class Workload(Protocol):
 
     name: str
     summary: str
+    check_first: bool
+    """Whether every output is compared with the reference before a run is timed: where that takes
+    a second or two. A workload with a dearer reference is checked by ``--mode check`` only."""
 
     def backends(self) -> tuple[str, ...]:
         """Names of the backends that implement it."""

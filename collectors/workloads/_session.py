@@ -66,7 +66,8 @@ class KernelSession:
     files
         Name to JSON document; written beside ``run.json`` and kept with the run.
     seed
-        The check's inputs are drawn from ``seed + 1``, so they are not those of the warm-up.
+        That the inputs were drawn from. The check's are drawn from ``seed + 1`` on, so they are
+        not those of the warm-up.
     """
 
     def __init__(
@@ -120,8 +121,11 @@ class KernelSession:
     def check(self) -> list[CheckRow]:
         """Run every layer on fresh inputs into poisoned outputs and compare with the reference.
 
-        Changed inputs come first: the ones that stay are as they were drawn.
+        Changed inputs come first, the ones as they are drawn last. What runs afterwards finds the
+        session's own inputs again, and the memory of the references free.
         """
+        import torch
+
         rows: list[CheckRow] = []
         for number, layer in enumerate(self._layers):
             for change in (*layer.changes, ""):
@@ -130,6 +134,10 @@ class KernelSession:
                 if change:
                     layer.changes[change]()
                 rows += self._compared(layer, f", {change}" if change else "")
+        # layers that share their inputs share what renews them
+        for renew in dict.fromkeys(layer.renew for layer in self._layers if layer.renew):
+            renew(self._seed)
+        torch.cuda.empty_cache()
         return rows
 
     def _compared(self, layer: Layer, suffix: str) -> list[CheckRow]:

@@ -28,6 +28,7 @@ class AttentionWorkload:
 
     name = "attention"
     summary = "attention: a fp32 ladder, three tensor-core kernels, PyTorch's as yardsticks"
+    check_first = True
 
     def backends(self) -> tuple[str, ...]:
         """Return the versions in the order of the ladder, then the yardsticks."""

@@ -96,6 +96,7 @@ class ConvWorkload:
 
     name = "conv"
     summary = "forward convolution: unrolled, fused, on tensor cores, and cuDNN"
+    check_first = True
 
     def backends(self) -> tuple[str, ...]:
         """Return the versions, in the order of the ladder, and the yardstick."""

@@ -54,6 +54,7 @@ class _Planted:
 
     name = "planted"
     summary = "families of kernels, each with one planted cause, at four levels"
+    check_first = True
 
     def backends(self) -> tuple[str, ...]:
         return LEVELS

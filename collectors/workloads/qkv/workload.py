@@ -35,6 +35,7 @@ class QkvWorkload:
 
     name = "qkv"
     summary = "query, key and value product of a transformer layer, and cuBLAS"
+    check_first = True
 
     def backends(self) -> tuple[str, ...]:
         """Return the versions, in the order of the ladder, and the yardstick."""

@@ -112,6 +112,7 @@ class _YoloV4Tiny:
 
     name = "yolov4-tiny"
     summary = "YOLOv4-Tiny inference (21 convolutions, 416x416), or the network of a Darknet cfg"
+    check_first = False
 
     def backends(self) -> tuple[str, ...]:
         return tuple(_BACKENDS)
