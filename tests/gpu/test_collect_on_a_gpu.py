@@ -1,5 +1,7 @@
-"""Collect on a real GPU: built-in workload, and three programs not written for perfml."""
+"""Collect on a real GPU: built-in workloads, and three programs not written for perfml."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from perfml.ingest import ingest
 from perfml.readers import read
 
 PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.gpu
 
 
@@ -106,3 +109,33 @@ def test_twins_are_measured_once_and_agree(tmp_path):
         left = whole.groupby("layer")[name].mean()
         right = reference.groupby("layer")[name].mean()
         assert left.sub(right).abs().max() < 0.05
+
+
+def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "collectors", tmp_path / "collectors", ignore=ignored)
+    source = tmp_path / "collectors/workloads/attention/mma.cu"
+    text = source.read_text(encoding="utf-8")
+    step = "if (must_rescale<LAZY>("
+    assert text.count(step) == 1
+    source.write_text(text.replace(step, "if (false && must_rescale<LAZY>("), encoding="utf-8")
+    words = ["attention", "--backend", "mma", "--backend", "wmma", "--precision", "fp16"]
+    words += ["--set", "sizes=6x1000x64", "--metrics", "achieved_occupancy"]
+    done = subprocess.run(
+        [sys.executable, "-m", "perfml", "collect", *words, "--json", "--out", "runs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    wrong, right = json.loads(done.stdout)["runs"]
+    assert [wrong["status"], right["status"]] == ["failed", "done"], done.stdout
+    assert wrong["message"].startswith("b6_n1000_d64/o, rising scores: a kernel's output is wrong")
+    check = right["record"]["check"]
+    assert [row["output"] for row in check["outputs"]] == [
+        "b6_n1000_d64/o, rising scores",
+        "b6_n1000_d64/o",
+    ]
+    assert check["passed"]
