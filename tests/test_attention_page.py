@@ -168,7 +168,7 @@ def test_the_clock_falls_under_the_two_fastest():
 
 
 def test_fewer_blocks_that_fit_fill_more_of_a_wave_and_change_nothing():
-    # the first limit of the page's list
+    # what the causes leave out below one wave
     found = rows_of("b50_n512_d64")
     before, after = found.loc["q_registers"], found.loc["o_registers"]
     assert after["theoretical_occupancy"] == before["theoretical_occupancy"] / 2

@@ -167,6 +167,34 @@ def test_multiprocessors_that_idle_below_one_wave_are_said_once():
     assert reached[["baseline", "target"]].to_numpy().max() <= 1.0
 
 
+def test_below_one_wave_a_limit_that_blocks_do_not_reach_is_no_cause():
+    # half as many blocks fit, so the same blocks fill twice as much of a wave
+    few = {"waves_per_sm": 0.38, "theoretical_occupancy": 0.25, "achieved_occupancy": 0.1}
+    half = {"time_us": 70.0, "waves_per_sm": 0.76, "theoretical_occupancy": 0.125}
+    found = values(split(half, few))
+    assert found["wave fill"] == pytest.approx(0.0, abs=1e-9)
+    assert found["occupancy limit"] == pytest.approx(0.0, abs=1e-9)
+    assert sum(found.values()) == pytest.approx(math.log(0.7))
+    # above one wave, fewer blocks that fit are more waves
+    found = values(split({**half, "waves_per_sm": 2.0}, {**few, "waves_per_sm": 1.0}))
+    assert found["occupancy limit"] > 0.5
+
+
+def test_wavefronts_that_are_no_loads_are_not_split_by_loads():
+    # a warpgroup instruction keeps shared memory busy; hardly a load is left
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "shared_utilization": 0.9,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 5e7,
+    }
+    target = {"time_us": 50.0, "inst_executed_shared_loads": 1e4, "shared_load_transactions": 1e4}
+    found = values(split(target, counted))
+    assert found["work: shared-memory busy time"] == pytest.approx(math.log(0.5))
+    assert not {"work: shared loads", "wavefronts per shared load"} & set(found)
+
+
 def test_bank_conflicts_are_told_from_more_loads_of_shared_memory():
     counted = {
         "flop_count_sp": math.nan,

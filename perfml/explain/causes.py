@@ -127,6 +127,7 @@ def split_pair(
     name, *levels, rest, _ = factors[-1]
     found: dict[str, Term] = {piece[0]: piece for piece in factors[:-1]}
     kind = "" if account is None else account.name
+    _net_of_limit(found, before, after)
     idle = 0.0 if account is None else _without_room(found, account, before, after)
     if _ISSUED in found:
         _take(found, _ISSUED, -idle)
@@ -141,6 +142,8 @@ def split_pair(
         _take(found, _IN_WARPS[kind], lanes[3])
     work, counters, each = _COUNTED.get(kind, ("", _GLOBAL, ""))
     requests = _requests(counters, before, after) if work in found else []
+    if kind == "shared memory" and requests and not _cost_alike(account, counters, before, after):
+        requests = []
     if requests:
         found |= {piece[0]: piece for piece in requests}
         _take(found, work, sum(piece[3] for piece in requests))
@@ -177,6 +180,22 @@ def _without_room(
     return (1 - share) * whole
 
 
+def _net_of_limit(found: dict[str, Term], before: pd.Series, after: pd.Series) -> None:
+    """Below one wave, take what the limit and the fill of a wave take back from each other.
+
+    If fewer blocks fit, the same blocks fill more of a wave: as many warps are resident.
+    """
+    if not {"occupancy limit", "wave fill"} <= set(found):
+        return
+    if not all(0 < number(row, "waves_per_sm") <= 1 for row in (before, after)):
+        return
+    limit, fill = (found[name][3] for name in ("occupancy limit", "wave fill"))
+    if limit * fill < 0:
+        shared = math.copysign(min(abs(limit), abs(fill)), limit)
+        _take(found, "occupancy limit", shared)
+        _take(found, "wave fill", -shared)
+
+
 def _take(found: dict[str, Term], name: str, value: float) -> None:
     """Take what another cause explains out of a cause."""
     cause, left, right, whole, residual = found[name]
@@ -201,6 +220,22 @@ def _requests(
         (name, left, right, math.log(right / left), False)
         for name, (left, right) in ((work, requests), (each, ratios))
     ]
+
+
+def _cost_alike(
+    account: Account | None,
+    counters: Sequence[tuple[str, tuple[str, ...]]],
+    before: pd.Series,
+    after: pd.Series,
+) -> bool:
+    """Return whether a counted wavefront costs about as much on both sides.
+
+    Warpgroup instructions read shared memory in wavefronts that are not counted as loads.
+    """
+    if account is None:
+        return False
+    costs = [account.amount(row) / _count(row, *counters[1][1]) for row in (before, after)]
+    return max(costs) <= 2 * min(costs)
 
 
 def _lanes(before: pd.Series, after: pd.Series) -> Term | None:
