@@ -8,7 +8,7 @@ Every version is compared with its reference first, and measured only if it is r
 ladder's tables. Finished runs are kept in ``--runs``: a second call does what is missing.
 
 Took 354 s on one H200 (2026-11-21): 319 for the runs, 15 to 21 each, 7 to 11 of them for the timing
-pass; the rest is for compiling and the checks before them.
+pass; the rest was for compiling and the checks, which are now part of each run.
 """
 
 from __future__ import annotations
