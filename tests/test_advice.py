@@ -243,7 +243,7 @@ def test_an_expert_s_findings_for_conv_20(root):
 LEVEL = st.one_of(st.just(float("nan")), st.floats(0.0, 1.0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_gains_stay_between_nothing_and_what_the_busiest_other_unit_leaves(data):
     names = [name for name in HEALTHY if name in load_catalogue()]

@@ -157,6 +157,7 @@ def test_errors_say_what_to_do_without_a_traceback(tables, words, said):
     assert len(result.stderr.strip().splitlines()) >= 2
 
 
+@pytest.mark.slow
 def test_the_program_explains_two_tables(tables):
     words = ["explain", str(tables["cublas"]), str(tables["cudnn"]), "--top", "1", "--json"]
     result = subprocess.run(

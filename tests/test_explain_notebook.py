@@ -21,6 +21,7 @@ assert same.total.verdict == "no difference"
 """
 
 
+@pytest.mark.slow
 def test_why_is_it_slower_runs_and_its_prose_holds(root, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(root))
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):

@@ -186,6 +186,7 @@ def test_the_reproduction_without_the_file_says_that_it_is_a_stand_in(run):
     assert len(pictures(notebook)) == 5
 
 
+@pytest.mark.slow
 def test_the_reproduction_takes_the_file_that_the_environment_names(run, tmp_path, monkeypatch):
     files = sorted((HERE.parent / "datasets" / "h200-sweep").glob("*_b1*.csv.xz"))
     layers = merge(ingest(files).frame)

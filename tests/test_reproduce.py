@@ -268,6 +268,7 @@ def test_the_command_prints_verdicts_beside_held_out_layers(made, tmp_path, monk
     assert (out / "results.json").is_file()
 
 
+@pytest.mark.slow
 def test_the_command_gives_one_json_document_as_a_subprocess(made, tmp_path):
     command = [sys.executable, "-m", "perfml", "reproduce", "--data", str(made), "--splits", "2"]
     run = subprocess.run(

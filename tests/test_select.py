@@ -31,6 +31,7 @@ def test_the_two_metrics_that_make_the_time_are_the_set(linear):
     assert linear.path["sufficient"].tolist() == [False, True, True]
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_check_take_no_part_in_its_choice(linear):
     layers = linear_layers(layers=12)
     held = layers["layer"].isin(linear.checks["layers"].iloc[0].split(", "))
@@ -56,6 +57,7 @@ def test_noise_explains_nothing_and_it_is_said():
     assert found.verdict.startswith("No set suffices")
 
 
+@pytest.mark.slow
 def test_metrics_that_do_as_well_are_named_as_alternatives():
     layers = linear_layers(layers=12)
     layers["l2_utilization"] = layers["dram_utilization"]

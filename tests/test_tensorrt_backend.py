@@ -46,6 +46,7 @@ def test_the_onnx_model_computes_the_reference_network(cfg, precision):
     assert all(row.passed and row.error > 0 for row in rows), rows
 
 
+@pytest.mark.slow
 def test_int8_really_quantizes():
     """Eight bits cost accuracy: an int8 model as exact as fp32 would not be quantized at all."""
     errors = [
