@@ -174,6 +174,7 @@ def test_where_keeps_only_matching_rows(tables):
     assert "cublas, cudnn" in result.stderr
 
 
+@pytest.mark.slow
 def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
     out = tmp_path / "report.html"
     words = ("--kernels", tables[0], "--out", out, "--splits", "2", "--resamples", "2")

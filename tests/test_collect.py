@@ -96,7 +96,14 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, tools):
     assert not log.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path, tools, number):
     script = (
         "from tests.test_collect import workload; "

@@ -20,9 +20,14 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 CARDS = [f"../{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("datasets/*/README.md")]
 RUNNABLE = [name for name in [*PAGES, *CARDS] if read_page(DOCS / name).blocks]
+LONG = {"tutorial.md"}
+"""Pages that take ten seconds: left to CI."""
 
 
-@pytest.mark.parametrize("name", RUNNABLE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in RUNNABLE],
+)
 def test_a_page_runs_as_it_stands(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")

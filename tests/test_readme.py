@@ -87,6 +87,7 @@ def test_the_explanation_finds_what_the_readme_says(commands, tmp_path):
     assert "0.73" in fill
 
 
+@pytest.mark.slow
 def test_advice_and_comparison_run_as_written(commands, tmp_path):
     (advise,) = [each for each in commands if each.startswith("perfml advise ")]
     done = start(advise, tmp_path)

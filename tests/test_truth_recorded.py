@@ -73,6 +73,7 @@ def test_causes_name_what_was_planted_between_two_other_levels(truth, recorded, 
     assert reached(truth, answers, "causes")
 
 
+@pytest.mark.slow
 def test_causes_of_two_families_kernels_in_one_layer_are_both_named(truth, recorded, known):
     few = replace(known, families=known.families[5:14])
     answers = truth._mixtures.ask_mixtures(*recorded, few, seed=0, shapley=False)
