@@ -305,6 +305,14 @@ def test_a_side_that_mixes_batches_is_refused(sweep):
     assert "--where batch=1" in str(caught.value)
 
 
+def test_the_cure_for_a_mixed_side_names_a_value_that_the_other_side_has(sweep):
+    layers = merge(ingest([sweep]).frame)
+    layers = layers[(layers["backend"] != "cudnn") | (layers["batch"] == 8)]
+    with pytest.raises(PerfmlError, match="the cublas side mixes") as caught:
+        explain(*sides_of(layers, "cublas", "cudnn"), model=None)
+    assert "--where batch=8" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("names", "said"),
     [(("cublas", "trt"), "no row has backend=trt"), (("cudnn", "cudnn"), "the same side")],

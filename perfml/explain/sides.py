@@ -156,15 +156,16 @@ def check_conditions(baseline: Side, target: Side) -> list[str]:
         If one side mixes measurements that are no repeats of each other.
     """
     warnings = [*baseline.warnings, *target.warnings]
-    for side in (baseline, target):
+    for side, other in ((baseline, target), (target, baseline)):
         for name in ("backend", *_SHARED[:3]):
             values = _values(side, name)
             if len(values) > 1:
+                both = [value for value in values if value in _values(other, name)] or values
                 msg = f"the {side.name} side mixes several values of {name}"
                 raise PerfmlError(
                     msg,
                     found=", ".join(values[:6]),
-                    cure=f"Keep one, such as: --where {name}={values[0]}",
+                    cure=f"Keep one, such as: --where {name}={both[0]}",
                 )
     for name in _SHARED:
         left, right = _values(baseline, name), _values(target, name)
