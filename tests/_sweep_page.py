@@ -6,14 +6,11 @@ import json
 import statistics
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 from _page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/scale.md"
 FOLDER = ROOT / "benchmarks/results"
-NOISE = 0.02
 
 
 def results(name="first"):
@@ -69,7 +66,7 @@ def sweeps():
 
 def driver():
     """Where a profiler's time goes, alone and beside a second one."""
-    alone, two = (each for each in results("network")["probes"] if "driver" in each["what"])
+    alone, two = (each for each in results("network-cold")["probes"] if "driver" in each["what"])
 
     def both(key, digits=1):
         return f"{alone[key][0]:.{digits}f}", _each(two[key], digits)
@@ -83,36 +80,19 @@ def driver():
     return markdown(["24 launches, 8 passes", "alone", "two at once"], rows, numbers=True)
 
 
-def repeats():
-    """Differences between iterations of the network's launches in the recorded dataset."""
-    case = "yolov4-tiny-(cublas|cudnn)-(fp32|fp16)-b1-"
-    names = ["stall_inst_fetch", "warp_execution_efficiency", "achieved_occupancy"]
-    table = pd.read_parquet(ROOT / "datasets/h200-yolov4-tiny/kernels.parquet")
-    table = table[table["run_id"].str.match(case) & table["layer"].str.match("conv_0[1-4]")]
-    launch = ["run_id", "layer", "kernel_index"]
-    table = table.drop_duplicates([*launch, "metrics_iteration"]).sort_values("metrics_iteration")
-    values = table.groupby(launch)[names].diff().abs().to_numpy()
-    return values[~np.isnan(values)]
-
-
 def metrics():
     """How far the metrics of a sweep on two GPUs are from those on one."""
     rows = []
     for key, name in NAMES.items():
         found = results(key)["cases"][key]["metrics"]["2"]
         assert found["same_kernels"]
-        few = (found["values"], found["within"], found["median"], found["largest"])
-        rows.append([name, *_told(few)])
-    noise = repeats()
-    few = (len(noise), (noise <= NOISE).mean(), np.median(noise), noise.max())
-    rows.append(["repeats of the network on one GPU", *_told(few)])
-    header = ["twelve runs of", "values", "within 0.02", "median difference", "largest"]
+        rows.append([name, *(found.get(each) for each in ("values", "within", "median"))])
+        if "repeats" in found:
+            few = (found[each] for each in ("repeats", "repeats_within", "repeats_median"))
+            rows.append(["its repeats on one GPU", *few])
+    rows = [[name, f"{n:,}", f"{part:.0%}", f"{median:.5f}"] for name, n, part, median in rows]
+    header = ["twelve runs of", "values", "within 0.02", "median difference"]
     return markdown(header, rows, numbers=True)
-
-
-def _told(few):
-    count, within, median, largest = few
-    return f"{count:,}", f"{within:.0%}", f"{median:.5f}", f"{largest:.3f}"
 
 
 def launches():

@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 import pytest
-from _sweep_page import FOLDER, NAMES, NOISE, PAGE, TABLES, cases, repeats, results, table_of
+from _sweep_page import FOLDER, NAMES, PAGE, TABLES, cases, results, table_of
 
 from collectors.campaign.cost import ALONE, BESIDE, BESIDE_RUN_S, RUN_S
 
@@ -29,12 +29,13 @@ def test_the_page_says_which_sweep_reaches_the_goal(section):
     for key in NAMES:
         measured = results(key)["cases"][key]["ratio"]["2"]
         assert ratios[NAMES[key]] == pytest.approx(measured, abs=0.001)
-    assert ratios[NAMES["long"]] >= 1.8 > ratios[NAMES["kernel-replay"]]
-    assert "A sweep of long kernels reaches it" in section
+    reached = {key for key in NAMES if ratios[NAMES[key]] >= 1.8}
+    assert reached == {"long", "network"}
+    assert "A network's metrics of one pass and long kernels reach it" in section
 
 
-def test_the_networks_ratio_is_corrected_for_the_cold_disk(section):
-    log = (FOLDER / "sweep-network-1.log").read_text(encoding="utf-8")
+def test_the_cold_network_s_ratio_is_corrected(section):
+    log = (FOLDER / "sweep-network-cold-1.log").read_text(encoding="utf-8")
     done = re.findall(r"\] done (\S+)-\w+ on .*: ([\d.]+) s,", log)
     conditions = pd.DataFrame(done, columns=["condition", "s"]).astype({"s": float})
     cold = [0, 3]
@@ -42,14 +43,14 @@ def test_the_networks_ratio_is_corrected_for_the_cold_disk(section):
     for place in cold:
         alike = conditions[conditions["condition"] == conditions["condition"][place]]
         excess += conditions["s"][place] - alike.drop(index=place)["s"].mean()
-    by_gpus = results("network")["cases"]["network"]["by_gpus"]
+    by_gpus = results("network-cold")["cases"]["network"]["by_gpus"]
     one, two = (by_gpus[count]["wall_s"] for count in ("1", "2"))
-    assert f"The network's {one / two:.2f} flatters" in section
+    assert f"on another machine: {one / two:.2f}, but" in section
     assert f"it is {(one - excess) / two:.2f}" in section
 
 
 def test_the_kills_on_the_page_are_those_that_were_measured(section):
-    found = results("network")
+    found = results("network-cold")
     worker, driver, taken = (found[name] for name in ("worker killed", "driver killed", "taken up"))
     assert worker["passed"]
     assert driver["passed"]
@@ -72,9 +73,9 @@ def test_the_kills_on_the_page_are_those_that_were_measured(section):
 
 
 def test_the_metrics_of_the_network_differ_as_repeats_do():
-    within = results("network")["cases"]["network"]["metrics"]["2"]["within"]
-    noise = repeats()
-    assert within == pytest.approx((noise <= NOISE).mean(), abs=0.03)
+    found = results("network")["cases"]["network"]["metrics"]["2"]
+    assert found["within"] == pytest.approx(found["repeats_within"], abs=0.03)
+    assert found["median"] == pytest.approx(found["repeats_median"], rel=0.05)
 
 
 def test_the_single_probes_on_the_page_are_those_that_were_measured(section):
@@ -97,13 +98,17 @@ def test_the_estimates_of_a_plan_are_the_measured_ones():
         assert ALONE[passes] == pytest.approx(probes[f"{name}, alone"][0], rel=0.01)
         two = probes[f"{name}, two"]
         assert BESIDE[passes] == pytest.approx(sum(two) / len(two), rel=0.01)
-    by_gpus = results("network")["cases"]["network"]["by_gpus"]
+    sweeps = [results(name)["cases"]["network"]["by_gpus"] for name in ("network", "network-cold")]
     alone, two = (
-        each["run_s"] - each["launches"] / 12 * each["seconds_per_launch"]
-        for each in (by_gpus["1"], by_gpus["2"])
+        [
+            by_gpus[count]["run_s"]
+            - by_gpus[count]["launches"] / 12 * by_gpus[count]["seconds_per_launch"]
+            for by_gpus in sweeps
+        ]
+        for count in ("1", "2")
     )
-    assert alone == pytest.approx(RUN_S, rel=0.01)
-    assert two - alone == pytest.approx(BESIDE_RUN_S, rel=0.05)
+    assert sum(alone) / 2 == pytest.approx(RUN_S, abs=0.05)
+    assert (sum(two) - sum(alone)) / 2 == pytest.approx(BESIDE_RUN_S, abs=0.05)
 
 
 def test_the_guide_to_sweeps_tells_the_same_numbers():

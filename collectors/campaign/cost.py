@@ -33,13 +33,13 @@ APPLICATION_S = 0.005
 """
 START_S = 10.0
 """Seconds of one start of YOLOv4-Tiny under the profiler: 273 launches took 90 s in 8 passes."""
-RUN_S = 12.1
+RUN_S = 12.4
 """Seconds a built-in run takes besides: the timing pass, two starts of torch, the conversion.
 
-Median of twelve runs of cublas and cudnn at batch 1.
+Mean of two sweeps' medians, each of twelve runs of cublas and cudnn at batch 1.
 """
-BESIDE_RUN_S = 1.5
-"""How much longer that takes beside a second run: medians of twelve."""
+BESIDE_RUN_S = 0.7
+"""How much longer that takes beside a second run: 1.5 and -0.1 in these two sweeps."""
 COMPILED_S = 29.0
 """`RUN_S` where torch compiles first, in both of its starts: two runs took 28.5 and 29."""
 TWINS = 75 / 89
