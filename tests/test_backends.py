@@ -332,6 +332,7 @@ def test_a_trace_is_read_plain_and_compressed(tmp_path):
         read_trace(tmp_path / "bad.json", [])
 
 
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
 def test_a_real_profile_of_the_cpu_names_the_layers_but_no_kernel(tmp_path):
     """The ranges reach torch's trace; that CPU work gives no kernel is said, not passed over."""
     pytest.importorskip("torch")
