@@ -33,18 +33,18 @@ EARLIER = {
 
 
 def cases():
-    """Name to seconds of the sweep, of its GPUs and of a launch, on one GPU and on two."""
+    """Name to seconds of the sweep, of a run and of a launch, on one GPU and on two."""
     rows = []
     for key, name in NAMES.items():
         both = [results(key)["cases"][key]["by_gpus"][count] for count in ("1", "2")]
-        fields = ("wall_s", "gpu_s", "run_s", "seconds_per_launch")
+        fields = ("wall_s", "run_s", "seconds_per_launch")
         rows.append((name, *([one[field] for one in both] for field in fields)))
     for key, name in EARLIER.items():
         one = results()[key]
         runs = one["run_s"]
         if isinstance(runs, dict):
             runs = [statistics.median(each[place] for each in runs.values()) for place in (0, 1)]
-        rows.append((name, one["wall_s"], one["gpu_s"], runs, one["seconds_per_launch"]))
+        rows.append((name, one["wall_s"], runs, one["seconds_per_launch"]))
     return rows
 
 
@@ -58,7 +58,7 @@ def sweeps():
             " / ".join(f"{each:.1f}" for each in run),
             " / ".join(f"{each:.3f}" for each in launch),
         ]
-        for name, wall, _, run, launch in cases()
+        for name, wall, run, launch in cases()
     ]
     header = ["twelve runs of", "one GPU, s", "two, s", "times faster", "s a run", "s a launch"]
     return markdown(header, rows, numbers=True)

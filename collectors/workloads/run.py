@@ -13,7 +13,6 @@ import gzip
 import io
 import json
 import math
-import os
 import shutil
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perfml._files import replacing
 from perfml.errors import InputError, PerfmlError
 
 from . import Options, Session, workload, workloads
@@ -174,13 +174,11 @@ def _record_trace(session: Session, iterations: int, path: Path) -> None:
         session.run(ranges)
         session.synchronize()
         _measure(session, ranges, iterations)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, replacing(path) as temporary:
         plain = Path(folder, "trace.json")
         recorded.export_chrome_trace(str(plain))
         with plain.open("rb") as source, gzip.open(temporary, "wb") as target:
             shutil.copyfileobj(source, target)
-    os.replace(temporary, path)
 
 
 def timing_csv(kernels: list[TimedKernel]) -> str:
@@ -263,10 +261,9 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name and rename it, so that no half file is left."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    """Write a file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 _MODES = {"profile": _profile, "timing": _timing, "check": _check}

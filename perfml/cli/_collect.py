@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -227,10 +226,8 @@ def collect(
             out_.result({}, [shlex.join(command) for command in each.commands])
     failed = [each for each in results if each.status == "failed"]
     if failed:
-        # the document is out: an error through Output would be a second one
-        sys.stderr.write(f"error: {len(failed)} of {len(results)} runs failed\n")
-        sys.stderr.write("The same command does only those again.\n")
-        raise typer.Exit(1)
+        told = f"{len(failed)} of {len(results)} runs failed"
+        out_.fail(told, "The same command does only those again.")
 
 
 def _checked(record: dict[str, Any] | None) -> str:

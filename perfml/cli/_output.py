@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -110,6 +110,14 @@ class Output:
                     self.warn(text)
             else:
                 self.warn(f"{alike[0]} [and {len(alike) - 1} more of this kind; -v lists them]")
+
+    def fail(self, what: str, cure: str) -> NoReturn:
+        """End the command with exit code 1, on stderr alone, after its result was printed.
+
+        A raised `PerfmlError` would be a second document there.
+        """
+        sys.stderr.write(f"error: {what}\n{cure}\n")
+        raise typer.Exit(1)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:

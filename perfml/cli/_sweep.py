@@ -211,10 +211,8 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         lost = f"; {outcome.lost} attempts lost with their worker" if outcome.lost else ""
         out_.result({}, [text + lost])
     if outcome.failed:
-        # the document is out: an error through Output would be a second one
-        count = f"{len(outcome.failed)} of {len(outcome.states)}"
-        sys.stderr.write(f"error: {count} runs failed\n--resume does only those again.\n")
-        raise typer.Exit(1)
+        what = f"{len(outcome.failed)} of {len(outcome.states)} runs failed"
+        out_.fail(what, "--resume does only those again.")
 
 
 @contextmanager

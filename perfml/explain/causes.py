@@ -66,6 +66,9 @@ _SHARED = (
     ("work: shared loads", ("inst_executed_shared_loads",)),
     ("wavefronts per shared load", ("shared_load_transactions",)),
 )
+_COST_CHANGE = math.log(2)
+"""If a counted wavefront of shared memory costs more than twice as much on one side, others use it:
+warpgroup instructions read it in wavefronts that are not counted as loads."""
 _COUNTED = {
     "DRAM bytes": ("work: DRAM bytes", _GLOBAL, "DRAM bytes per sector"),
     "DRAM time": ("work: DRAM busy time", _GLOBAL, "DRAM busy time per sector"),
@@ -142,11 +145,12 @@ def split_pair(
         _take(found, _IN_WARPS[kind], lanes[3])
     work, counters, each = _COUNTED.get(kind, ("", _GLOBAL, ""))
     requests = _requests(counters, before, after) if work in found else []
-    if kind == "shared memory" and requests and not _cost_alike(account, counters, before, after):
+    moved = sum(piece[3] for piece in requests)
+    if kind == "shared memory" and requests and abs(found[work][3] - moved) > _COST_CHANGE:
         requests = []
     if requests:
         found |= {piece[0]: piece for piece in requests}
-        _take(found, work, sum(piece[3] for piece in requests))
+        _take(found, work, moved)
         _, left, right, value, _ = found.pop(work)
         parts = [_count(row, *counters[1][1]) for row in (before, after)]
         found[each] = (each, left / parts[0], right / parts[1], value, False)
@@ -220,22 +224,6 @@ def _requests(
         (name, left, right, math.log(right / left), False)
         for name, (left, right) in ((work, requests), (each, ratios))
     ]
-
-
-def _cost_alike(
-    account: Account | None,
-    counters: Sequence[tuple[str, tuple[str, ...]]],
-    before: pd.Series,
-    after: pd.Series,
-) -> bool:
-    """Return whether a counted wavefront costs about as much on both sides.
-
-    Warpgroup instructions read shared memory in wavefronts that are not counted as loads.
-    """
-    if account is None:
-        return False
-    costs = [account.amount(row) / _count(row, *counters[1][1]) for row in (before, after)]
-    return max(costs) <= 2 * min(costs)
 
 
 def _lanes(before: pd.Series, after: pd.Series) -> Term | None:
