@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-RESCALE = "if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>("
 
 
 def main(command):
@@ -23,12 +22,12 @@ def main(command):
     from collectors.workloads import Options, run
     from collectors.workloads._base import parse_settings
     from collectors.workloads._session import KernelSession
-    from tests.test_attention import cpu_session
+    from tests._attention_sources import NO_RESCALE, cpu_session
 
     words = command[command.index("collectors.workloads.run") + 1 :]
     given = run.parser().parse_args(words)
     options = Options(given.backend, given.precision, settings=parse_settings(given.set))
-    fault = RESCALE if given.backend in os.environ["FAULTY"].split(",") else ("", "")
+    fault = NO_RESCALE if given.backend in os.environ["FAULTY"].split(",") else ()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # what is built from now on runs on the CPU, where no kernel can be timed
         cpu_session(Path(folder), patch, options, fault)

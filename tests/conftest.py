@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,18 @@ def recorded() -> Path:
 def sweep() -> Path:
     """Return the folder of the recorded H200 sweep."""
     return ROOT / "datasets" / "h200-sweep"
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    """Put the stand-ins for profilers and the driver's tools first, and return `monkeypatch`.
+
+    Variables ``FAKE_*`` tell them what to do; none is set.
+    """
+    monkeypatch.setenv("PATH", f"{ROOT / 'tests/data/fake_tools'}{os.pathsep}{os.environ['PATH']}")
+    for name in [name for name in os.environ if name.startswith("FAKE_")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,27 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.collect import collect
 from collectors.workloads import Options, workload
-from collectors.workloads._cuda import Resources
 from collectors.workloads._session import KernelSession
 from collectors.workloads.attention import launch, tensor_map
-from collectors.workloads.attention import workload as room
 from collectors.workloads.attention.problems import SETS, Problem, parse_sizes, reference
 from collectors.workloads.attention.variants import (
-    FOLDER,
     LADDER,
     LAZY,
     SHARED_LIMIT,
     VARIANTS,
-    Variant,
 )
 from collectors.workloads.attention.workload import choose_variants, plan
 from perfml.errors import InputError, PerfmlError
+from tests._attention_sources import (
+    changed_sources,
+    compiled,
+    in_double,
+    inputs,
+    off,
+    run_on_cpu,
+    tensor_program,
+)
 
 pytestmark = pytest.mark.slow
 
-ON_CPU = Path(__file__).parent / "cuda_on_cpu"
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -214,50 +214,6 @@ def test_without_a_driver_the_message_names_its_library(monkeypatch):
 # ---- the kernels' own sources, on the CPU --------------------------------------------------------
 
 
-def in_double(q, k, v, causal=False):
-    """softmax(Q Kᵀ / √d) V in numpy, all scores at once."""
-    q, k, v = (each.astype(np.float64) for each in (q, k, v))
-    scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
-    if causal:
-        scores = np.where(np.tril(np.ones(scores.shape[1:], bool)), scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights @ v / weights.sum(-1, keepdims=True)
-
-
-def inputs(count, tokens, dim, dtype, seed=1):
-    generator = np.random.default_rng(seed)
-    return [generator.standard_normal((count, tokens, dim)).astype(dtype) for _ in range(3)]
-
-
-def off(output, expected):
-    return np.linalg.norm(output - expected) / np.linalg.norm(expected)
-
-
-def host_compiler():
-    """Return a C++ compiler; like torch, it is an extra that these tests may lack."""
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    return found or pytest.skip("no C++ compiler")
-
-
-def compiled(folder, macros, sources=FOLDER):
-    program = folder / "attention"
-    defines = [f"-D{name}={value}" for name, value in macros.items()]
-    command = [host_compiler(), "-std=c++17", "-O1", "-w", f"-I{sources}", f"-I{ON_CPU}", *defines]
-    source = str(ON_CPU / "attention.cpp")
-    subprocess.run([*command, "-o", str(program), source], check=True, timeout=300)
-    return program
-
-
-def run_on_cpu(program, tensors, kernel="", seed=1):
-    count, tokens, _ = tensors[0].shape
-    done = subprocess.run(
-        [str(program), str(count), str(tokens), kernel, str(seed)],
-        input=b"".join(each.tobytes() for each in tensors),
-        capture_output=True, check=True, timeout=300,
-    )  # fmt: skip
-    return np.frombuffer(done.stdout, tensors[0].dtype).reshape(tensors[0].shape).astype(float)
-
-
 @pytest.fixture(scope="module", params=[32, 64])
 def ladder_program(request, tmp_path_factory):
     macros = {"SOURCE": '"ladder.cu"', "HALF": 0, "HEAD_DIM": request.param}
@@ -274,13 +230,6 @@ def test_every_version_of_the_ladder_computes_attention(ladder_program):
     }
     # 2e-7 to 4e-7, with exact exponentials; the device's limit is for its approximate ones
     assert {name: error for name, error in errors.items() if not error < 1e-6} == {}
-
-
-def tensor_program(folder, variant: Variant, dim, causal, sources=FOLDER):
-    macros = dict(variant.compiled_for(dim, causal=causal).defines)
-    macros |= {"SOURCE": f'"{variant.source}"', "HALF": 1, "KERNEL": variant.kernel}
-    macros |= {"QUERY_ROWS": variant.query_rows, "MAPS": int(variant.maps)}
-    return compiled(folder, macros, sources)
 
 
 @pytest.mark.parametrize(
@@ -345,166 +294,10 @@ def test_a_barrier_left_out_or_a_tile_released_too_early_shows_on_the_cpu(
     tmp_path, backend, name, before, after
 ):
     variant = VARIANTS[backend][name]
-    changed = tmp_path / "changed"
-    shutil.copytree(FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (changed / variant.source).read_text(encoding="utf-8")
-    assert text.count(before) == 1
-    (changed / variant.source).write_text(text.replace(before, after), encoding="utf-8")
+    changed = changed_sources(tmp_path, variant.source, (before, after))
     program = tensor_program(tmp_path, variant, 64, False, changed)
     tensors = inputs(1, 900, 64, np.float16)
     assert not off(run_on_cpu(program, tensors), in_double(*tensors)) < launch.LIMITS["fp16"]
-
-
-# ---- the workload's own check, on the CPU --------------------------------------------------------
-
-
-class CpuModule:
-    """Stands for `collectors.workloads._cuda.Module`: a program of `compiled` runs its kernels."""
-
-    compiler = "g++"
-
-    def __init__(self, program):
-        self._program = program
-
-    def kernel(self, name):
-        return CpuKernel(self._program, name)
-
-
-class CpuKernel:
-    """Stands for `Kernel`: reads and writes the tensors that a launch names."""
-
-    def __init__(self, program, name):
-        self._program, self._name = program, name
-
-    def resources(self):
-        return Resources(0, 0, 0)
-
-    def __call__(self, grid, block, *arguments, shared=0):
-        tensors = [each for each in arguments if hasattr(each, "data_ptr")]
-        if isinstance(arguments[0], list):  # stands for the tensor maps of Q, K and V
-            tensors = [*arguments[0], *tensors]
-        q, k, v, o = tensors[:4]
-        made = run_on_cpu(self._program, [each.numpy() for each in (q, k, v)], self._name)
-        o.numpy()[:] = made
-
-
-def cpu_session(folder, monkeypatch, options, replaced=("", "")):
-    """Return the session of one layer whose kernel, with a text replaced, runs on the CPU.
-
-    Also the layer's tensors.
-    """
-    torch = pytest.importorskip("torch")
-    (_, problem, variant) = plan(options)[0]
-    ladder = options.backend in LADDER
-    source = "ladder.cu" if ladder else VARIANTS[options.backend][variant].source
-    changed = folder / "changed"
-    shutil.copytree(FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
-    before, after = replaced
-    text = (changed / source).read_text(encoding="utf-8")
-    assert not before or text.count(before) == 1
-    (changed / source).write_text(text.replace(before, after), encoding="utf-8")
-    if ladder:
-        macros = {"SOURCE": '"ladder.cu"', "HALF": 0, "HEAD_DIM": problem.dim}
-        program = compiled(folder, macros, changed)
-    else:
-        chosen = VARIANTS[options.backend][variant]
-        program = tensor_program(folder, chosen, problem.dim, problem.causal, changed)
-    kept, made = [], launch.allocate
-
-    def allocate(*given):
-        kept.append(made(*given))
-        return kept[-1]
-
-    monkeypatch.setattr(launch, "DEVICE", "cpu")
-    monkeypatch.setattr(launch, "allocate", allocate)
-    monkeypatch.setattr(tensor_map, "on_device", lambda tensors, _: tensors)
-    monkeypatch.setattr(room, "build", lambda asked: dict.fromkeys(asked, CpuModule(program)))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    session = workload("attention").session(options)
-    return session, kept[0]
-
-
-def asked(backend, precision, size, **settings):
-    pairs = {"sizes": size, **settings}
-    return Options(backend, precision, settings=tuple(pairs.items()))
-
-
-@pytest.mark.parametrize(
-    ("options", "replaced"),
-    [
-        (asked("wmma", "fp16", "1x700x64", variants="q32_kv64"), "rescale"),
-        (asked("mma", "fp16", "1x700x64", variants="r32_kv64_w4"), "rescale"),
-        (asked("wgmma", "fp16", "1x700x64", variants="kv128_c3_turns"), "rescale"),
-        (asked("wgmma", "fp16", "1x700x128", variants="d128_kv64_c3", causal="1"), "rescale"),
-        (asked("o_registers", "fp32", "1x256x64"), "maximum"),
-    ],
-    ids=["wmma", "mma", "wgmma", "wgmma-d128-causal", "fp32"],
-)
-def test_the_check_of_collect_refuses_a_kernel_whose_fault_random_inputs_do_not_show(
-    tmp_path, monkeypatch, options, replaced
-):
-    text = {
-        "rescale": ("if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>("),
-        "maximum": (
-            "scores[y * kRows + thread] = sum;\n      tile_max = fmaxf(tile_max, sum);",
-            "scores[y * kRows + thread] = sum;\n      tile_max = 0.0f;",
-        ),
-    }[replaced]
-    session, _ = cpu_session(tmp_path, monkeypatch, options, text)
-    (layer,) = session.layer_names()
-    assert {row.output: row.passed for row in session.check()} == {
-        f"{layer}/o": True,
-        f"{layer}/o, rising scores": False,
-    }
-
-
-@pytest.mark.parametrize(
-    ("options", "most"),
-    [
-        (asked("mma", "fp16", "1x330x128", variants="d128_r16_kv64_w4", causal="1"), 4e-4),
-        (asked("fused", "fp32", "1x256x32"), 2e-6),
-        (asked("o_registers", "fp32", "1x256x64"), 2e-6),
-    ],
-    ids=["mma-d128-causal", "fused", "o_registers"],
-)
-def test_the_check_of_collect_leaves_the_inputs_as_they_were(tmp_path, monkeypatch, options, most):
-    session, tensors = cpu_session(tmp_path, monkeypatch, options)
-    before = {name: tensors.values[name].clone() for name in "qkv"}
-    rows = session.check()
-    assert len(rows) == 2
-    assert {row.output: row.error for row in rows if not row.error < most} == {}
-    assert all(bool((before[name] == tensors.values[name]).all()) for name in "qkv")
-
-
-def test_collect_measures_no_kernel_without_its_rescale_and_goes_on_to_the_next(
-    tmp_path, monkeypatch
-):
-    tools = Path(__file__).parent / "data/fake_tools"
-    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_NCU_ARGUMENTS", str(tmp_path / "profiled"))
-    monkeypatch.setenv("FAULTY", "mma")
-    results = collect(
-        "attention",
-        backends=("mma", "wgmma"),
-        precisions=("fp16",),
-        warmup=1,
-        workload_options=("--set", "sizes=1x700x64"),
-        out=tmp_path / "runs",
-        launcher=f"{sys.executable} {Path(__file__).parent / '_attention_on_cpu.py'}",
-    )
-    wrong, right = results
-    assert [wrong.status, right.status] == ["failed", "done"], [each.message for each in results]
-    assert wrong.message.startswith(
-        "b1_n700_d64/o, rising scores: a kernel's output is wrong, so nothing was measured (found: "
-        "relative error "
-    )
-    assert "the limit is 2e-03" in wrong.message
-    assert "Mend the kernel, or leave it out with --backend or --set" in wrong.message
-    assert not wrong.folder.exists()
-    assert (tmp_path / "profiled").read_text().count("--export") == 1
-    errors = {row["output"]: row["relative_error"] for row in right.record["check"]["outputs"]}
-    assert set(errors) == {"b1_n700_d64/o, rising scores", "b1_n700_d64/o"}
-    assert max(errors.values()) < 4e-4
 
 
 def test_a_base_two_softmax_would_be_far_beyond_the_limit():

@@ -1,7 +1,6 @@
 """What `perfml collect` measures of perfml's own kernels is compared with a reference first."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -15,18 +14,15 @@ from perfml.cli import app
 from perfml.ingest import ingest
 from perfml.redact import redact_run
 from tests import _checked_workload
-from tests._checked_workload import LIMIT, TOOLS, Workload
+from tests._checked_workload import LIMIT, Workload
 
 LAUNCHER = f"{sys.executable} {Path(__file__).parent / '_checked_workload.py'}"
 
 
 @pytest.fixture
-def errors(monkeypatch):
+def errors(tools):
     """Say how far off every output of every backend is."""
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    for name in ("FAKE_NCU", "FAKE_GPU", "FAKE_WORKLOAD", "FAKE_NVPROF"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda **given: monkeypatch.setenv("FAKE_ERRORS", json.dumps(given))
+    return lambda **given: tools.setenv("FAKE_ERRORS", json.dumps(given))
 
 
 def conv(out, *backends, **options):

@@ -4,7 +4,6 @@ Stand-ins for ncu, nvidia-smi and srun replay what was recorded on an H200.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,14 +21,6 @@ from perfml.ingest import ingest
 ROOT = Path(__file__).parent.parent
 TOOLS = Path(__file__).parent / "data/fake_tools"
 LAUNCHER = f"{TOOLS / 'launcher'} --gres=gpu:1"
-
-
-@pytest.fixture
-def tools(monkeypatch):
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    for name in ("FAKE_NCU", "FAKE_GPU", "FAKE_WORKLOAD", "FAKE_FAILING_BACKEND"):
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
 
 
 def workload(out, backends=("cublas",), **options):

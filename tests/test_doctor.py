@@ -17,13 +17,12 @@ TOOLS = Path(__file__).parent / "data/fake_tools"
 
 
 @pytest.fixture
-def tools(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(doctor, "_ask", lambda *_, **__: ("13.0 True 91900", 0))
+def tools(tools, tmp_path):
+    tools.setattr(doctor, "_ask", lambda *_, **__: ("13.0 True 91900", 0))
     parameters = tmp_path / "params"
     parameters.write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 0\n")
-    monkeypatch.setattr(doctor, "_DRIVER_PARAMETERS", parameters)
-    return monkeypatch
+    tools.setattr(doctor, "_DRIVER_PARAMETERS", parameters)
+    return tools
 
 
 def checks():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from _tables import make_kernels
-from test_collect import TOOLS, names, until, workload
+from test_collect import names, until, workload
 from test_ncu_profiler import alive
 from typer.testing import CliRunner
 
@@ -34,14 +34,6 @@ VECTORS = ROOT / "tests/data/ncu/vectors.csv"
 OLD = b"an older result"
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PLACES = ("file/result.parquet", "none/result.parquet", "/proc/result")
-
-
-@pytest.fixture
-def tools(monkeypatch):
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    for name in ("FAKE_NCU", "FAKE_GPU", "FAKE_WORKLOAD", "FAKE_FAILING_BACKEND"):
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,6 @@ TOOLS = Path(__file__).parent / "data/fake_tools"
 PUBLISHED = load_catalogue().ncu_request(("published",))
 
 
-@pytest.fixture
-def tools(monkeypatch):
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    return monkeypatch
-
-
 def profile(tmp_path, scenario="done", tools=None, *, timeout_s=30, **options):
     if tools is not None:
         tools.setenv("FAKE_NCU", scenario)

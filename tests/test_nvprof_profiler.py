@@ -1,21 +1,11 @@
 """nvprof's two commands, and what happens where it is missing or does not fit the GPU."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from collectors.profilers import nvprof
 from collectors.profilers._process import ProfilerError
 
-TOOLS = Path(__file__).parent / "data/fake_tools"
 OPTIONS = nvprof.NvprofOptions(("achieved_occupancy", "ipc"), region_only=True)
-
-
-@pytest.fixture
-def tools(monkeypatch):
-    monkeypatch.setenv("PATH", f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
-    return monkeypatch
 
 
 def profile(tmp_path, **options):

@@ -1,13 +1,12 @@
 """attention's own check on a real GPU: every version passes, kernels without a rescale do not."""
 
-import shutil
-
 import pytest
 
 from collectors.workloads import Options, workload
 from collectors.workloads.attention import variants
 from collectors.workloads.attention.launch import YARDSTICKS
 from collectors.workloads.attention.variants import LADDER, VARIANTS
+from tests._attention_sources import NO_RESCALE, changed_sources
 
 pytestmark = pytest.mark.gpu
 
@@ -45,13 +44,7 @@ def test_every_version_of_attention_passes_its_check(backend, precision, setting
 
 @pytest.mark.parametrize("backend", VARIANTS)
 def test_a_kernel_that_never_rescales_in_mid_row_is_refused(tmp_path, monkeypatch, backend):
-    changed = tmp_path / "changed"
-    shutil.copytree(variants.FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
-    source = changed / f"{backend}.cu"
-    text = source.read_text(encoding="utf-8")
-    step = "if (must_rescale<LAZY>("
-    assert text.count(step) == 1
-    source.write_text(text.replace(step, "if (false && must_rescale<LAZY>("), encoding="utf-8")
+    changed = changed_sources(tmp_path, f"{backend}.cu", NO_RESCALE)
     monkeypatch.setattr(variants, "FOLDER", changed)
     rising, drawn = checked(backend, "fp16", {"sizes": ODD})
     assert drawn.passed

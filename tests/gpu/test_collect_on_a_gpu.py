@@ -13,6 +13,7 @@ from collectors.collect import collect
 from perfml._twins import expand_twins
 from perfml.ingest import ingest
 from perfml.readers import read
+from tests._attention_sources import NO_RESCALE, replace_once
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -114,11 +115,7 @@ def test_twins_are_measured_once_and_agree(tmp_path):
 def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "collectors", tmp_path / "collectors", ignore=ignored)
-    source = tmp_path / "collectors/workloads/attention/mma.cu"
-    text = source.read_text(encoding="utf-8")
-    step = "if (must_rescale<LAZY>("
-    assert text.count(step) == 1
-    source.write_text(text.replace(step, "if (false && must_rescale<LAZY>("), encoding="utf-8")
+    replace_once(tmp_path / "collectors/workloads/attention/mma.cu", *NO_RESCALE)
     words = ["attention", "--backend", "mma", "--backend", "wmma", "--precision", "fp16"]
     words += ["--set", "sizes=6x1000x64", "--metrics", "achieved_occupancy"]
     done = subprocess.run(
