@@ -1,16 +1,18 @@
 # The two commands of the README, `make demo` and `make test`, set up all they need by themselves.
+# CONTRIBUTING.md tells when to run which loop: quick, test, .ci/run.
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= ncu,test
 DEMO ?= demo
 TESTS ?= not slow
+ROOM ?=
 
 BIN := $(VENV)/bin
 PERFML := $(BIN)/perfml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo quick test wallclock times check bench docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -33,11 +35,22 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> ran
 	$(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20 --method builtin,permutation,group-permutation
 	$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
 
-test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all with TESTS=
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(TESTS)' $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest
 
-# reviewed line by line through ruff's noqa comments: processes, temporary folders, XML of our own
-REVIEWED := B101,B108,B311,B314,B404,B405,B603,B607,B608
+quick: $(VENV)/.$(EXTRAS) ## The inner loop, under a minute: no test that is dear or starts a program
+	$(PYTEST) -n 2 --dist worksteal -q -m 'not (slow or long or process or page or browser)' tests/$(ROOM) $(PYTEST_ARGS)
+
+test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all with TESTS=, a room with ROOM=readers
+	$(PYTEST) -n 2 --dist worksteal -m '$(TESTS)' tests/$(ROOM) $(PYTEST_ARGS)
+
+wallclock: $(VENV)/.$(EXTRAS) ## The tests that assert a time on the clock; leave the machine idle meanwhile
+	PERFML_IDLE=1 $(PYTEST) -m wallclock $(PYTEST_ARGS)
+
+times: $(VENV)/.$(EXTRAS) ## Which tests cost how much processor time; ROOM=readers for one room
+	$(PYTEST) -q -m '$(TESTS)' --processor-times=40 tests/$(ROOM) $(PYTEST_ARGS)
+
+# reviewed line by line through ruff's noqa comments: processes, temporary folders, XML and markup of our own
+REVIEWED := B101,B108,B311,B314,B404,B405,B603,B607,B608,B704
 
 check: $(VENV)/.check ## Lint, format and types
 	$(BIN)/ruff check .
@@ -47,7 +60,7 @@ check: $(VENV)/.check ## Lint, format and types
 	$(BIN)/python tools/audit.py
 
 bench: $(VENV)/.bench ## Speed beside the alternatives; leave the machine idle meanwhile
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.docs ## The documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -4,7 +4,7 @@ Each piece of work is timed in turns with a yardstick of the same kind, and the 
 compared: another program can only add time. A limit is about three times what was measured when
 it was set, so only a change of that size fails, on any machine.
 
-Run: ``python benchmarks/gate.py`` (about ten seconds). Exit 1 if a limit is passed.
+Run: ``python -m benchmarks.gate`` (about ten seconds). Exit 1 if a limit is passed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import _data
+from benchmarks import data
 
 TURNS = 7
 
@@ -61,12 +59,12 @@ class Gate:
 
 def gates(folder: Path) -> list[Gate]:
     """Return the limits."""
-    from perfml.merge import merge
+    from perfml.merge.rule import merge
     from perfml.modeling import LinearModelTreeRegressor
     from perfml.readers import read
 
     path = folder / "export.csv"
-    _data.write_export(path, 20_000, _data.chosen_metrics())
+    data.write_export(path, 20_000, data.chosen_metrics())
     frame = read(path).frame.assign(run_id="run")
     rng = np.random.default_rng(0)
     x = rng.random((500, 16))

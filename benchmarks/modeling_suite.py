@@ -2,7 +2,7 @@
 
 100 random splits x six models, permutation importance on the test rows of each split (5 shuffles
 a metric), and leave-one-layer-out scores with ten model seeds.
-Run: ``python benchmarks/modeling_suite.py DATASET.csv`` (the published file, or any table that
+Run: ``python -m benchmarks.modeling_suite DATASET.csv`` (the published file, or any table that
 ``perfml train`` takes).
 """
 

@@ -4,7 +4,7 @@ Every side is run in turns, at least five times; a ratio is how many times longe
 took in the same turn, so that whatever else the machine does hits both. Answers are compared
 before anything is timed. Above 1 perfml is ahead.
 
-Run: ``make bench``, or ``python benchmarks/run.py [--rows csv,report] [--turns 5] [--quick]
+Run: ``make bench``, or ``python -m benchmarks.run [--rows csv,report] [--turns 5] [--quick]
 [--markdown] [--json FILE]``; ``--markdown`` writes the table into docs/benchmarks.md. The
 rivals need polars and duckdb.
 """
@@ -32,14 +32,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import _data
-import _rivals as rivals
 import pandas as pd
 import polars as pl
-from _rows import COLUMNS, DOCS, MARKS, ROWS
+
+from benchmarks import data, rivals
+from benchmarks.rows import COLUMNS, DOCS, MARKS, ROWS
 
 PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn", "linear-tree")
 
@@ -131,13 +128,13 @@ def agree(found: pd.DataFrame, layers: pd.DataFrame) -> None:
 
 def csv_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """Ncu CSV to merged layers."""
-    from perfml.merge import merge
+    from perfml.merge.rule import merge
     from perfml.readers import read
 
     kernels = 10_000 if quick else 100_000
-    metrics = _data.chosen_metrics()
+    metrics = data.chosen_metrics()
     path = folder / "export.csv"
-    _data.write_export(path, kernels, metrics)
+    data.write_export(path, kernels, metrics)
 
     def ours() -> pd.DataFrame:
         return merge(read(path).frame)
@@ -168,10 +165,10 @@ def report_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """Reports through NVIDIA's reader."""
     from perfml.metrics import load_catalogue
     from perfml.readers import read
-    from perfml.readers._ncu_launches import needed
+    from perfml.readers.ncu.launches import needed
 
     path = folder / "report.ncu-rep"
-    path.write_bytes(lzma.decompress(_data.REPORT.read_bytes()))
+    path.write_bytes(lzma.decompress(data.REPORT.read_bytes()))
     metrics = list(load_catalogue().ncu_request(["published"]))[:24]
     frame = read(path).frame
     layers = frame["layer"].tolist()
@@ -195,13 +192,13 @@ def report_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
 
 def merge_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """The merge alone, in memory."""
-    from perfml.merge import merge
+    from perfml.merge.rule import merge
     from perfml.readers import read
     from perfml.tables import metric_columns
 
     kernels = 10_000 if quick else 100_000
     path = folder / "merge.csv"
-    _data.write_export(path, kernels, _data.chosen_metrics())
+    data.write_export(path, kernels, data.chosen_metrics())
     frame = read(path).frame.assign(run_id="run", backend="cudnn")
     metrics = metric_columns(frame)
     frame = frame.astype(dict.fromkeys(metrics, "float64"))
@@ -308,7 +305,7 @@ def collect_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """Seconds a kernel of collection: recorded, because it needs the card."""
     from perfml.tables import read_table
 
-    path = _data.ROOT / "datasets" / "h200-yolov4-tiny" / "kernels.parquet"
+    path = data.ROOT / "datasets" / "h200-yolov4-tiny" / "kernels.parquet"
     runs = [
         run["seconds_per_launch"]
         for run in read_table(path).provenance["runs"]
@@ -408,7 +405,7 @@ def main() -> None:
                 show(row)
             found = tuple(row.rival for row in rows if row.room == room)
             if not options.quick and found != ROWS[room]:
-                parser.error(f"the rows of {room} are {found}; _rows.py says {ROWS[room]}")
+                parser.error(f"the rows of {room} are {found}; rows.py says {ROWS[room]}")
     where = machine(options.turns)
     print(f"measured on {where}")
     if options.json:

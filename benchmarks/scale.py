@@ -7,7 +7,7 @@ the kernel reports them. The rivals read the same file and write the same table 
 ``polars-categorical`` reads kernel names as categories, and the ``bare`` ones leave the names out,
 which cost as text more than all metrics together.
 
-Run: ``python benchmarks/scale.py [--rows 1e5 --rows 1e6 --rows 1e7] [--turns 5] [--json]``.
+Run: ``python -m benchmarks.scale [--rows 1e5 --rows 1e6 --rows 1e7] [--turns 5] [--json]``.
 Exit 1 while, at the most rows, perfml takes longer than either Polars query of the same result,
 takes more than 2.5 GiB, or gives other numbers; the ratio to the bare query is reported beside it.
 Needs polars and duckdb.
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import _scale_rivals as rivals
+from benchmarks import scale_rivals as rivals
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2.5

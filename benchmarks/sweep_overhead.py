@@ -5,7 +5,7 @@ its runs, the seconds from the end of one profiler to the start of the next (whi
 stand-in's conversion, about 0.08 s), and processor seconds. ``--tree`` measures other checkouts in
 turn with this one, so that a change can be told from the load of the machine.
 
-Run: ``python benchmarks/sweep_overhead.py [--turns 4] [--tree DIR]``. Needs Dask.
+Run: ``python -m benchmarks.sweep_overhead [--turns 4] [--tree DIR]``. Needs Dask.
 """
 
 from __future__ import annotations

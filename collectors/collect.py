@@ -19,12 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collectors import _run_folder as folders
-from collectors._measure import Place, measure, planned_commands
-from collectors._runs import Run, Settings, metric_names
-from collectors.profilers._gpu import Gpu, NoGpuError, gpus
-from perfml._signals import interruptible
+from collectors import run_folder as folders
+from collectors.measure import measure, planned_commands
+from collectors.place import Place
+from collectors.profilers.gpu import Gpu, NoGpuError, gpus
+from collectors.run_spec import Run, metric_names
+from collectors.settings import Settings
 from perfml.errors import InputError, PerfmlError
+from perfml.util.signals import interruptible
 
 Progress = Callable[[int, int, str], None]
 
@@ -68,17 +70,7 @@ def collect(
     backends: Sequence[str] = ("cublas",),
     precisions: Sequence[str] = ("fp32",),
     batches: Sequence[int] = (1,),
-    iterations: int = 10,
-    metric_iterations: int = 3,
-    warmup: int = 5,
-    seed: int = 0,
-    profiler: str = "auto",
-    metrics: Sequence[str] = ("published",),
-    layers: str | None = None,
-    replay: str = "kernel",
-    cache_control: str = "all",
-    timing: str = "auto",
-    dedupe: bool = False,
+    metrics: Sequence[str] = ("default",),
     layer_map: str | Path | None = None,
     workload_options: Sequence[str] = (),
     out: str | Path = "runs",
@@ -86,6 +78,7 @@ def collect(
     timeout_s: float = 1800.0,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> list[RunResult]:
     """Measure every combination of backend, precision and batch, or one program.
 
@@ -97,24 +90,9 @@ def collect(
         Argument list of any program; its NVTX ranges are the layers.
     backends, precisions, batches
         The matrix of a built-in workload.
-    iterations, metric_iterations, warmup, seed
-        Timed and profiled iterations, iterations before them, seed of weights and inputs. For a
-        program, `metric_iterations` limits profiling to its first ranges called ``iter_N``.
-    profiler
-        ``ncu``, ``nvprof``, or ``auto`` for what supports the GPU.
     metrics
-        Metrics or sets (``published``, ``stalls``, ``roofline``), Nsight Compute's own names, or
-        files with one name a line.
-    layers
-        Regular expression; only layers whose name it matches are profiled (``conv_.*``).
-    replay, cache_control
-        How Nsight Compute repeats launches (``kernel``, ``application``) and whether it flushes
-        caches before each pass (``all``, ``none``).
-    timing
-        For a program: ``cupti``, ``ncu`` (durations of the profile), or ``auto``.
-    dedupe
-        Profile one iteration, and of layers that launch the same only the first
-        (`collectors.dedupe`).
+        Metrics or sets (``default``, ``published``, ``stalls``, ``roofline``), Nsight Compute's
+        own names, or files with one name a line.
     layer_map
         A file of ordered kernel patterns, for a program without ranges.
     workload_options
@@ -130,6 +108,9 @@ def collect(
         Only tell what would be run.
     progress
         Called as ``progress(done, total, what)``.
+    settings
+        Options of `collectors.settings.Settings` by name, such as ``iterations=20``. For a
+        program, ``metric_iterations`` limits profiling to its first ranges called ``iter_N``.
 
     Returns
     -------
@@ -144,22 +125,10 @@ def collect(
         On Ctrl-C or SIGTERM, after the running command was killed and its half run removed.
     """
     known, raw = metric_names(metrics)
-    settings = Settings(
-        iterations=iterations,
-        metric_iterations=metric_iterations,
-        warmup=warmup,
-        seed=seed,
-        profiler=profiler,
-        metrics=known,
-        raw_metrics=raw,
-        layers=layers,
-        replay=replay,
-        cache_control=cache_control,
-        timing=timing,
-        workload_options=tuple(workload_options),
-        dedupe=dedupe,
+    chosen = Settings(
+        metrics=known, raw_metrics=raw, workload_options=tuple(workload_options), **settings
     )
-    runs = _matrix(workload, command, backends, precisions, batches, layer_map, settings)
+    runs = _matrix(workload, command, backends, precisions, batches, layer_map, chosen)
     words = _split(launcher)
     gpu = _gpu(bool(words), dry_run)
     place = Place(gpu, words, timeout_s)
@@ -189,7 +158,7 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
         try:
             with folders.building(out, run_id) as folder:
                 # a program may change a file it was given, and with it what its id would be now
-                record = {**measure(subject, folder, place), "run_id": run_id}
+                record = {**measure(subject, folder, place).as_dict(), "run_id": run_id}
                 folders.write_json(folder / folders.RUN_FILE, record)
         except PerfmlError as error:
             return _failed(out, run_id, error)
@@ -244,7 +213,7 @@ def _matrix(
     if command:
         mapped = None
         if layer_map is not None:
-            from perfml.layer_map import read_layer_map
+            from perfml.ingest.layer_map import read_layer_map
 
             mapped = read_layer_map(layer_map).as_dict()
         name = program_name(command)

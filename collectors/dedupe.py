@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfml._twins import OCCURRENCE
 from perfml.errors import InputError
+from perfml.ingest.duplicate_layers import OCCURRENCE
 
 TOLERANCE = 0.10
 """How far the times of layers of unknown shape may differ, as a share of the first one's."""

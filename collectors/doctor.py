@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.profilers import ncu
-from collectors.profilers._gpu import NCU_FIRST, NVPROF_LAST, Gpu, gpus
-from collectors.profilers._inject import toolkit
+from collectors.profilers import cupti, ncu
+from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu, gpus
+from collectors.profilers.inject import toolkit
 from perfml.errors import PerfmlError
+from perfml.util.installed import install_command
 
 _DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 _MINIMUM_FREE = 5e9
@@ -74,7 +75,7 @@ def diagnose(*, measure_peaks: bool = False) -> list[Check]:
     found = _gpus()
     checks += found[0]
     gpu = found[1][0] if found[1] else None
-    checks += [_ncu(gpu), _nvprof(gpu), *_permission(gpu), _cupti(gpu)]
+    checks += [_ncu(gpu), _nvprof(gpu), *_permission(gpu), _cupti(gpu), _counters(gpu)]
     checks += [_optional(*each) for each in _OPTIONAL]
     checks += [_torch_gpu(gpu), _tensorrt(gpu), _disk(Path.cwd())]
     if gpu is not None:
@@ -170,10 +171,23 @@ def _cupti(gpu: Gpu | None) -> Check:
     return Check(name, "ok", f"CUPTI in {found.library.parent}, compiler {compiler}")
 
 
+def _counters(gpu: Gpu | None) -> Check:
+    """Check what `--profiler cupti` needs beside the permission: GPU, driver, CUPTI, compiler."""
+    name = "counters by iterations"
+    if gpu is None:
+        return Check(name, "absent", "no GPU")
+    try:
+        cupti.require(gpu)
+    except PerfmlError as error:
+        cure = f"{error.cure or ''} Without it, Nsight Compute measures, 10 to 15 times slower."
+        return Check(name, "warn", _one_line(error), cure.strip())
+    return Check(name, "ok", "CUPTI's Range Profiler: the library compiles and the driver loads")
+
+
 def _optional(package: str, extra: str, purpose: str) -> Check:
     version = _version(package)
     if version is None:
-        cure = f"For {purpose}: pip install 'perfml[{extra}]'"
+        cure = f"For {purpose}: {install_command(extra)}"
         return Check(package, "absent", "not installed", cure)
     return Check(package, "ok", version)
 
@@ -203,7 +217,7 @@ def _torch_gpu(gpu: Gpu | None) -> Check:
 def _tensorrt(gpu: Gpu | None) -> Check:
     installed = [(name, version) for name in _TENSORRT if (version := _version(name))]
     if not installed:
-        cure = "For the tensorrt backend: pip install 'perfml[tensorrt]'"
+        cure = f"For the tensorrt backend: {install_command('tensorrt')}"
         return Check("tensorrt", "absent", "not installed", cure)
     name, version = installed[0]
     if name != "tensorrt" and gpu is not None and gpu.compute_capability not in _TENSORRT_RTX:
@@ -240,7 +254,7 @@ def measured_peaks() -> tuple[dict[str, Any] | None, list[Check]]:
     """
     cure = "It needs torch and a GPU with 4 GB of free memory."
     try:
-        said, status = _ask([sys.executable, "-m", "collectors._peaks"], timeout_s=300)
+        said, status = _ask([sys.executable, "-m", "collectors.peaks"], timeout_s=300)
     except OSError as error:
         said, status = str(error), 1
     try:

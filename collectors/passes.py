@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.profilers import ncu
-from collectors.profilers._gpu import NoGpuError, gpus
-from collectors.profilers._process import Finished, ProfilerError, last_lines, run
+from collectors.profilers.gpu import NoGpuError, gpus
+from collectors.profilers.process import Finished, ProfilerError, last_lines, run
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.tables import replacing
 
@@ -234,7 +234,7 @@ def measure_seconds(program: Path, folder: Path, end: float) -> list[tuple[int, 
     hardware = tuple(name for name in USEFUL_FIRST if not is_patched(name))
     requests: list[tuple[str, ...]] = [(), hardware[:3], hardware[:6], hardware, PUBLISHED]
     requests.insert(1, tuple(name for name in PUBLISHED if is_patched(name)))
-    rows = []
+    rows: list[tuple[int, int, int, float]] = []
     for mib in FOOTPRINTS_MIB:
         for metrics in requests:
             if time.monotonic() > end:
@@ -311,7 +311,7 @@ def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]])
 
 
 def _print(
-    measured: Measured, timed: Sequence[tuple[int, ...]], document: dict[str, object]
+    measured: Measured, timed: Sequence[tuple[int, int, int, float]], document: dict[str, object]
 ) -> None:
     lines = [f"{document['chip']}, ncu {document['ncu']}: {len(measured.rows)} sets"]
     for kind, count, names, error in measured.rows:

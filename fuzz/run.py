@@ -1,4 +1,4 @@
-"""Fuzz the text readers: ``python fuzz/run.py --seconds 30 [--target ncu_csv]``.
+"""Fuzz the text readers: ``python -m fuzz.run --seconds 30 [--target ncu_csv]``.
 
 Needs the package atheris (extra ``fuzz``), which has wheels for some versions of Python only. Each
 target runs in a process of its own, from the seeds and the corpus beside this file. Exits with 1
@@ -16,11 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from fuzz.targets import CORPUS, SLOWEST_S, TARGETS
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from fuzz.targets import CORPUS, SLOWEST_S, TARGETS  # noqa: E402
-
 _MEMORY_MIB = 1024
 """The instrumented readers and their libraries take 150 MiB without input."""
 

@@ -7,6 +7,7 @@ table that no measurement can give, or more than two seconds of processor time f
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import lzma
@@ -22,17 +23,15 @@ import pandas as pd
 
 from collectors.workloads.yolov4_tiny.darknet import read_cfg, with_classes
 from perfml.errors import PerfmlError
-from perfml.layer_map import apply_layer_map, read_layer_map
-from perfml.readers import (
-    ReadOptions,
-    Source,
-    ncu_csv,
-    nvprof_csv,
-    nvprof_text,
-    timing_csv,
-)
-from perfml.readers._frame import kernels_frame
-from perfml.readers._ncu_launches import needed
+from perfml.ingest.layer_map import apply_layer_map, read_layer_map
+from perfml.readers import ReadOptions, Source, cupti_csv, timing_csv, torch_trace, trtexec
+from perfml.readers.frame import kernels_frame
+from perfml.readers.ncu import csv_page as ncu_csv
+from perfml.readers.ncu import summary_csv as ncu_summary
+from perfml.readers.ncu import text_page as ncu_text
+from perfml.readers.ncu.launches import needed
+from perfml.readers.nvprof import csv_log as nvprof_csv
+from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.tables import Kernels, metric_columns
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,6 +189,92 @@ def _timing_seeds() -> Iterator[bytes]:
     yield b'iteration,layer,kernel,time_us\n0,a,"f<1, 2>(""x"")",1.5\n1,,g,2e-3\n'
 
 
+def _counters_seeds() -> Iterator[bytes]:
+    page = _text("cupti/h100_repeats.csv").splitlines(keepends=True)
+    yield b"".join(page)
+    comments = [line for line in page if line.startswith(b"#")]
+    yield b"".join([*comments, *page[len(comments) : len(comments) + 1 + _LAUNCHES]])
+
+
+_DASHES = "    ------------------- ----------- ------------\n"
+_PRINTED = (
+    "==PROF== Connected to process 7 (/home/app)\n"
+    "  gemm<1>(float *, int) (8, 16, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+    f"    Section: GPU Speed Of Light Throughput\n{_DASHES}"
+    f"    Metric Name         Metric Unit Metric Value\n{_DASHES}"
+    "    DRAM Throughput               %        46.63\n"
+    f"    Duration                     us        41.18\n{_DASHES}\n"
+    "    OPT   Est. Local Speedup: 85.38%\n          Waits for memory.\n\n"
+    "  add, 2025-Nov-06 15:20:12, Context 1, Stream 7\n"
+    f"    Section: Launch Statistics\n{_DASHES}"
+    f"    Threads                  thread    1,048,576\n{_DASHES}"
+    "    WRN   Too few.\n"
+)
+_SUMMED = (
+    "  add(int) (2, 2, 2)x(8, 8, 8), Device 0, CC 8.9, Invocations 4\n    Section: Occupancy\n"
+    "    ------------------ ----------- ------- ------- -------\n"
+    "    Metric Name        Metric Unit Minimum Maximum Average\n"
+    "    ------------------ ----------- ------- ------- -------\n"
+    "    Duration                    us    1.95    2.27    2.07\n"
+    "    ------------------ ----------- ------- ------- -------\n"
+)
+_SUMMARY = (
+    '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC",'
+    '"Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+    '"7","app","host","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Occupancy",'
+    '"Achieved Occupancy","%","73.56","79.38","74.92"\n'
+    '"7","app","host","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Speed","Duration",'
+    '"us","1.00","3.00","1.50"\n'
+)
+
+
+def _printed_seeds() -> Iterator[bytes]:
+    yield _PRINTED.encode()
+    yield _SUMMED.encode()
+    yield b"\xff\xfe" + _PRINTED.encode("utf-16-le")
+
+
+def _summary_seeds() -> Iterator[bytes]:
+    yield _SUMMARY.encode()
+    yield b"==PROF== Connected to process 7 (/home/app)\nstep 1\n" + _SUMMARY.encode()
+
+
+def _trace_seeds() -> Iterator[bytes]:
+    """Yield traces of a few launches, one event a line so that mutations meet whole events."""
+    recorded = RECORDED / "torch_trace/yolov4tiny_cublas_fp32_b1_h200.json.gz"
+    events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
+    ranges = [event for event in events if event["cat"] == "user_annotation"][:3]
+    kernels = [event for event in events if event["cat"] == "kernel"][3 : 3 + _LAUNCHES]
+    for kernel in kernels:
+        kernel["name"] = kernel["name"][:80]
+        kernel["args"] |= {"device": 0, "registers per thread": 32, "shared memory": 1024}
+    numbers = {event["args"]["correlation"] for event in kernels}
+    calls = [
+        event
+        for event in events
+        if event["cat"] == "cuda_runtime" and event["args"]["correlation"] in numbers
+    ]
+    steps = [{**ranges[0], "name": "ProfilerStep#2"}, {**ranges[1], "cat": "cpu_op"}]
+    modules = [{**ranges[1], "cat": "python_function", "name": "nn.Module: Conv2d_0"}]
+    copies = [{**kernels[0], "cat": "gpu_memcpy", "name": "Memcpy DtoH"}]
+    for chosen in ([*ranges, *calls, *kernels], [*steps, *calls, *kernels, *copies]):
+        lines = ",\n".join(json.dumps(event) for event in [*chosen, *modules])
+        yield f'{{"schemaVersion": 1,\n"traceEvents": [\n{lines}\n]}}\n'.encode()
+
+
+def _trtexec_seeds() -> Iterator[bytes]:
+    yield (
+        b'[\n  { "count" : 100 }\n'
+        b', { "name" : "conv + relu", "timeMs" : 31.4, "averageMs" : 0.314, "percentage" : 60 }\n'
+        b', { "name" : "pool", "timeMs" : 20.0, "percentage" : 40 }\n]\n'
+    )
+    yield (
+        b'{"Layers": [{\n  "Name": "conv + relu",\n  "LayerType": "CaskConvolution",\n'
+        b'  "TacticName": "sm75_xmma_fprop"\n},\n{\n  "Name": "pool",\n'
+        b'  "LayerType": "TiledPooling"\n},\n"cast"],\n"Bindings": ["input"]}\n'
+    )
+
+
 def _layer_map_seeds() -> Iterator[bytes]:
     for kernels in (
         '["im2col*", "*gemm*", "activate?"]',
@@ -231,12 +316,64 @@ _NVPROF_WORDS = (
 
 TARGETS: dict[str, Target] = {
     "ncu_csv": Target(_reader(ncu_csv), _ncu_seeds, _NCU_WORDS),
+    "ncu_text": Target(
+        _reader(ncu_text),
+        _printed_seeds,
+        (
+            *(
+                "    Section: ",
+                ", Context 1, Stream 7",
+                ", Invocations 99",
+                "    OPT   ",
+                "(!) nan",
+            ),
+            *(_DASHES, "1.234,5", "Duration", "us", "Mbyte", "(1, 2, 3)x(4, 5, 6)", "==ERROR== "),
+        ),
+        ".txt",
+    ),
+    "ncu_summary": Target(_reader(ncu_summary), _summary_seeds, (*_NCU_WORDS, "Invocations")),
     "nvprof_text": Target(_reader(nvprof_text), _nvprof_seeds("txt"), _NVPROF_WORDS, ".txt"),
     "nvprof_csv": Target(_reader(nvprof_csv), _nvprof_seeds("csv"), _NVPROF_WORDS),
     "timing_csv": Target(
         _reader(timing_csv),
         _timing_seeds,
         ("iteration,layer,kernel,time_us", "inf", "-1", "1e400", "nan", '""', "0x10", "1_0", "NA"),
+    ),
+    "cupti_csv": Target(
+        _reader(cupti_csv),
+        _counters_seeds,
+        ("# perfml counters 1", "# device: ", "\\/", "iter_0/conv_01", "inf", "-1", "nan", '""'),
+    ),
+    "torch_trace": Target(
+        _reader(torch_trace),
+        _trace_seeds,
+        (
+            *('"ts": 1e300', '"dur": -1', '"dur": NaN', '"cat": "kernel"', '"cat": "cpu_op"', "{}"),
+            *(
+                '"args": []',
+                '"correlation": "1"',
+                '"grid": "[1, 2, 3]"',
+                '"pid": null',
+                "[",
+                "9e99",
+            ),
+        ),
+        ".json",
+    ),
+    "trtexec_profile": Target(
+        _reader(trtexec),
+        _trtexec_seeds,
+        (
+            '"averageMs" : ',
+            '"count" : 0',
+            '"name" : ""',
+            "null",
+            "-1",
+            "1e999",
+            "[[",
+            '"Layers": 5',
+        ),
+        ".json",
     ),
     "layer_map": Target(
         _layer_map,

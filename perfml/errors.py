@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 
 class PerfmlError(Exception):
     """An error caused by input or environment, shown to the user without a traceback.
@@ -17,6 +19,9 @@ class PerfmlError(Exception):
     cure
         What the user can do about it.
     """
+
+    exit_code = 1
+    """Exit code of a command that this error ends."""
 
     def __init__(
         self,
@@ -38,9 +43,25 @@ class PerfmlError(Exception):
             first += f" (found: {self.found})"
         return f"{first}\n{self.cure}" if self.cure else first
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes whole: a worker's error reads as it would here."""
+        return _again, (type(self), self.what, self.where, self.found, self.cure)
+
     def as_dict(self) -> dict[str, str | None]:
         """Return the parts of the message, for ``--json``."""
         return {"what": self.what, "where": self.where, "found": self.found, "cure": self.cure}
+
+
+Error = TypeVar("Error", bound=PerfmlError)
+
+
+def _again(
+    kind: type[Error], what: str, where: str | None, found: str | None, cure: str | None
+) -> Error:
+    """Make an error of its parts, whatever its class asks for."""
+    error = kind.__new__(kind)
+    PerfmlError.__init__(error, what, where=where, found=found, cure=cure)
+    return error
 
 
 LONGEST = 1000
@@ -80,8 +101,18 @@ class TableError(PerfmlError):
 
 
 class MissingExtraError(PerfmlError):
-    """An optional dependency is needed for this and is not installed."""
+    """An optional dependency is needed for this and is not installed.
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    Parameters
+    ----------
+    package
+        The dependency.
+    purpose
+        What needs it, the subject of the message.
+    command
+        What installs it; see `perfml.util.extras.missing_extra`.
+    """
+
+    def __init__(self, package: str, purpose: str, command: str) -> None:
         what = f"{purpose} needs the package {package}, which is not installed"
-        super().__init__(what, cure=f"Install it with: pip install 'perfml[{extra}]'")
+        super().__init__(what, cure=f"Install it with: {command}")

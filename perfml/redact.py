@@ -20,9 +20,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfml._files import cannot_write
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table, replacing
+from perfml.util.files import cannot_write
 
 
 def _words(text: str) -> frozenset[str]:
@@ -31,31 +31,34 @@ def _words(text: str) -> frozenset[str]:
 
 SHAPES = _words(
     "layer type kind name index reads input output flops weight_bytes input_bytes output_bytes "
-    "size stride pad filters groups activation batch classes heads tokens head_dim"
+    "size stride pad filters groups activation batch classes heads tokens head_dim parameters"
 )
 """Facts of a layer."""
 
 VERSIONS = _words(
-    "python perfml numpy torch triton driver cuda cudnn tensorrt jax gpu compute_capability "
-    "multiprocessors memory_bytes time tool_version profiler_version"
+    "python perfml numpy torch triton torchvision timm transformers library_version driver cuda "
+    "cudnn tensorrt jax gpu compute_capability multiprocessors memory_bytes time tool_version "
+    "profiler_version"
 )
 """Facts of the GPU and its libraries."""
 
 RUNS = _words(
-    "run_id workload backend precision batch iterations metric_iterations warmup seed device "
-    "weights profiler started ended created timing source seconds launches "
+    "run_id workload backend precision batch iterations metric_iterations processes warmup seed "
+    "device weights profiler started ended created timing source seconds launches "
+    "options metrics raw_metrics workload_options "
     "unattributed_share kernels_per_iteration clock_control cache_control replay dedupe iteration "
-    "stands_for settings cudnn_enabled cudnn_benchmark allow_tf32 memory_format metrics_requested "
-    "metrics_missing launches_profiled passes profiling_seconds conversion_seconds "
-    "seconds_per_launch layers layer_map layer kernels skip check passed outputs relative_error "
-    "limit"
+    "stands_for settings model library attention compile cudnn_enabled cudnn_benchmark allow_tf32 "
+    "memory_format metrics_requested metrics_missing launches_profiled passes profiling_seconds "
+    "conversion_seconds seconds_per_launch layers layer_map layer kernels skip check passed "
+    "outputs relative_error limit"
 )
 """Facts of a run."""
 
 SOURCES = _words(
     "sources runs format tool sha256 path times_path times_sha256 times_format "
     "memory_operations serialised schema_version metric_numbers substituted undefined rules "
-    "warnings kind unattributed share time_us environment redacted where"
+    "warnings kind unattributed coverage metric rows least left_out share time_us environment "
+    "redacted where"
 )
 """Facts of a file, and of the table made of it."""
 
@@ -220,7 +223,7 @@ def redactor(
     hide
         Further words to strike out.
     """
-    from perfml._identity import BACKENDS, PRECISIONS
+    from perfml.ingest.run_labels import BACKENDS, PRECISIONS
 
     found = Redactor()
     found.safe.update(BACKENDS, PRECISIONS)
@@ -309,8 +312,8 @@ def redact_run(
     InputError
         If there is no ``run.json``, or a table cannot be parsed.
     """
-    from perfml._identity import read_manifest
-    from perfml.ingest import MANIFEST
+    from perfml.ingest.profiles import MANIFEST
+    from perfml.ingest.run_labels import read_manifest
 
     folder, out = Path(folder), Path(out)
     if not (folder / MANIFEST).is_file():
@@ -352,8 +355,8 @@ def redact_run(
 
 def _rows(path: Path) -> list[list[str]]:
     """Return a CSV's rows from its header on; what programs printed before it is left out."""
-    from perfml.readers._ncu_text import header_at
-    from perfml.readers._source import Source
+    from perfml.readers.ncu.page import header_at
+    from perfml.readers.source import Source
 
     text = Source(path).text()
     start = header_at(text.encode())

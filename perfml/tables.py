@@ -9,7 +9,7 @@ file's metadata, so that a table never gets separated from where it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml._files import parse_json
-from perfml._files import replacing as replacing
-from perfml._files import require_file as require_file
-from perfml._version import __version__
+from perfml import __version__
 from perfml.errors import InputError, TableError
+from perfml.util.files import parse_json
+from perfml.util.files import replacing as replacing
+from perfml.util.files import require_file as require_file
 
 METADATA_KEY = b"perfml"
 """Key of the provenance document in a Parquet file's schema metadata."""
@@ -55,17 +55,35 @@ KERNEL_COLUMNS = (
 (run, iteration). ``time_us`` is missing when the source has no durations.
 """
 
-KERNEL_OPTIONAL = ("ncu_time_us", "time_source", "metrics_iteration", "launches")
+KERNEL_OPTIONAL = (
+    *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
+    *("stream", "start_us", "gap_us"),
+)
 """Columns a Kernels table may have.
 
-``ncu_time_us`` is the duration under the profiler (serialised, caches flushed) where ``time_us``
-comes from a pass without counters. ``time_source`` says which: ``timing``, ``apportioned``,
-``ncu`` or ``nvprof``. ``metrics_iteration`` is the profiled iteration whose counters the row
-carries. ``launches`` is how many launches the row stands for (averages, deduplicated launches).
+``ncu_time_us`` is the duration under the profiler (serialised, and with Nsight Compute the caches
+flushed) where ``time_us`` comes from a pass without counters. ``time_source`` says which:
+``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch`` or ``trtexec``
+(`perfml.time_sources` has them in words). ``process`` numbers the processes of a run that was
+timed in several, from 1; iterations are numbered on through them.
+``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
+many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
+``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
+kernel began; missing for the first one).
 """
 
 LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")
-"""Columns every Layers table has. ``kernel_names``: one a line, in launch order."""
+"""Columns every Layers table has.
+
+``kernels`` is how many launches; ``kernel_names`` the names of their rows, one a line, in launch
+order.
+"""
+
+LAYER_OPTIONAL = ("process", "time_source")
+"""Columns that a Layers table has where its kernels have them.
+
+``time_source`` is that of the layer's launches, or several of them as ``apportioned+timing``.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,7 @@ class Kernels:
     warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        from perfml._html import runs, section
+        from perfml.util.html import runs, section
 
         title = f"{len(self.frame)} launches, {len(metric_columns(self.frame))} metrics"
         return section(title, self.warnings, runs(self.frame, "launches"))
@@ -103,7 +121,7 @@ class Table:
     provenance: dict[str, Any]
 
     def _repr_html_(self) -> str:
-        from perfml._html import runs, section
+        from perfml.util.html import runs, section
 
         rows = "launches" if self.kind == "kernels" else "layers"
         title = f"{len(self.frame)} {rows}, {len(metric_columns(self.frame))} metrics"
@@ -159,7 +177,7 @@ def validate_layers(frame: pd.DataFrame, *, where: str = "layers table") -> pd.D
             found=str(frame["time_us"].iloc[row]),
             cure="Merge again from kernels that have times.",
         )
-    return _ordered(frame, LAYER_COLUMNS)
+    return _ordered(frame, (*LAYER_COLUMNS, *LAYER_OPTIONAL))
 
 
 def write_table(
@@ -216,6 +234,7 @@ def read_table(path: str | Path, *, kind: str | None = None) -> Table:
         table = pq.read_table(path)
     document = document_in(table.schema.metadata or {}, path)
     frame = table.to_pandas()
+    require_ours(list(map(str, frame.columns)), document, path)
     found = document.get("kind") or ("layers" if "kernel_names" in frame.columns else "kernels")
     if kind is not None and found != kind:
         cure = "perfml merge" if kind == "layers" else "perfml ingest"
@@ -228,6 +247,22 @@ def read_table(path: str | Path, *, kind: str | None = None) -> Table:
         )
     check = validate_layers if found == "layers" else validate_kernels
     return Table(check(frame, where=str(path)), found, document)
+
+
+def require_ours(columns: Sequence[str], document: Mapping[str, Any], path: Path) -> None:
+    """Raise `InputError` for a Parquet file that another program wrote for another purpose.
+
+    A table without perfml's provenance is taken where it has the columns of one of perfml's.
+    """
+    if "kind" in document or any(set(names) <= set(columns) for names in _TABLES):
+        return
+    msg = "not a table of perfml"
+    found = ", ".join(columns[:8]) or "none"
+    cure = "Profiler exports become tables with: perfml ingest FILE... --out kernels.parquet"
+    raise InputError(msg, where=str(path), found=f"columns {found}", cure=cure)
+
+
+_TABLES = (KERNEL_COLUMNS, LAYER_COLUMNS)
 
 
 @contextmanager
@@ -280,6 +315,10 @@ def _require(frame: pd.DataFrame, columns: Sequence[str], where: str, maker: str
 
 def _unnamed(kernels: pd.Series[Any]) -> npt.NDArray[np.bool_]:
     """Tell which launches have no name."""
+    if isinstance(kernels.dtype, pd.CategoricalDtype):
+        nameless = np.flatnonzero(kernels.cat.categories == "")
+        codes = kernels.cat.codes.to_numpy()
+        return (codes < 0) | np.isin(codes, nameless)
     empty = (kernels if kernels.dtype == pd.StringDtype() else kernels.astype("string")) == ""
     return np.asarray(empty.fillna(value=True), dtype=bool)
 

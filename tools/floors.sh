@@ -20,12 +20,12 @@ test -x "$venv/bin/python" || "$python" -m venv "$venv"
 index=$("$venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)
 [ -z "${PIP_INDEX_URL:-$index}" ] || export UV_DEFAULT_INDEX=${PIP_INDEX_URL:-$index}
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
-  --editable . 'skops>=0.13' 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
+  --editable . 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
 "$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
-  grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch|skops)=='
-# what an old or new version broke so far: readers, tables on disk, the command line, saved models
+  grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch)=='
+# what an old or new version broke so far: readers, tables on disk, the command line
 "$venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider -k 'not half_a_second' \
-  tests/test_tables.py tests/test_ncu_csv.py tests/test_nvprof_text.py tests/test_frame.py \
-  tests/test_ingest.py tests/test_merge.py tests/test_catalogue.py tests/test_linear_model_tree.py \
-  tests/test_sklearn_compat.py tests/test_features.py tests/test_protocols.py tests/test_persist.py \
-  tests/test_redact.py tests/test_cli.py
+  tests/perfml/test_tables.py tests/readers/test_ncu_csv.py tests/readers/test_nvprof_text.py tests/readers/test_frame.py \
+  tests/ingest/test_ingest.py tests/merge/test_merge.py tests/metrics/test_catalogue.py tests/modeling/test_linear_model_tree.py \
+  tests/modeling/test_sklearn_compat.py tests/modeling/test_features.py tests/modeling/test_protocols.py \
+  tests/perfml/test_redact.py tests/cli/test_cli.py

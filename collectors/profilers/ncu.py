@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.profilers._ncu_failures import explain
-from collectors.profilers._process import Finished, ProfilerError, ask, last_lines, run
+from collectors.profilers.ncu_failures import explain
+from collectors.profilers.process import Finished, ProfilerError, ask, last_lines, run
 from perfml.errors import InputError
 
 REPLAYS = ("kernel", "application", "range")

@@ -2,7 +2,7 @@
 
 A counter profiler serialises kernels and flushes caches, so its durations are not the program's.
 Built-in workloads time themselves; any other program is timed through CUPTI activity records,
-with a library that the CUDA driver loads into it (``activity_trace.cpp``).
+with a library that the CUDA driver loads into it (``injected/activity_trace.cpp``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers._inject import ACTIVITY, library
-from collectors.profilers._process import Finished, ProfilerError, last_lines, run
-from perfml._files import replacing
+from collectors.manifest import TimingRecord
+from collectors.profilers.inject import ACTIVITY, library
+from collectors.profilers.process import Finished, ProfilerError, last_lines, run
+from perfml.util.files import replacing
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
+UNATTRIBUTED_LIMIT = 0.05
+"""A run with a larger share of its time outside every layer says so."""
 _SEPARATOR = "\x1f"
 _FIELDS = 11
 
@@ -187,7 +190,7 @@ def read_activity(path: Path) -> list[Launch]:
     if dropped != "0":
         msg = "CUPTI lost records"
         raise ProfilerError(msg, found=f"{dropped} launches", cure="Trace fewer iterations.")
-    launches = [_launch(line, path) for line in lines if not line.startswith("# ")]
+    launches = [read_launch(line, path) for line in lines if not line.startswith("# ")]
     return sorted(launches, key=lambda each: (each.sequence, each.start_ns))
 
 
@@ -198,7 +201,7 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     """
     import pandas as pd
 
-    from perfml.readers._frame import kernels_frame
+    from perfml.readers.frame import kernels_frame
 
     first = min(launch.start_ns for launch in launches)
     table = pd.DataFrame(
@@ -219,7 +222,7 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in frame[list(COLUMNS)].itertuples(index=False):
-        layer = "" if pd.isna(row.layer) else row.layer
+        layer = row.layer if isinstance(row.layer, str) else ""
         times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
         writer.writerow([row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]])
     return lines.getvalue()
@@ -261,7 +264,55 @@ def unattributed_share(table: Path) -> tuple[float, int]:
     return (outside / total if total else 0.0), count
 
 
-def _launch(line: str, path: Path) -> Launch:
+def timing_record(
+    source: str,
+    table: Path,
+    seconds: float,
+    command: Sequence[str],
+    *,
+    mapped: bool = False,
+    warnings: Sequence[str] = (),
+) -> TimingRecord:
+    """Return what a manifest says of a timing pass.
+
+    Parameters
+    ----------
+    source
+        Who took the times.
+    table
+        The timing CSV.
+    seconds, command
+        Of the program.
+    mapped
+        Whether a layer map will give the launches their layers.
+    warnings
+        Sentences for the user so far.
+    """
+    share, launches = unattributed_share(table)
+    told = list(warnings)
+    if share > UNATTRIBUTED_LIMIT and not mapped:
+        told.append(
+            f"{share:.1%} of the kernel time lies outside every layer; "
+            "set NVTX ranges around it, or give a layer map"
+        )
+    return TimingRecord(
+        source,
+        round(seconds, 3),
+        tuple(command),
+        launches,
+        None if mapped else round(share, 6),
+        warnings=tuple(told),
+    )
+
+
+def read_launch(line: str, path: Path) -> Launch:
+    """Read one line of an activity record.
+
+    Raises
+    ------
+    ProfilerError
+        If it is damaged.
+    """
     cells = line.split("\t")
     try:
         if len(cells) != _FIELDS:

@@ -1,8 +1,11 @@
 """Built-in workloads: what perfml can profile without a program of the user's own.
 
-Every workload runs in a process of its own, ``python -m collectors.workloads.run NAME ...``,
+Every workload runs in a process of its own, ``python -m collectors.workloads.runner NAME ...``,
 so that a profiler can be put in front of it. This package only says what there is; torch and the
 other GPU libraries are imported when a session is made.
+
+Here to change: a workload is a folder with a ``WORKLOAD`` and an entry below; a backend
+of YOLOv4-Tiny a file of ``yolov4_tiny/backends``; what a session must do, in ``session.py``.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 import importlib
 from typing import cast
 
+from collectors.workloads.base import CheckRow, Options, Session, Workload, parse_settings
+from collectors.workloads.torch_models import PREFIX, TorchModel
 from perfml.errors import InputError
-
-from ._base import CheckRow, Options, Session, Workload, parse_settings
 
 __all__ = [
     "CheckRow",
@@ -20,6 +23,7 @@ __all__ = [
     "Session",
     "Workload",
     "default_backends",
+    "is_workload",
     "parse_settings",
     "workload",
     "workloads",
@@ -35,18 +39,25 @@ _MODULES = {
 
 
 def workloads() -> tuple[str, ...]:
-    """Return the names of all built-in workloads."""
+    """Return the names of all built-in workloads; PyTorch models are named ``torch:...``."""
     return tuple(_MODULES)
 
 
+def is_workload(name: str) -> bool:
+    """Return whether a name is a built-in workload's, or says that it is a PyTorch model."""
+    return name in _MODULES or name.startswith(PREFIX)
+
+
 def workload(name: str) -> Workload:
-    """Return a built-in workload by name.
+    """Return a workload by name: a built-in one, or any PyTorch model (``torch:...``).
 
     Raises
     ------
     InputError
         If there is none of that name.
     """
+    if name.startswith(PREFIX):
+        return TorchModel(name)
     if name not in _MODULES:
         what = "there is no built-in workload of this name"
         cure = f"Choose one of: {', '.join(_MODULES)}; or profile any program with -- CMD."

@@ -29,6 +29,36 @@ METRICS = (
     "l2_tex_read_hit_rate", "registers_per_thread", "shared_memory_per_block", "waves_per_sm",
     "theoretical_occupancy",
 )  # fmt: skip
+CAUSES = (
+    "global_load_requests", "global_store_requests", "gld_transactions", "gst_transactions",
+    "global_atomic_requests", "global_reduction_requests", "inst_executed_shared_atomics",
+    "local_load_requests", "local_store_requests", "local_load_transactions",
+    "local_store_transactions", "l2_tex_read_transactions", "l2_atomic_transactions",
+    "inst_fp_32", "inst_fp_64", "inst_integer", "inst_bit_convert", "inst_compute_ld_st",
+    "inst_inter_thread_communication", "tensor_precision_fu_utilization",
+    "sm__cycles_active.avg", "sm__cycles_active.min", "sm__cycles_active.max",
+    "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_shared_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_fmaheavy_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__inst_executed_pipe_adu.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_uniform.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
+    "sm__mio_inst_issued.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom.sum",
+    "idc__requests.sum", "idc__request_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "smsp__imc_requests.sum", "smsp__inst_executed_op_ldgsts.sum",
+    "lts__t_sectors.avg", "lts__t_sectors.max", "lts__t_sectors_srcunit_tex_op_red.sum",
+    "lts__d_atomic_input_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "lts__d_atomic_input_cycles_active.max.pct_of_peak_sustained_elapsed",
+)  # fmt: skip
+"""What causes beyond those of the first families need; asked for with ``--causes``."""
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats",
     "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables",
@@ -40,7 +70,7 @@ RULES_LEVEL = "level_3"
 
 def runner(level: str, given: argparse.Namespace, *words: str) -> list[str]:
     """Return the command that runs one level of the workload."""
-    command = [sys.executable, "-m", "collectors.workloads.run", "planted", "--backend", level]
+    command = [sys.executable, "-m", "collectors.workloads.runner", "planted", "--backend", level]
     return [*command, "--set", f"families={given.families}", *words]
 
 
@@ -49,7 +79,7 @@ def collect_command(level: str, given: argparse.Namespace) -> list[str]:
     command = [sys.executable, "-m", "perfml", "collect", "planted", "--backend", level]
     command += ["--set", f"families={given.families}", "--set", f"sizes={given.sizes}"]
     command += ["--iterations", "3", "--metric-iterations", "1", "--warmup", "2"]
-    for name in METRICS:
+    for name in dict.fromkeys((*METRICS, *(CAUSES if given.causes else ()))):
         command += ["--metrics", name]
     return [*command, "--out", str(given.work / "runs"), "--json"]
 
@@ -163,6 +193,7 @@ def main() -> int:
     parser.add_argument("--families", default="all")
     parser.add_argument("--sizes", type=int, default=4)
     parser.add_argument("--no-rules", action="store_true")
+    parser.add_argument("--causes", action="store_true", help="ask for the metrics of all causes")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     given.work.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def range_command(backend: str, out: Path) -> list[str]:
     for layer in RANGE_LAYERS:
         command += ["--nvtx-include", f"iter_0/{layer}/"]
     command += ["--force-overwrite", "--export", str(out / f"range_{backend}")]
-    command += [sys.executable, "-m", "collectors.workloads.run", "yolov4-tiny"]
+    command += [sys.executable, "-m", "collectors.workloads.runner", "yolov4-tiny"]
     return [*command, "--backend", backend, "--iterations", "1", "--out", str(out / backend)]
 
 

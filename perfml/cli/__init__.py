@@ -1,4 +1,8 @@
-"""The command line: one thin function a verb, in the order data walks through them."""
+"""The command line: one thin function a verb, in the order data walks through them.
+
+Here to change: a verb is one function in the module of its room, added by that module's
+``register``; options that several verbs share stand in ``dataset.py`` and ``output.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,21 @@ from typing import Annotated
 
 import typer
 
-from perfml._version import __version__
+from perfml import __version__
 from perfml.cli import (
-    _advise,
-    _collect,
-    _explain,
-    _models,
-    _plan,
-    _plot,
-    _report,
-    _reproduce,
-    _sweep,
-    _tables,
+    advise,
+    collect,
+    explain,
+    gate,
+    models,
+    plan,
+    plot,
+    report,
+    reproduce,
+    sweep,
+    tables,
 )
-from perfml.cli._output import Commands
+from perfml.cli.output import Commands
 
 app = typer.Typer(
     cls=Commands,
@@ -33,16 +38,17 @@ app = typer.Typer(
         "Data walks collect -> ingest -> merge -> train -> rank -> explain -> report."
     ),
 )
-_collect.register(app)
-_sweep.register(app)
-_tables.register(app)
-_models.register(app)
-_plan.register(app)
-_explain.register(app)
-_advise.register(app)
-_report.register(app)
-_plot.register(app)
-_reproduce.register(app)
+collect.register(app)
+sweep.register(app)
+tables.register(app)
+models.register(app)
+plan.register(app)
+explain.register(app)
+advise.register(app)
+gate.register(app)
+report.register(app)
+plot.register(app)
+reproduce.register(app)
 
 
 def _version(value: bool) -> None:

@@ -2,35 +2,42 @@
 
 `load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name) into a
 Layers table.
+
+Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``;
+what a word on the command line may name, in ``loading.py``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfml._lazy import resolve
-from perfml.datasets._registry import DATASETS, Dataset, fetch, find
+from perfml.datasets.registry import DATASETS, Dataset, fetch, find
+from perfml.util.lazy import resolve
 
 if TYPE_CHECKING:
-    from perfml.datasets._load import load
-    from perfml.datasets._loaders import (
+    from perfml.datasets.loaders import (
+        load_h100_planted_causes,
         load_h200_attention,
         load_h200_conv,
         load_h200_planted,
+        load_h200_planted_causes,
         load_h200_qkv,
         load_h200_yolov4_tiny,
         load_nazir2024,
     )
+    from perfml.datasets.loading import load
     from perfml.datasets.published import from_published, to_published
 
 _HOMES = {
-    "load": "_load",
-    "load_h200_attention": "_loaders",
-    "load_h200_conv": "_loaders",
-    "load_h200_planted": "_loaders",
-    "load_h200_qkv": "_loaders",
-    "load_h200_yolov4_tiny": "_loaders",
-    "load_nazir2024": "_loaders",
+    "load": "loading",
+    "load_h100_planted_causes": "loaders",
+    "load_h200_attention": "loaders",
+    "load_h200_conv": "loaders",
+    "load_h200_planted": "loaders",
+    "load_h200_planted_causes": "loaders",
+    "load_h200_qkv": "loaders",
+    "load_h200_yolov4_tiny": "loaders",
+    "load_nazir2024": "loaders",
     "from_published": "published",
     "to_published": "published",
 }
@@ -42,9 +49,11 @@ __all__ = [
     "find",
     "from_published",
     "load",
+    "load_h100_planted_causes",
     "load_h200_attention",
     "load_h200_conv",
     "load_h200_planted",
+    "load_h200_planted_causes",
     "load_h200_qkv",
     "load_h200_yolov4_tiny",
     "load_nazir2024",

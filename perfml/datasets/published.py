@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml._digest import sha256_of
 from perfml.errors import InputError, TableError
 from perfml.metrics import PUBLISHED
 from perfml.tables import RUN_COLUMNS, require_file, validate_layers
+from perfml.util.digest import sha256_of
 
 COLUMNS: tuple[str, ...] = ("type", *PUBLISHED, "time")
 """Columns of the published schema, in its order."""

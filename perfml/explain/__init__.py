@@ -1,39 +1,46 @@
-"""Explain: why is this side slower: its causes, and two attributions that are never mixed.
+"""Explain: why is this side slower: causes from counters and a model's view, never mixed.
 
 `explain` compares two sides (two tables, or two backends of one dataset) layer by layer: the time
-ratio with its interval, the kernels and metrics that changed, a physical attribution from counters
-and one from a fitted model. The causes are the physical one with its residual named. All of them
-add up exactly to what they attribute.
+ratio with its interval, the kernels and metrics that changed, the causes that counters prove, and
+what a fitted model attributes to each metric. Both add up exactly to what they attribute.
+
+Here to change: causes in ``counters/``, the view of a model in ``model/``, hazards in
+``advice/``, peaks in ``roofs/``; what two sides are and how their layers meet, in ``compared.py``
+and ``align.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfml._lazy import resolve
+from perfml.util.lazy import resolve
 
 _HOMES = {
-    "explain": "_explain",
-    "sides_of": "sides",
-    "make_side": "sides",
+    "explain": "compare",
+    "sides_of": "compared",
+    "make_side": "compared",
     "load_tables": "load",
     "Explanation": "results",
     "LayerDiff": "results",
     "Causes": "results",
-    "Physical": "results",
+    "PairCauses": "results",
+    "TermTotal": "results",
+    "Term": "counters.terms",
+    "TERMS": "counters.terms",
+    "Contribution": "counters.terms",
     "ModelAttribution": "results",
     "Ratio": "results",
     "align_layers": "align",
     "compare_times": "times",
-    "exact_shapley": "shapley",
-    "roofline": "_roofline",
-    "Peaks": "peaks",
-    "known_peaks": "peaks",
-    "load_peaks": "peaks",
-    "Advice": "advice",
-    "advise": "advice",
+    "exact_shapley": "model.shapley",
+    "roofline": "roofs.by_layer",
+    "Peaks": "roofs.peaks",
+    "known_peaks": "roofs.peaks",
+    "load_peaks": "roofs.peaks",
+    "Advice": "advice.hazards",
+    "advise": "advice.hazards",
     "load_ncu_rules": "load",
-    "pool_agreement": "ncu_agreement",
+    "pool_agreement": "advice.ncu_agreement",
 }
 
 __all__ = sorted(_HOMES)

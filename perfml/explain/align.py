@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.modeling.shapes import AMOUNTS
+from perfml.modeling.layer_shapes import AMOUNTS
 
 
 @dataclass(frozen=True)

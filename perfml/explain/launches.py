@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
 import pandas as pd
 
-from perfml.explain.sides import Side
+from perfml.explain.compared import Side, rows_by
+from perfml.kernel_names import short_kernel
+from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
 _FUNCTOR = re.compile(r"\b(CUDAFunctor_\w+|(?!gpu_kernel)\w+_kernel(?:_cuda)?)(?=[(<])")
@@ -23,6 +27,44 @@ _WHOLE = 1000
 
 
 @dataclass(frozen=True)
+class Launch:
+    """A kernel launch with its counters (or a merged layer, as if it were one launch).
+
+    Attributes
+    ----------
+    kernel
+        Its name; empty for a merged layer.
+    time_us
+        Its time without a profiler, microseconds.
+    counters
+        Metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known;
+        of a merged layer also ``kernels``, how many launches it has.
+    """
+
+    kernel: str
+    time_us: float
+    counters: Mapping[str, float]
+
+    def __getitem__(self, name: str) -> float:
+        """Return a counter; NaN where it was not collected."""
+        return self.counters.get(name, math.nan)
+
+    def total(self, names: Sequence[str]) -> float:
+        """Return the sum of some counters; NaN where one was not collected."""
+        return sum(self[name] for name in names)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether the profiler's own duration is known."""
+        return self["ncu_time_us"] > 0
+
+    @property
+    def duration_us(self) -> float:
+        """What the counters were taken over: the profiler's duration, or else the time."""
+        return self["ncu_time_us"] if self.profiled else self.time_us
+
+
+@dataclass(frozen=True)
 class Launches:
     """What a layer launches in most of its repeats.
 
@@ -30,56 +72,101 @@ class Launches:
     ----------
     names
         Kernels in launch order.
-    frame
-        One row a launch: ``kernel, time_us, ncu_time_us`` and the metrics (medians over the
-        repeats); the times add up to the layer's. None where only a Layers table is known.
+    launches
+        The launches with their counters (medians over the repeats); their times add up to the
+        layer's. None where only a Layers table is known.
     repeats, others
         Repeats with this launch order, and with another.
     """
 
     names: tuple[str, ...]
-    frame: pd.DataFrame | None
+    launches: tuple[Launch, ...] | None
     repeats: int
     others: int
 
 
-def launches_of(side: Side, layer: str, layer_us: float) -> Launches:
-    """Return the launches of a layer.
+class LaunchReader:
+    """Reads the launches of any layer of one side; the tables are taken apart once.
 
-    A launch's time is its mean share of the layer in a repeat times `layer_us`, so that launches
-    add up to the layer's time whatever mean that is.
+    Parameters
+    ----------
+    side
+        Where the tables are.
     """
-    rows = side.layers[side.layers["layer"] == layer]
-    orders = Counter(rows["kernel_names"].astype("string").fillna(""))
-    usual, repeats = orders.most_common(1)[0]
-    # the published dataset names no kernels
-    names = tuple(usual.split("\n")) if usual else ()
-    frame = None if side.kernels is None else _frame(side.kernels, layer, names, layer_us)
-    return Launches(names, frame, repeats, len(rows) - repeats)
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        if side.kernels is None:
+            return
+        kernels = side.kernels
+        self._rows = rows_by(kernels["layer"])
+        self._order = kernels["kernel_index"].to_numpy(dtype=float, na_value=np.nan)
+        self._kernel = kernels["kernel"].astype(str).to_numpy(dtype=object)
+        self._repeat = (
+            kernels.groupby(["run_id", "iteration"], dropna=False, sort=False).ngroup().to_numpy()
+        )
+        self._times = kernels["time_us"].to_numpy(dtype=float, na_value=np.nan)
+        self._names = [name for name in ("ncu_time_us",) if name in kernels.columns]
+        self._names += metric_columns(kernels)
+        self._counters = kernels[self._names].to_numpy(dtype=float, na_value=np.nan)
+
+    def read(self, layer: str, layer_us: float) -> Launches:
+        """Return the launches of a layer.
+
+        A launch's time is its mean share of the layer in a repeat times `layer_us`, so that
+        launches add up to the layer's time whatever mean that is.
+        """
+        rows = self.side.rows(layer)
+        orders = Counter(rows["kernel_names"].astype("string").fillna(""))
+        usual, repeats = orders.most_common(1)[0]
+        # the published dataset names no kernels
+        names = tuple(usual.split("\n")) if usual else ()
+        launches = None if self.side.kernels is None else self._launches(layer, names, layer_us)
+        return Launches(names, launches, repeats, len(rows) - repeats)
+
+    def _launches(
+        self, layer: str, names: tuple[str, ...], layer_us: float
+    ) -> tuple[Launch, ...] | None:
+        rows = self._rows.get(layer, np.empty(0, dtype=int))
+        rows = rows[np.argsort(self._order[rows], kind="stable")]
+        # of a repeat that launches something else nothing is kept
+        repeat = self._repeat[rows]
+        parts = [rows[repeat == code] for code in np.unique(repeat)]
+        repeats = [part for part in parts if tuple(self._kernel[part]) == names]
+        if not repeats:
+            # kernels of other runs than the layers: they say nothing about these times
+            return None
+        table = np.stack(repeats)
+        times = self._times[table]
+        shares = (times / times.sum(axis=1, keepdims=True)).mean(axis=0)
+        counters = median_over_repeats(self._counters[table])
+        return tuple(
+            Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)))
+            for name, share, values in zip(names, shares, counters.tolist(), strict=True)
+        )
 
 
-def _frame(
-    kernels: pd.DataFrame, layer: str, names: tuple[str, ...], layer_us: float
-) -> pd.DataFrame | None:
-    mine = kernels[kernels["layer"] == layer].sort_values("kernel_index", kind="stable")
-    kept = []
-    for _, repeat in mine.groupby(["run_id", "iteration"], dropna=False, sort=False):
-        if tuple(repeat["kernel"].astype(str)) == names:
-            total = float(repeat["time_us"].sum())
-            kept.append(
-                repeat.assign(place=np.arange(len(repeat)), share=repeat["time_us"] / total)
-            )
-    if not kept:
-        # kernels of other runs than the layers: they say nothing about these times
-        return None
-    whole = pd.concat(kept, ignore_index=True)
-    numbers = [name for name in ("ncu_time_us",) if name in whole.columns]
-    numbers += metric_columns(whole)
-    places = whole.groupby("place")
-    frame = places[numbers].median() if numbers else pd.DataFrame(index=range(len(names)))
-    frame.insert(0, "time_us", places["share"].mean() * layer_us)
-    frame.insert(0, "kernel", list(names))
-    return frame.reset_index(drop=True)
+def merged_launch(rows: pd.DataFrame, time_us: float) -> Launch:
+    """Return a layer's merged rows (one a repeat) as one launch, with a time that is given."""
+    names = [name for name in ("kernels", "ncu_time_us") if name in rows.columns]
+    means = rows[[*names, *metric_columns(rows)]].astype(float).mean()
+    return Launch("", time_us, {str(name): float(value) for name, value in means.items()})
+
+
+def median_over_repeats(values: Array) -> Array:
+    """Return the medians over the first axis of what is known; NaN where nothing is.
+
+    Examples
+    --------
+    >>> median_over_repeats(np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, np.nan]])).tolist()
+    [2.0, nan]
+    """
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    known = np.count_nonzero(~np.isnan(values), axis=0)
+    middle = np.stack([np.maximum(known - 1, 0) // 2, known // 2])
+    middle[1] = np.minimum(middle[1], len(values) - 1)
+    medians: Array = np.take_along_axis(ordered, middle, axis=0).mean(axis=0)
+    return medians
 
 
 PAIRED = ("same", "variant")
@@ -221,8 +308,6 @@ def kernel_label(name: str, limit: int = 110) -> str:
 
 
 def _function(name: str) -> str:
-    from perfml.report._labels import short_kernel
-
     label = short_kernel(name, _WHOLE)
     inside = [each for each in _FUNCTOR.findall(name) if each not in label]
     return f"{label} [{inside[0]}]" if inside else label
@@ -231,6 +316,6 @@ def _function(name: str) -> str:
 def _time(launches: Launches, places: range) -> float:
     if not len(places):
         return 0.0
-    if launches.frame is None:
-        return float("nan")
-    return float(launches.frame["time_us"].iloc[list(places)].sum())
+    if launches.launches is None:
+        return math.nan
+    return sum(launches.launches[index].time_us for index in places)

@@ -41,7 +41,7 @@ def load_tables(
     if str(dataset) in DATASETS and not path.exists():
         path = fetch(str(dataset))
     if path.is_dir() and not list(path.glob("*layers*.parquet")):
-        from perfml.ingest import ingest
+        from perfml.ingest.profiles import ingest
 
         found = ingest([path])
         return _merged(only(found.frame, where), found.provenance)
@@ -50,9 +50,11 @@ def load_tables(
         rows = only(table.frame, where)
         if table.kind == "kernels":
             return _merged(rows, table.provenance)
-        return with_known_shapes(rows, table.provenance), None
+        layers = with_known_shapes(rows, table.provenance)
+        _mark_derived(layers, table.provenance)
+        return layers, None
     if path.is_file() and _is_profile(path):
-        from perfml.ingest import ingest
+        from perfml.ingest.profiles import ingest
 
         found = ingest([path])
         return _merged(only(found.frame, where), found.provenance)
@@ -114,18 +116,28 @@ def _is_profile(path: Path) -> bool:
 def _merged(
     launches: pd.DataFrame, provenance: dict[str, Any]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    _mark_derived(launches, provenance)
     inside = launches[launches["layer"].notna()]
     if inside.empty:
         # without ranges the launches are the table; `make_side` makes one layer of them
         return launches, None
-    from perfml.merge import merge
+    from perfml.merge.rule import merge
 
-    return with_known_shapes(merge(inside), provenance), launches
+    layers = with_known_shapes(merge(inside), provenance)
+    _mark_derived(layers, provenance)
+    return layers, launches
+
+
+def _mark_derived(frame: pd.DataFrame, provenance: dict[str, Any]) -> None:
+    """Note in a table which of its metrics another formula stood in for."""
+    from perfml.explain.roofs.by_layer import DERIVED, derived_metrics
+
+    frame.attrs[DERIVED] = sorted(derived_metrics(provenance))
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: dict[str, Any]) -> pd.DataFrame:
     """Add the shapes that the provenance tells of these layers; return them as they are else."""
-    from perfml.modeling.shapes import AMOUNTS, shapes_of_runs, with_shapes
+    from perfml.modeling.layer_shapes import AMOUNTS, shapes_of_runs, with_shapes
 
     shapes = shapes_of_runs(provenance)
     if shapes is None or all(name in layers.columns for name in AMOUNTS):
@@ -145,7 +157,9 @@ def load_ncu_rules(path: str | Path) -> pd.DataFrame:
     InputError
         If the file is neither, or is damaged.
     """
-    from perfml.readers import Source, ncu_csv, ncu_report
+    from perfml.readers import Source
+    from perfml.readers.ncu import csv_page as ncu_csv
+    from perfml.readers.ncu import report as ncu_report
 
     source = Source(Path(path))
     if ncu_report.recognises(source):

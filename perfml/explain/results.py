@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from perfml.modeling.results import json_value, records
+from perfml.explain.counters.terms import Contribution, Kind, Term
+from perfml.util.json_values import json_value, records
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ class Ratio:
     verdict
         ``slower``, ``faster``, ``no difference``, or ``undecided`` where the repeats scatter too
         much to say.
+    processes
+        Of the baseline and of the target. The interval covers the scatter between processes only
+        where both sides have several.
+    p_value
+        Of a difference beyond the tolerance, for this ratio alone; None without an interval.
+    compared
+        How many ratios were judged together (`perfml.explain.times.corrected_verdicts`).
     """
 
     baseline_us: float
@@ -38,6 +47,16 @@ class Ratio:
     log_high: float | None
     repeats: tuple[int, int]
     verdict: str
+    processes: tuple[int, int] = (1, 1)
+    p_value: float | None = None
+    compared: int = 1
+
+    @property
+    def scope(self) -> str:
+        """What the interval covers, in words."""
+        if min(self.processes) > 1:
+            return f"over {self.processes[0]} and {self.processes[1]} processes"
+        return "within one process"
 
     @property
     def ratio(self) -> float:
@@ -57,9 +76,10 @@ class Ratio:
         if where is None:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
-            sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f}"
+            sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f} {self.scope}"
         if self.verdict == "undecided":
-            return f"undecided: the repeats scatter too much (ratio {self.ratio:.3f}, {sure})"
+            many = f" for {self.compared} layers judged together" if self.compared > 1 else ""
+            return f"undecided: the repeats scatter too much{many} (ratio {self.ratio:.3f}, {sure})"
         if self.verdict == "no difference":
             if where is None:
                 return f"no difference (ratio {self.ratio:.3f}; {sure})"
@@ -78,68 +98,130 @@ class Ratio:
             "interval": None if self.interval is None else list(self.interval),
             "log_ratio": self.log_ratio,
             "repeats": list(self.repeats),
+            "processes": list(self.processes),
+            "scope": None if self.interval is None else self.scope,
+            "p_value": self.p_value,
+            "compared": self.compared,
             "verdict": self.verdict,
         }
 
 
 @dataclass(frozen=True)
-class Physical:
-    """Where the time went, by counters alone; nothing was trained.
+class PairCauses:
+    """What counters say of one pair of kernels, or of a kernel that one side lacks.
 
     Attributes
     ----------
-    account
-        Which work the time was divided by: ``FP32 pipe``, ``DRAM bytes``, ...; None where no
-        counter of work was collected.
-    terms
-        One row a term: ``term, log_ratio, factor, residual``. They add up to `log_ratio`.
-    by_kernel
-        One row a term of a kernel pair: ``kernels, term, baseline, target, log_ratio``.
-    log_ratio
-        Of the layer's time, as in its `Ratio`.
-    accounts
-        The other accounts of the same time, each adding up too: ``account, term, log_ratio``.
-    missing
-        Counters that would split a term further, and were not collected.
+    kernels
+        Their names.
+    resource
+        The unit whose work their time was counted in (``FP32 pipe``, ``DRAM bytes``, ...); None
+        where no work was counted on both sides.
+    contributions
+        Parts of the layer's log ratio.
     """
 
-    account: str | None
-    terms: pd.DataFrame
-    by_kernel: pd.DataFrame
-    log_ratio: float
-    accounts: pd.DataFrame
-    missing: tuple[str, ...] = ()
+    kernels: str
+    resource: str | None
+    contributions: tuple[Contribution, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "account": self.account,
-            "log_ratio": self.log_ratio,
-            "terms": records(self.terms),
-            "by_kernel": records(self.by_kernel),
-            "accounts": records(self.accounts),
-            "missing": list(self.missing),
-        }
+
+@dataclass(frozen=True)
+class TermTotal:
+    """A term over all kernels of a layer.
+
+    Attributes
+    ----------
+    term
+        The cause.
+    log_ratio
+        Its part of the layer's log ratio.
+    """
+
+    term: Term
+    log_ratio: float
+
+    @property
+    def factor(self) -> float:
+        """What it multiplies the time by."""
+        return math.exp(self.log_ratio)
 
 
 @dataclass(frozen=True)
 class Causes:
-    """What made a layer slower or faster: perfml's first answer, by counters alone.
+    """What made a layer slower or faster, by counters alone; nothing was trained.
 
     Attributes
     ----------
-    terms
-        One row a cause: ``cause, log_ratio, factor, residual``, the largest first. They add up to
-        `log_ratio`.
-    by_kernel
-        One row a cause of a kernel pair: ``kernels, cause, baseline, target, log_ratio``.
+    pairs
+        Kernel by kernel, in launch order.
     log_ratio
-        Of the layer's time, as in its `Ratio`.
+        Of the layer's time, as in its `Ratio`; all contributions add up to it.
+    missing
+        Counters that would split a term further, and were not collected.
     """
 
-    terms: pd.DataFrame
-    by_kernel: pd.DataFrame
+    pairs: tuple[PairCauses, ...]
     log_ratio: float
+    missing: tuple[str, ...] = ()
+
+    @cached_property
+    def totals(self) -> tuple[TermTotal, ...]:
+        """Every term over all kernels, the largest first."""
+        sums: dict[str, float] = {}
+        terms: dict[str, Term] = {}
+        for part in (part for pair in self.pairs for part in pair.contributions):
+            terms[part.term.id] = part.term
+            sums[part.term.id] = sums.get(part.term.id, 0.0) + part.log_ratio
+        totals = [TermTotal(terms[name], value) for name, value in sums.items()]
+        return tuple(sorted(totals, key=lambda total: -abs(total.log_ratio)))
+
+    @cached_property
+    def terms(self) -> pd.DataFrame:
+        """One row a term: ``term`` (its id), ``label, kind, log_ratio, factor, residual``."""
+        columns = ["term", "label", "kind", "log_ratio", "factor", "residual"]
+        rows = [
+            (
+                total.term.id,
+                total.term.label,
+                str(total.term.kind),
+                total.log_ratio,
+                total.factor,
+                total.term.residual,
+            )
+            for total in self.totals
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+    @cached_property
+    def by_kernel(self) -> pd.DataFrame:
+        """One row a term of a pair.
+
+        ``kernels, resource, term, label, baseline, target, log_ratio``, in launch order.
+        """
+        columns = ["kernels", "resource", "term", "label", "baseline", "target", "log_ratio"]
+        rows = [
+            (
+                pair.kernels,
+                pair.resource,
+                part.term.id,
+                part.term.label,
+                part.baseline,
+                part.target,
+                part.log_ratio,
+            )
+            for pair in self.pairs
+            for part in pair.contributions
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """The short list: the log ratio of every kind of term, the largest first."""
+        sums: dict[Kind, float] = {}
+        for total in self.totals:
+            sums[total.term.kind] = sums.get(total.term.kind, 0.0) + total.log_ratio
+        return dict(sorted(sums.items(), key=lambda entry: -abs(entry[1])))
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -147,6 +229,8 @@ class Causes:
             "log_ratio": self.log_ratio,
             "terms": records(self.terms),
             "by_kernel": records(self.by_kernel),
+            "by_kind": {str(kind): value for kind, value in self.by_kind.items()},
+            "missing": list(self.missing),
         }
 
 
@@ -209,12 +293,12 @@ class LayerDiff:
     launches
         One row a launch: ``run, change, side, kernel, baseline_us, target_us``.
     metrics
-        ``metric, baseline, target, difference, noise, moved``; ``moved`` is missing without
-        repeats. First those that moved, by the model's attribution or else by size.
-    physical, model
-        The two attributions.
+        ``metric, baseline, target, difference, noise, changed``; ``changed`` is missing without
+        repeats. First those that changed, by the model's attribution or else by size.
     causes
-        The physical attribution kernel by kernel, with what its residual hides named.
+        What the counters say, kernel by kernel.
+    model
+        What a fitted model says.
     disagreements
         Where they contradict each other, or the measurement.
     warnings
@@ -233,13 +317,12 @@ class LayerDiff:
     kernels: pd.DataFrame
     launches: pd.DataFrame
     metrics: pd.DataFrame
-    physical: Physical
+    causes: Causes
     model: ModelAttribution | None
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
-    causes: Causes | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -251,8 +334,7 @@ class LayerDiff:
             "kernels": records(self.kernels),
             "launches": records(self.launches),
             "metrics": records(self.metrics),
-            "causes": None if self.causes is None else self.causes.to_dict(),
-            "physical": self.physical.to_dict(),
+            "causes": self.causes.to_dict(),
             "model": None if self.model is None else self.model.to_dict(),
             "disagreements": list(self.disagreements),
             "warnings": list(self.warnings),
@@ -280,6 +362,8 @@ class Explanation:
         Layers without a counterpart.
     warnings
         Sentences for the top of every output.
+    time_notes
+        What to know of times that come from under a profiler (`perfml.time_sources`).
     """
 
     baseline: str
@@ -290,6 +374,7 @@ class Explanation:
     only_baseline: tuple[str, ...] = ()
     only_target: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    time_notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -302,8 +387,9 @@ class Explanation:
             "only_baseline": list(self.only_baseline),
             "only_target": list(self.only_target),
             "warnings": list(self.warnings),
+            "time_notes": list(self.time_notes),
         }
-        cleaned: dict[str, Any] = _clean(document)
+        cleaned: dict[str, Any] = json_value(document)
         return cleaned
 
     def _repr_html_(self) -> str:
@@ -311,6 +397,7 @@ class Explanation:
             f"<h4>{html.escape(self.target)} against {html.escape(self.baseline)}</h4>",
             f"<p>{html.escape(self.total.sentence())}</p>",
             *(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in self.warnings),
+            *(f"<p>{html.escape(note)}</p>" for note in self.time_notes),
             _html(self.layers),
         ]
         for each in self.details:
@@ -318,10 +405,7 @@ class Explanation:
             parts.append(f"<p>{html.escape(each.time.sentence())}</p>")
             parts += [f"<p>{html.escape(line)}</p>" for line in each.reasons]
             parts.append(_html(each.kernels))
-            if each.causes is not None:
-                parts += ["<p>Causes</p>", _html(each.causes.terms)]
-            parts.append(f"<p>Physical, account {html.escape(each.physical.account or '-')}</p>")
-            parts.append(_html(each.physical.terms))
+            parts += ["<p>Causes</p>", _html(each.causes.terms.drop(columns="term"))]
             if each.model is not None:
                 parts.append(f"<p>Model {html.escape(each.model.model)}</p>")
                 parts.append(_html(each.model.values))
@@ -330,14 +414,6 @@ class Explanation:
                 shown = ["side", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
                 parts.append(_html(each.advice[shown]))
         return "<div>" + "".join(parts) + "</div>"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _clean(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_clean(each) for each in value]
-    return json_value(value)
 
 
 def _html(frame: pd.DataFrame) -> str:

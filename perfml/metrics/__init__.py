@@ -1,6 +1,11 @@
-"""The metric catalogue: what each metric means, how Nsight Compute spells it, how it merges."""
+"""The metric catalogue: what each metric means, how Nsight Compute spells it, how it merges.
+
+Here to change: a metric is one row of ``catalogue.csv``; what its columns may hold, in
+``catalogue.py``; what asking for it costs, in ``passes.csv``, which a GPU run writes.
+"""
 
 from perfml.metrics.catalogue import (
+    EVERY,
     PUBLISHED,
     STALLS,
     Catalogue,
@@ -9,8 +14,10 @@ from perfml.metrics.catalogue import (
     load_catalogue,
 )
 from perfml.metrics.expressions import Expression, parse
+from perfml.metrics.ncu_names import ncu_name, with_ncu_name
 
 __all__ = [
+    "EVERY",
     "PUBLISHED",
     "STALLS",
     "Catalogue",
@@ -18,5 +25,7 @@ __all__ = [
     "Expression",
     "Metric",
     "load_catalogue",
+    "ncu_name",
     "parse",
+    "with_ncu_name",
 ]

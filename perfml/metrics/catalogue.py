@@ -68,23 +68,83 @@ STALLS: tuple[str, ...] = (
 DURATION = "gpu__time_duration.sum"
 """Nsight Compute's name of a launch's duration (nanoseconds in base units)."""
 
+ROOFLINE: tuple[str, ...] = (
+    "flop_count_sp",
+    "flop_count_dp",
+    "flop_count_hp",
+    "tensor_utilization",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "l2_read_transactions",
+    "l2_write_transactions",
+    "gld_transactions",
+    "gst_transactions",
+    "inst_executed",
+)
+"""What a roofline is drawn from: operations, and bytes at every level of memory."""
+
+DEFAULT: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (
+            *PUBLISHED,
+            *ROOFLINE,
+            "sm_efficiency",
+            "ipc",
+            "issue_slot_utilization",
+            "theoretical_occupancy",
+            "global_load_requests",
+            "global_store_requests",
+            "inst_executed_shared_loads",
+            "shared_load_transactions",
+            "stall_memory_throttle",
+            "stall_constant_memory_dependency",
+            "stall_branch_resolving",
+            "stall_gmma",
+            "half_precision_fu_utilization",
+        )
+    )
+)
+"""What explain, advise and roofline read, as far as nine passes of an sm_90 hold it.
+
+Left out are ``stall_sleeping`` and ``stall_texture``, which take a pass more and which nothing in
+the recorded runs waits for. What a launch says of itself (registers, shared memory, waves) comes
+with every profile.
+"""
+
+CAUSES: tuple[str, ...] = (
+    *DEFAULT,
+    "alu_utilization",
+    "inst_integer",
+    "constant_cache_utilization",
+    "global_atomic_requests",
+    "global_reduction_requests",
+    "shared_atomic_transactions",
+    "inst_inter_thread_communication",
+    "local_load_requests",
+    "local_store_requests",
+    "inst_executed_async_copies",
+    "tensor_cycles_utilization",
+    "sm_active_cycles_max",
+    "sm_active_cycles_mean",
+    "stall_texture",
+    "stall_not_selected",
+    "stall_sleeping",
+    "stall_membar",
+    "stall_math_pipe_throttle",
+    "stall_mio_throttle",
+)
+"""The evidence of every cause that explain can name; it takes more passes than `DEFAULT`."""
+
 _GROUPS: dict[str, tuple[str, ...]] = {
+    "default": DEFAULT,
+    "causes": CAUSES,
     "published": PUBLISHED,
     "stalls": STALLS,
-    "roofline": (
-        "flop_count_sp",
-        "flop_count_dp",
-        "flop_count_hp",
-        "tensor_utilization",
-        "dram_read_bytes",
-        "dram_write_bytes",
-        "l2_read_transactions",
-        "l2_write_transactions",
-        "gld_transactions",
-        "gst_transactions",
-        "inst_executed",
-    ),
+    "roofline": ROOFLINE,
 }
+EVERY = "all"
+"""The set of every metric."""
+_SETS = (*_GROUPS, EVERY)
 
 
 @dataclass(frozen=True)
@@ -153,6 +213,10 @@ class Metric:
             return values
         return np.clip(values, self.low, self.high)
 
+    def beyond(self, values: Array) -> int:
+        """Return how many values lie outside the metric's limits by more than rounding (0.01)."""
+        return int(np.count_nonzero(np.abs(self.clip(values) - values) > 0.01))
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -217,20 +281,29 @@ class Catalogue:
         try:
             return self._metrics[name]
         except KeyError:
-            near = difflib.get_close_matches(name, [*self._metrics, *_GROUPS], n=3)
+            near = difflib.get_close_matches(name, [*self._metrics, *_SETS], n=3)
             cure = (
-                f"Did you mean {' or '.join(near)}?" if near else f"Sets are: {', '.join(_GROUPS)}."
+                f"Did you mean {' or '.join(near)}?" if near else f"Sets are: {', '.join(_SETS)}."
             )
             msg = f"no metric or metric set is called {name!r}"
             raise PerfmlError(msg, cure=cure) from None
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Expand metric names and set names (`published`, `stalls`, `roofline`), each once."""
+        """Expand metric names and set names (`default`, `published`, ...), each once.
+
+        The set `all` is every metric that Nsight Compute has a counterpart of.
+        """
+        groups = {**_GROUPS, EVERY: tuple(name for name in self.names if self[name].ncu)}
         found: dict[str, None] = {}
         for name in names:
-            for member in _GROUPS.get(name, (name,)):
+            for member in groups.get(name, (name,)):
                 found[self[member].name] = None
         return tuple(found)
+
+    def lacking(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what explain, advise and roofline read and a request for `names` leaves out."""
+        held = set(self.select(names))
+        return tuple(name for name in DEFAULT if name not in held)
 
     def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
         """Return the Nsight Compute metrics to collect for these metrics, sorted.
@@ -290,11 +363,10 @@ class Catalogue:
             if metric.scale != 1.0:
                 values = values * metric.scale
             if metric.low is not None or metric.high is not None:
-                bounded = metric.clip(values)
-                beyond = int(np.count_nonzero(np.abs(bounded - values) > 0.01))
+                beyond = metric.beyond(values)
                 if beyond:
                     clipped[name] = beyond
-                values = bounded
+                values = metric.clip(values)
             empty = int(np.count_nonzero(np.isnan(values)))
             if empty:
                 undefined[name] = empty
@@ -304,11 +376,15 @@ class Catalogue:
     def from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
         """Convert nvprof's numbers (98.76 for ``98.76%``, 8 for ``High (8)``) to canonical ones.
 
-        Rates and bytes are expected in byte/s and byte.
+        Rates and bytes are expected in byte/s and byte. Values are clipped to the metric's limits.
         """
-        metric = self[name]
-        factor = {"percent": 0.01, "utilization_level_0_10": 0.1}.get(metric.nvprof_unit, 1.0)
-        return metric.clip(np.asarray(values, dtype=float) * factor)
+        return self[name].clip(self.scaled_from_nvprof(name, values))
+
+    def scaled_from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
+        """Convert nvprof's numbers as `from_nvprof` does, without clipping them."""
+        unit = self[name].nvprof_unit
+        factor = {"percent": 0.01, "utilization_level_0_10": 0.1}.get(unit, 1.0)
+        return np.asarray(values, dtype=float) * factor
 
 
 @functools.cache
@@ -337,7 +413,9 @@ def _metric(row: dict[str, str]) -> Metric:
         scale=float(row["scale"] or 1),
         guard=formula(row["guard"]),
         fallback=formula(row["fallback"]),
-        substitutes=tuple(parse(text) for text in row["substitutes"].split(";") if text.strip()),
+        substitutes=tuple(
+            parse(text.strip()) for text in row["substitutes"].split(";") if text.strip()
+        ),
         zero_undefined=row["zero_undefined"] == "yes",
         low=number(row["low"]),
         high=number(row["high"]),

@@ -2,42 +2,44 @@
 
 `evaluate` scores models under several protocols, `rank` orders the metrics with intervals. Both
 take a Layers table and return tidy frames.
+
+Here to change: a model in ``models/``, a protocol or baseline in ``scoring/``, an importance in
+``ranking/``, a search for few metrics in ``selection/``; what a model sees, in ``features.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfml._lazy import resolve
+from perfml.util.lazy import resolve
 
 _HOMES = {
-    "evaluate": "_evaluate",
-    "rank": "_rank",
+    "evaluate": "scoring.evaluate",
+    "rank": "ranking.rank",
     "Evaluation": "results",
     "Ranking": "results",
-    "Leakage": "leakage",
-    "detect_leakage": "leakage",
+    "Leakage": "ranking.leakage",
+    "detect_leakage": "ranking.leakage",
     "build_problem": "features",
     "build_design": "features",
-    "make_estimator": "estimators",
-    "make_protocol": "protocols",
-    "RepeatedRandomSplit": "protocols",
-    "LeaveOneLayerOut": "protocols",
-    "LeaveOneConditionOut": "protocols",
-    "ByRun": "protocols",
-    "NoTwin": "protocols",
-    "LeaveOneShapeOut": "protocols",
-    "with_shapes": "shapes",
-    "shapes_of_runs": "shapes",
-    "average_repeats": "shapes",
-    "compare_rankings": "compare",
-    "rank_both_weights": "weights",
-    "smallest_sufficient_set": "select",
-    "plan": "planning",
-    "Plan": "planning",
-    "LinearModelTreeClassifier": "linear_model_tree",
-    "LinearModelTreeRegressor": "linear_model_tree",
-    "linear_tree_regressor": "_sklearn_compat",
+    "make_estimator": "models.registry",
+    "make_protocol": "scoring.protocols",
+    "RepeatedRandomSplit": "scoring.protocols",
+    "LeaveOneLayerOut": "scoring.protocols",
+    "LeaveOneConditionOut": "scoring.protocols",
+    "ByRun": "scoring.protocols",
+    "NoTwin": "scoring.protocols",
+    "LeaveOneShapeOut": "scoring.protocols",
+    "with_shapes": "layer_shapes",
+    "shapes_of_runs": "layer_shapes",
+    "average_repeats": "layer_shapes",
+    "compare_rankings": "ranking.compare",
+    "rank_both_weights": "ranking.weights",
+    "smallest_sufficient_set": "selection.smallest_set",
+    "plan": "selection.budget_plan",
+    "Plan": "selection.budget_plan",
+    "LinearModelTreeRegressor": "linear_model_tree.regressor",
+    "linear_tree_regressor": "models.sklearn_compat",
 }
 
 __all__ = sorted(_HOMES)

@@ -17,7 +17,7 @@ from perfml.tables import metric_columns
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CONDITION_COLUMNS = ("workload", "backend", "precision", "batch", "layer")
+CONDITION_COLUMNS = ("workload", "device", "backend", "precision", "batch", "layer")
 """Rows that agree in these are repeats of one measurement."""
 
 CONFIGURATION_COLUMNS = CONDITION_COLUMNS[:-1]

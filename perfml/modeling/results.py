@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perfml._html import section
-from perfml.modeling.leakage import Leakage
+from perfml.modeling.ranking.leakage import Leakage
+from perfml.modeling.ranking.null import Null
+from perfml.util.html import section
+from perfml.util.json_values import json_value, records
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,11 @@ class Ranking:
         For the method ``group-permutation`` the metric is the whole group.
     summary
         One row a group of interchangeable metrics, over all models and methods, best first:
-        ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3``. In each resample a
-        group stands where its best member stands among the best members of all groups.
-        Drop-column is left out: without one of several interchangeable metrics a model loses
-        nothing, so the places it gives them are noise.
+        ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3, null_p_top3``. In each
+        resample a group stands where its joint importance stands, in standard deviations above
+        what that group gets when times are permuted between layers. ``null_p_top3`` is what the
+        p_top3 of a leading group exceeds by chance in at most 5 % of the permutations.
+        Drop-column is left out: it would have to be fitted again for every permutation.
     groups
         Members of each group.
     agreement
@@ -110,9 +112,13 @@ class Ranking:
     dropped
         Feature to the reason why it was left out.
     resampling
-        What was resampled: ``layers`` or ``rows``.
+        What was resampled: ``layers``, copies of a layer together.
     resamples
         How often.
+    distinct_layers
+        How many there are; copies count once.
+    null
+        What a leading group gets by chance; None for a ranking that was put together by hand.
     """
 
     task: str
@@ -122,8 +128,10 @@ class Ranking:
     agreement: pd.DataFrame
     warnings: tuple[str, ...] = ()
     dropped: dict[str, str] = field(default_factory=dict)
-    resampling: str = "rows"
+    resampling: str = "layers"
     resamples: int = 0
+    distinct_layers: int = 0
+    null: Null | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -131,6 +139,8 @@ class Ranking:
             "task": self.task,
             "resampling": self.resampling,
             "resamples": self.resamples,
+            "distinct_layers": self.distinct_layers,
+            "null": None if self.null is None else self.null.to_dict(),
             "summary": records(self.summary),
             "groups": [list(group) for group in self.groups],
             "table": records(self.table),
@@ -149,28 +159,7 @@ class Ranking:
                 "rank_high": "97.5 %",
                 "p_top1": "P(first)",
                 "p_top3": "P(top 3)",
+                "null_p_top3": "chance, 95 %",
             }
         )
         return section(title, self.warnings, summary)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a frame's rows as JSON objects."""
-    names = [str(name) for name in frame.columns]
-    columns = [[json_value(value) for value in frame[name].tolist()] for name in frame.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it: NaN and missing become None, numpy becomes Python."""
-    if isinstance(value, dict):
-        return {str(key): json_value(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [json_value(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

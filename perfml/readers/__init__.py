@@ -1,33 +1,79 @@
-"""Readers: one module a profiler format, recognised by content, each returning a Kernels table.
+"""Readers: one module a profile format, recognised by content, each returning a Kernels table.
 
 A reader module defines ``NAME``, ``recognises(source) -> bool`` (from ``source.head`` alone) and
 ``read(source, options) -> Kernels``.
+
+Here to change: what is read, in `FORMATS`, the only list of formats (ingest looks for its endings,
+the error of an unknown file names its titles, and every text format must have a fuzz target);
+what a column of Nsight Compute means, in ``ncu/``; of nvprof, in ``nvprof/``; what all readers
+share (source, numbers, frame, occurrences of names), beside them.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from perfml.errors import InputError
-from perfml.readers._options import ReadOptions
-from perfml.readers._source import Source
+from perfml.readers.foreign import is_archive, unread
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
 from perfml.tables import Kernels
 
-__all__ = ["FORMATS", "ReadOptions", "Source", "read", "recognise"]
+__all__ = ["ENDINGS", "FORMATS", "Format", "ReadOptions", "Source", "read", "recognise"]
 
-FORMATS = ("ncu_report", "nvprof_sqlite", "timing_csv", "ncu_csv", "nvprof_csv", "nvprof_text")
-"""Reader modules in the order they are asked: binary signatures first, free text last."""
 
-_TRACES = (
-    (b"SQLite format 3\x00", "an SQLite database of another tool"),
-    (b"PAR1", "a Parquet file: already a table, so merge or train on it"),
-    (b"NVDISASM", "an Nsight Systems report: export kernels with Nsight Compute instead"),
-    (b"\x7fELF", "a program"),
-    (b"PK\x03\x04", "a zip archive: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard file: decompress it first"),
+@dataclass(frozen=True)
+class Format:
+    """One format of profiles.
+
+    Attributes
+    ----------
+    module
+        The reader, below ``perfml.readers``.
+    title
+        What a person calls it.
+    endings
+        How names of such files end; only a folder's files are chosen by that.
+    binary
+        Whether it is no text, so that no fuzz target mutates it line by line.
+    """
+
+    module: str
+    title: str
+    endings: tuple[str, ...]
+    binary: bool = False
+
+    def load(self) -> ModuleType:
+        """Import the reader: its ``NAME``, ``recognises`` and ``read``."""
+        return importlib.import_module(f"perfml.readers.{self.module}")
+
+
+FORMATS = (
+    Format("ncu.report", "Nsight Compute .ncu-rep", (".ncu-rep",), binary=True),
+    Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",), binary=True),
+    Format(
+        "nvprof.sqlite_file",
+        "SQLite exports of nvprof",
+        (".nvvp", ".nvprof", ".sqlite"),
+        binary=True,
+    ),
+    Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
+    Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),
+    Format("timing_csv", "timing CSV of perfml collect", (".csv",)),
+    Format("cupti_csv", "counters of perfml collect", (".csv",)),
+    Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
+    Format("ncu.summary_csv", "--csv --print-summary of Nsight Compute", (".csv",)),
+    Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
+    Format("nvprof.csv_log", "--csv of nvprof", (".csv", ".log")),
+    Format("nvprof.text_log", "logs and traces of nvprof", (".txt", ".log", ".profile")),
 )
+"""In the order they are asked: binary signatures first, free text last."""
+
+ENDINGS = tuple(dict.fromkeys(ending for each in FORMATS for ending in each.endings))
+"""How names of profiles end, before ``.gz`` and the like."""
 
 
 def recognise(source: Source) -> ModuleType:
@@ -38,20 +84,15 @@ def recognise(source: Source) -> ModuleType:
     InputError
         If no reader knows the content; the message says what it looks like.
     """
-    for name in FORMATS:
-        module = importlib.import_module(f"perfml.readers.{name}")
+    path, titles = source.path, [known.title for known in FORMATS]
+    if is_archive(source.head):
+        # else the text of its first member would be found, and the others silently left out
+        raise unread(source.head, path, titles)
+    for known in FORMATS:
+        module = known.load()
         if module.recognises(source):
             return module
-    msg = "not a profile in a format that perfml reads"
-    raise InputError(
-        msg,
-        where=str(source.path),
-        found=_looks_like(source.head),
-        cure=(
-            "Read are: Nsight Compute .ncu-rep and --csv (raw and details page); nvprof logs, "
-            "--csv, traces and SQLite exports; timing CSV of perfml collect."
-        ),
-    )
+    raise unread(source.head, path, titles)
 
 
 def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
@@ -77,15 +118,3 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
         cure = "Split the profile into several files, or use a larger machine."
         raise InputError(msg, where=str(path), cure=cure) from error
     return kernels
-
-
-def _looks_like(head: bytes) -> str:
-    for signature, meaning in _TRACES:
-        if head.startswith(signature):
-            return meaning
-    if head[:1024].count(b"\x00") * 5 > len(head[:1024]) * 2 and b"," in head[:1024]:
-        return "text in UTF-16 without a byte order mark: convert it to UTF-8"
-    if b"\x00" in head[:1024]:
-        return "binary data, beginning " + repr(head[:16])
-    lines = [line for line in head.decode("utf-8", "replace").splitlines() if line.strip()]
-    return f"text, beginning {lines[0].strip()[:80]!r}" if lines else "only blank lines"

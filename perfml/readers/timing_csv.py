@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from perfml.errors import InputError
-from perfml.readers._frame import kernels_frame
-from perfml.readers._options import ReadOptions
-from perfml.readers._source import Source
+from perfml.readers.frame import kernels_frame
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
 from perfml.tables import Kernels
 
 NAME = "timing-csv"

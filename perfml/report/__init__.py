@@ -1,18 +1,29 @@
-"""Reports: one self-contained HTML page, Markdown for pull requests, and the figures in them."""
+"""Reports: documents of sentences, tables and pictures, as an HTML page, Markdown or text."""
 
-from perfml.report._machine import advise_conditions
-from perfml.report._why import Pair, explain_pairs
-from perfml.report.comparison import build_comparison
-from perfml.report.html import build_report
-from perfml.report.markdown import build_markdown
-from perfml.report.summary import summary_lines
+from __future__ import annotations
 
-__all__ = [
-    "Pair",
-    "advise_conditions",
-    "build_comparison",
-    "build_markdown",
-    "build_report",
-    "explain_pairs",
-    "summary_lines",
-]
+from typing import Any
+
+from perfml.util.lazy import resolve
+
+_HOMES = {
+    "build_report": "build",
+    "build_comparison": "build",
+    "explain_pairs": "pairs",
+    "advise_conditions": "pairs",
+    "Pair": "results",
+    "Document": "document",
+    "to_html": "render.html",
+    "to_markdown": "render.markdown",
+    "to_text": "render.text",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, globals(), _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

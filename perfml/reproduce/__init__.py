@@ -1,4 +1,8 @@
-"""Repeat the published analysis (Nazir 2024, chapter 2) and judge each of its claims."""
+"""Repeat the published analysis (Nazir 2024, chapter 2) and judge each of its claims.
+
+Here to change: a published claim and its verdict in ``claims.py``, the published numbers in
+``published.py``, what is written in ``files.py``.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.report import figures as shared
-from perfml.report._axes import name_rows
-from perfml.report._canvas import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
+from perfml.report.figures.axes import name_rows
+from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.splits import Runs, studied_model
@@ -151,7 +151,7 @@ def tree_figure(runs: Runs) -> tuple[Axes, str]:
     """Draw figure 2-7 from a tree on all rows (model seed 0), and return it as text too."""
     from sklearn.tree import export_text
 
-    from perfml.modeling._folds import prepare
+    from perfml.modeling.scoring.folds import prepare
 
     problem = runs.problem
     rows = np.arange(problem.rows)

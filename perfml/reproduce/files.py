@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml._version import __version__
+from perfml import __version__
 from perfml.errors import InputError
 from perfml.report import figures as shared
 from perfml.reproduce import figures

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml._html import section
-from perfml._version import __version__
+from perfml import __version__
 from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
-from perfml.modeling.results import json_value
 from perfml.reproduce import summary
 from perfml.reproduce.claims import LEGEND, Claim, judge
 from perfml.reproduce.network import network_facts
@@ -21,6 +19,8 @@ from perfml.reproduce.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Recording, Source, find_data, find_recording
 from perfml.reproduce.splits import OWN, Plan, Progress, Runs, run_recording, run_tasks
+from perfml.util.html import section
+from perfml.util.json_values import json_value
 
 STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20
 """Random splits of a recording that stands in for the published file, and those of linear-tree."""

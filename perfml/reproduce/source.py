@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from perfml._digest import sha256_of_file
 from perfml.datasets import DATASETS, fetch, find, from_published
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
 from perfml.tables import read_table
+from perfml.util.digest import sha256_of_file
 
 RECORDED = ("h200-yolov4-tiny", "h200-sweep")
 """Datasets recorded by this project that can stand beside the published file, best first."""
@@ -150,8 +150,8 @@ def find_recording() -> Recording | None:
 
 
 def _recording(name: str, place: Path) -> Recording:
-    from perfml.ingest import ingest
-    from perfml.merge import merge
+    from perfml.ingest.profiles import ingest
+    from perfml.merge.rule import merge
 
     layers, kernels = (sorted(place.glob(f"*{kind}*.parquet")) for kind in ("layers", "kernels"))
     if len(layers) == 1 and len(kernels) == 1:

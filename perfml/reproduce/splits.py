@@ -12,15 +12,15 @@ import numpy.typing as npt
 from scipy.linalg import lstsq
 from sklearn.linear_model import LinearRegression
 
-from perfml.modeling._folds import fit, predict, prepare, score
-from perfml.modeling._parallel import run_all
-from perfml.modeling._sklearn_compat import LinearTreeRegressorCompat
-from perfml.modeling.baselines import predict_baseline
-from perfml.modeling.estimators import Model, get_model
 from perfml.modeling.features import Problem
-from perfml.modeling.importance import builtin_importance, class_coefficients
-from perfml.modeling.protocols import LeaveOneLayerOut, RepeatedRandomSplit, Split
-from perfml.modeling.targets import Target
+from perfml.modeling.models.registry import Model, get_model
+from perfml.modeling.models.sklearn_compat import LinearTreeRegressorCompat
+from perfml.modeling.parallel import run_all
+from perfml.modeling.ranking.importance import builtin_importance, class_coefficients
+from perfml.modeling.scoring.baselines import predict_baseline
+from perfml.modeling.scoring.folds import fit, predict, prepare, score
+from perfml.modeling.scoring.protocols import LeaveOneLayerOut, RepeatedRandomSplit, Split
+from perfml.modeling.scoring.targets import Target
 from perfml.reproduce.published import KEY_METRIC
 
 Floats = npt.NDArray[np.float64]

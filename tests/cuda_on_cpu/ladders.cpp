@@ -1,7 +1,8 @@
-// The sources of the workloads conv and qkv as a library for the CPU: launch(name, grid, block,
-// arguments), as the CUDA driver takes them.
+// The sources of the workloads conv, qkv and planted as a library for the CPU: launch(name, grid,
+// block, arguments), as the CUDA driver takes them.
 //
-// -DSOURCE="fused.cu" -DKERNELS="KERNEL(fused)" and the macros of the source. Threads of a block
+// -DSOURCE="fused.cu" -DKERNELS="KERNEL(fused)" and the macros of the source;
+// -DFUNCTIONS names a header with more of CUDA. Threads of a block
 // are fibers that run one after another to the next barrier, so a missing barrier shows as a wrong
 // result. WMMA fragments hold the whole matrix in every lane; alignment and pitch are checked.
 #include <ucontext.h>
@@ -134,6 +135,10 @@ void store_matrix_sync(float* to, const F& from, unsigned pitch, Layout)
         for (int j = 0; j < F::columns; ++j) to[i * pitch + j] = from.at[i][j];
 }
 }  // namespace nvcuda::wmma
+#endif
+
+#if defined(FUNCTIONS)
+#include FUNCTIONS
 #endif
 
 #include SOURCE

@@ -71,7 +71,7 @@ def program(words: tuple[str, ...], out: Path, name: str) -> list[str]:
     if words[0].startswith("./"):
         return [str(out / words[0])]
     backend, precision = words
-    command = [sys.executable, "-m", "collectors.workloads.run", "yolov4-tiny"]
+    command = [sys.executable, "-m", "collectors.workloads.runner", "yolov4-tiny"]
     command += ["--backend", backend, "--precision", precision]
     return [*command, "--iterations", "1", "--out", str(out / f"run_{name}")]
 
@@ -153,7 +153,7 @@ def main() -> None:
         said = run(command, out / "log.txt", end - time.monotonic() - spare)
         report = out / f"{name}.ncu-rep"
         table.append((name, f"{said}; {pages(report) if report.exists() else 'no report'}"))
-    peaks = [sys.executable, "-m", "collectors._peaks"]
+    peaks = [sys.executable, "-m", "collectors.peaks"]
     table.append(("peaks", run(peaks, out / "peaks.json", max(15, end - time.monotonic()))))
     (out / "hazards").unlink(missing_ok=True)
     table.append(("sections", " ".join(known_sections())))

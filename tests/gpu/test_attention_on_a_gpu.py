@@ -6,7 +6,7 @@ from collectors.workloads import Options, workload
 from collectors.workloads.attention import variants
 from collectors.workloads.attention.launch import YARDSTICKS
 from collectors.workloads.attention.variants import LADDER, VARIANTS
-from tests._attention_sources import NO_RESCALE, changed_sources
+from tests.support.attention_sources import NO_RESCALE, changed_sources
 
 pytestmark = pytest.mark.gpu
 

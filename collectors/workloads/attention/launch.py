@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.workloads._cuda import Module, Resources
-from collectors.workloads._session import Layer
+from collectors.workloads.cuda import Module, Resources
+from collectors.workloads.session import Layer
 from perfml.errors import InputError
 
 from .problems import Problem, reference

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collectors.workloads._cuda import Source
+from collectors.workloads.cuda import Source
 
 FOLDER = Path(__file__).parent
 SHARED_LIMIT = 227 * 1024

@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from collectors.workloads._base import Options, Session, check_options, read_settings
-from collectors.workloads._cuda import Source, build
-from collectors.workloads._session import KernelSession, Layer
+from collectors.workloads.attention import launch
+from collectors.workloads.base import Options, Session, check_options, read_settings
+from collectors.workloads.cuda import Source, build
+from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
-from . import launch
 from .problems import SETS, Problem, parse_sizes, times
 from .variants import FOLDER, LADDER, ROWS, VARIANTS, Variant
 

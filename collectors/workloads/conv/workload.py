@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads._base import Options, check_options, read_settings
-from collectors.workloads._cuda import Module, Source, build, import_cupy
-from collectors.workloads._session import KernelSession, Layer
+from collectors.workloads.base import Options, check_options, read_settings
+from collectors.workloads.cuda import Module, Source, build, import_cupy
+from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
 from .problems import DEFAULT_SIZES, Problem, parse_sizes, parts_of, reference

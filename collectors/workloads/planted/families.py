@@ -3,108 +3,19 @@
 A *family* is one kernel with one knob. A *level* is a setting of the knob (the backend of a run), a
 *size* an amount of work (a layer, ``load_stride_s0``). The knob of a family moves one cause; the
 confounded families move a second metric along, which is not the cause.
+
+The families of memory, of units and of blocks, with what they launch and have to compute, are in
+modules of these names; `answers` has the ids of the terms that name their causes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-LEVELS = ("base", "level_1", "level_2", "level_3")
-SIZES = (1.0, 1.25, 1.5, 2.0)
-"""Work of each size over that of the first."""
-
-TRUTH_FILE = "truth.json"
-SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What counts as naming the cause.
-
-    Attributes
-    ----------
-    metrics
-        Canonical metrics that say it; a group of interchangeable metrics counts if it holds one.
-    terms
-        Terms of the physical attribution.
-    rules
-        Rules of advice; Nsight Compute's rules count through the counterparts of these.
-    direction
-        Metric to +1 or -1: which way the knob moves it.
-    """
-
-    metrics: tuple[str, ...]
-    terms: tuple[str, ...]
-    rules: tuple[str, ...]
-    direction: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Family:
-    """One kernel with one knob.
-
-    Attributes
-    ----------
-    name
-        Of the family; layers are called ``NAME_s0``, ``NAME_s1``, ...
-    knob
-        What is turned, in words.
-    values
-        The knob at each of `LEVELS`.
-    cause
-        What the knob moves.
-    along
-        Confounded families: metric to +1 or -1, moving with the knob without being the cause.
-    """
-
-    name: str
-    knob: str
-    values: tuple[int, ...]
-    cause: Cause
-    along: Mapping[str, int] = field(default_factory=dict)
-
-    def layer(self, size: int) -> str:
-        """Return the layer's name of a size."""
-        return f"{self.name}_s{size}"
-
-    def truth(self, level: int) -> dict[str, Any]:
-        """Return the family's part of ``truth.json``."""
-        return {
-            "family": self.name,
-            "knob": self.knob,
-            "values": list(self.values),
-            "value": self.values[level],
-            "layers": [self.layer(size) for size in range(len(SIZES))],
-            "kind": "confounded" if self.along else "single",
-            "cause": {
-                "metrics": list(self.cause.metrics),
-                "terms": list(self.cause.terms),
-                "rules": list(self.cause.rules),
-                "direction": dict(self.cause.direction),
-            },
-            "along": dict(self.along),
-        }
-
-
-def truth_document(level: int, families: tuple[Family, ...]) -> dict[str, Any]:
-    """Return ``truth.json`` of one level."""
-    return {
-        "schema": SCHEMA,
-        "workload": "planted",
-        "baseline": LEVELS[0],
-        "level": level,
-        "backend": LEVELS[level],
-        "levels": list(LEVELS),
-        "sizes": list(SIZES),
-        "families": [family.truth(level) for family in families],
-    }
-
+from . import blocks, memory, units
+from .definition import Cause, Family
 
 _LOADS = Cause(
     ("gld_efficiency", "gld_transactions_per_request", "gld_transactions"),
-    ("sectors per request",),
+    ("sectors_per_request",),
     ("uncoalesced_load",),
     {"gld_efficiency": -1},
 )
@@ -114,26 +25,26 @@ _CONFLICTS = Cause(
         "shared_load_transactions_per_request",
         "shared_load_transactions",
     ),
-    ("work: shared-memory busy time",),
+    ("shared_memory_busy_time", "wavefronts_per_shared_load"),
     ("bank_conflicts",),
     {"shared_efficiency": -1},
 )
 _DIVERGENCE = Cause(
     ("warp_execution_efficiency", "warp_nonpred_execution_efficiency", "branch_efficiency"),
-    ("lanes per instruction",),
+    ("active_threads_per_warp",),
     ("divergence",),
     {"warp_execution_efficiency": -1},
 )
 _SPECIAL = Cause(
     ("special_fu_utilization", "flop_count_sp_special"),
-    ("work: special-function pipe time",),
+    ("special_function_pipe_time",),
     ("special_functions",),
     {"special_fu_utilization": 1},
 )
-_HELD = (4, 48, 104, 200)
-_SHARED = (0, 55 * 1024, 112 * 1024, 200 * 1024)
+HELD = (4, 48, 104, 200)
+SHARED_BYTES = (0, 55 * 1024, 112 * 1024, 200 * 1024)
 
-FAMILIES = (
+_FIRST = (
     Family(
         "load_stride",
         "distance of the floats that neighbouring lanes load, as a power of two",
@@ -146,7 +57,7 @@ FAMILIES = (
         (0, 1, 2, 3),
         Cause(
             ("gst_efficiency", "gst_transactions_per_request", "gst_transactions"),
-            ("sectors per request",),
+            ("sectors_per_request",),
             ("uncoalesced_store",),
             {"gst_efficiency": -1},
         ),
@@ -166,10 +77,10 @@ FAMILIES = (
     Family(
         "occupancy_registers",
         "values kept in registers",
-        _HELD,
+        HELD,
         Cause(
             ("achieved_occupancy", "theoretical_occupancy", "registers_per_thread"),
-            ("occupancy limit",),
+            ("theoretical_occupancy",),
             ("occupancy_registers",),
             {"achieved_occupancy": -1, "registers_per_thread": 1},
         ),
@@ -177,10 +88,10 @@ FAMILIES = (
     Family(
         "occupancy_shared",
         "bytes of shared memory a block",
-        _SHARED,
+        SHARED_BYTES,
         Cause(
             ("achieved_occupancy", "theoretical_occupancy", "shared_memory_per_block"),
-            ("occupancy limit",),
+            ("theoretical_occupancy",),
             ("occupancy_shared",),
             {"achieved_occupancy": -1, "shared_memory_per_block": 1},
         ),
@@ -189,7 +100,7 @@ FAMILIES = (
         "barriers",
         "slots of work between two barriers of a block",
         (32, 4, 2, 1),
-        Cause(("stall_sync",), ("stalls: stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
+        Cause(("stall_sync",), ("stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
     ),
     Family(
         "dependency",
@@ -197,7 +108,7 @@ FAMILIES = (
         (8, 3, 2, 1),
         Cause(
             ("stall_exec_dependency",),
-            ("stalls: stall_exec_dependency",),
+            ("stall_exec_dependency",),
             ("exec_dependency",),
             {"stall_exec_dependency": 1},
         ),
@@ -208,7 +119,7 @@ FAMILIES = (
         (8, 4, 2, 1),
         Cause(
             ("stall_memory_dependency",),
-            ("stalls: stall_memory_dependency",),
+            ("stall_memory_dependency",),
             ("memory_latency",),
             {"stall_memory_dependency": 1},
         ),
@@ -225,7 +136,7 @@ FAMILIES = (
         (1, 5, 6, 8),
         Cause(
             ("double_precision_fu_utilization", "flop_count_dp", "inst_fp_64"),
-            ("work: FP64 pipe time", "work: FP64 operations"),
+            ("fp64_pipe_time",),
             ("double_precision",),
             {"double_precision_fu_utilization": 1},
         ),
@@ -244,10 +155,10 @@ FAMILIES = (
                 "l2_tex_hit_rate",
             ),
             (
-                "work: DRAM bytes",
-                "work: DRAM busy time",
-                "DRAM bytes per sector",
-                "DRAM busy time per sector",
+                "dram_bytes",
+                "dram_busy_time",
+                "dram_bytes_per_sector",
+                "dram_time_per_sector",
             ),
             ("dram_bound", "memory_latency"),
             {"dram_utilization": 1},
@@ -259,7 +170,7 @@ FAMILIES = (
         (0, 63, 255, 511),
         Cause(
             ("stall_inst_fetch",),
-            ("stalls: stall_inst_fetch",),
+            ("stall_inst_fetch",),
             ("instruction_fetch",),
             {"stall_inst_fetch": 1},
         ),
@@ -270,7 +181,7 @@ FAMILIES = (
         (1, 2, 4, 8),
         Cause(
             ("kernels", "launches"),
-            ("launch count", "kernels that appeared"),
+            ("launch_count", "kernels_appeared"),
             ("launch_bound",),
             {"kernels": 1},
         ),
@@ -281,7 +192,7 @@ FAMILIES = (
         (100, 150, 125, 103),
         Cause(
             ("waves_per_sm", "sm_efficiency"),
-            ("wave fill",),
+            ("wave_quantization",),
             ("tail_wave",),
             {"sm_efficiency": -1},
         ),
@@ -316,4 +227,5 @@ FAMILIES = (
     ),
 )
 
+FAMILIES = (*_FIRST, *memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES)
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -6,20 +6,8 @@
 // CHAINS  independent chains of multiply-adds that share the same number of them
 // LOADS   independent chains of loads that share the same number of them
 // SPECIAL accumulators out of 8 that add 2^x (special-function unit) instead of c x
-// DOUBLES accumulators out of 8 in double precision
-#define THREADS 256
-
-__device__ __forceinline__ unsigned thread_id() { return blockIdx.x * blockDim.x + threadIdx.x; }
-
-// Where element j of a walk lies: neighbours are 2^shift elements apart, and every element of
-// 2^log_count is met once.
-__device__ __forceinline__ unsigned strided(unsigned j, int log_count, int shift) {
-  const int high = log_count - shift;
-  return ((j & ((1u << high) - 1)) << shift) | (j >> high);
-}
-
-// A multiple of the warp's size, so that a warp stays on neighbouring elements.
-constexpr unsigned kHop = 32 * 7919;
+// DOUBLES accumulators out of 8 in double precision (at least one), DOUBLES_OR_NONE (none at first)
+#include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 load_stride(const float* __restrict__ in, float* __restrict__ out, int log_count, int shift,
@@ -69,13 +57,7 @@ struct Held {
 };
 
 __device__ __forceinline__ int load_row(const int* next, int row) {
-  int value;
-  // relaxed at GPU scope: from L2, never from L1, and in the order of the program
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
-               : "=r"(value)
-               : "l"(next + row * 32LL + threadIdx.x % 32)
-               : "memory");
-  return value;
+  return load_l2(next + row * 32LL + threadIdx.x % 32);
 }
 
 // Every warp follows a chain through a table of rows: 32 lanes read the 128 bytes of a row, each of
@@ -248,9 +230,9 @@ special(const float* __restrict__ in, float* __restrict__ out, int rounds, int e
   out[t] = total;
 }
 
-// Eight accumulators, four multiply-adds each a round; DOUBLES of them in double precision.
-extern "C" __global__ void __launch_bounds__(THREADS)
-doubles(const float* __restrict__ in, float* __restrict__ out, int rounds) {
+// Eight accumulators, four multiply-adds each a round; `Wide` of them in double precision.
+template <int Wide>
+__device__ __forceinline__ void two_precisions(const float* in, float* out, int rounds) {
   const unsigned t = thread_id();
   const float start = in[t];
   double wide[8];
@@ -265,7 +247,7 @@ doubles(const float* __restrict__ in, float* __restrict__ out, int rounds) {
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
-        if (c < DOUBLES) {
+        if (c < Wide) {
           wide[c] = fma(wide[c], 0.9990234375, 0.0078125);
         } else {
           narrow[c] = fmaf(narrow[c], 0.9990234375f, 0.0078125f);
@@ -275,8 +257,18 @@ doubles(const float* __restrict__ in, float* __restrict__ out, int rounds) {
   }
   float total = 0.0f;
 #pragma unroll
-  for (int c = 0; c < 8; ++c) total += c < DOUBLES ? static_cast<float>(wide[c]) : narrow[c];
+  for (int c = 0; c < 8; ++c) total += c < Wide ? static_cast<float>(wide[c]) : narrow[c];
   out[t] = total;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+doubles(const float* __restrict__ in, float* __restrict__ out, int rounds) {
+  two_precisions<DOUBLES>(in, out, rounds);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+doubles_or_none(const float* __restrict__ in, float* __restrict__ out, int rounds) {
+  two_precisions<DOUBLES_OR_NONE>(in, out, rounds);
 }
 
 __device__ __forceinline__ float advanced(float a, int rounds) {

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .plans import Call, Plan
-
-_HOP = 32 * 7919
-_MASK32 = (1 << 32) - 1
+from . import blocks, memory, units
+from .arithmetic import (
+    HOP,
+    MASK32,
+    Reference,
+    advanced,
+    chain,
+    f32,
+    follow,
+    integer,
+    strided,
+    threads,
+)
+from .definition import Call, Plan
 
 
 def expected(plan: Plan, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
@@ -23,60 +32,32 @@ def expected(plan: Plan, macros: dict[str, int], tensors: dict[str, Any]) -> Any
     macros
         Macros of the build.
     tensors
-        ``in`` (float32) and, for layers with a table, ``rows`` (int64: the row after each row).
+        ``in`` and, where a layer reads it, ``wide`` (float32); for layers with a table ``rows``
+        (int64: the row after each row).
     """
     if plan.calls[0].kernel == "advance":
         value = tensors["in"][: plan.outputs].double()
         for call in plan.calls:
-            value = _advanced(value, _int(call, 2))
+            value = advanced(value, integer(call, 2))
         return value
     return _REFERENCES[plan.calls[0].kernel](plan.calls[0], macros, tensors)
-
-
-def strided(j: Any, log_count: int, shift: int) -> Any:
-    """Return where element `j` of a walk lies (integers, or arrays and tensors of them)."""
-    high = log_count - shift
-    return ((j & ((1 << high) - 1)) << shift) | (j >> high)
-
-
-def _int(call: Call, place: int) -> int:
-    value = call.arguments[place]
-    assert isinstance(value, int)
-    return value
-
-
-def _f32(value: float) -> float:
-    """Return the float32 nearest to a constant, which is what the kernel has."""
-    return float(np.float32(value))
-
-
-def _chain(start: Any, steps: int, factor: float, addend: Any) -> Any:
-    """Return ``x`` after `steps` times ``x = factor x + addend``."""
-    power = factor**steps
-    return start * power + addend * ((1.0 - power) / (1.0 - factor))
-
-
-def _threads(call: Call, tensors: dict[str, Any]) -> Any:
-    import torch
-
-    return torch.arange(call.grid * call.block, device=tensors["in"].device)
 
 
 def _load_stride(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     import torch
 
-    log_count, shift, rounds = (_int(call, place) for place in (2, 3, 4))
-    t = _threads(call, tensors)
+    log_count, shift, rounds = (integer(call, place) for place in (2, 3, 4))
+    t = threads(call, tensors)
     total = torch.zeros(len(t), dtype=torch.float64, device=t.device)
     for i in range(rounds):
-        j = (t + i * _HOP) & ((1 << log_count) - 1)
+        j = (t + i * HOP) & ((1 << log_count) - 1)
         total += tensors["in"][strided(j, log_count, shift)].double()
     return total
 
 
 def _store_stride(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     scale, offset = float(call.arguments[1]), float(call.arguments[2])
-    return _threads(call, tensors).bitwise_and(1023).double() * scale + offset
+    return threads(call, tensors).bitwise_and(1023).double() * scale + offset
 
 
 def _held(tile: Any, lanes: Any, count: int) -> Any:
@@ -93,7 +74,7 @@ def _read_tile(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> A
     import torch
 
     held = macros["HELD"] if call.kernel.endswith("_held") else 4
-    stride, rounds = _int(call, 2), _int(call, 3)
+    stride, rounds = integer(call, 2), integer(call, 3)
     device = tensors["in"].device
     words = torch.arange(call.grid * 2048, device=device) & 0x3FFFFF
     tile = tensors["in"][words].double().reshape(call.grid, 2048)
@@ -103,27 +84,20 @@ def _read_tile(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> A
     return (rounds * tile[:, own].sum(dim=1) + _held(tile, lane, held)).reshape(-1)
 
 
-def _follow(call: Call, start: Any, steps: int, tensors: dict[str, Any]) -> Any:
-    row = start
-    for _ in range(steps):
-        row = tensors["rows"][row]
-    return row.double()
-
-
 def _chase(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     held = macros["HELD"] if call.kernel.endswith("_held") else 4
-    rows, rounds = _int(call, 3), _int(call, 4)
-    t = _threads(call, tensors)
-    start = ((t[::32] // 32 * 40503) & _MASK32) % rows
-    ended = _follow(call, start, rounds, tensors).repeat_interleave(32)
+    rows, rounds = integer(call, 3), integer(call, 4)
+    t = threads(call, tensors)
+    start = ((t[::32] // 32 * 40503) & MASK32) % rows
+    ended = follow(start, rounds, tensors).repeat_interleave(32)
     return ended + _held(tensors["in"][:1024].double(), t % 32, held)
 
 
 def _load_chain(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
-    rows, loads, chains = _int(call, 2), _int(call, 3), macros["LOADS"]
-    warps = _threads(call, tensors)[::32] // 32
+    rows, loads, chains = integer(call, 2), integer(call, 3), macros["LOADS"]
+    warps = threads(call, tensors)[::32] // 32
     total = sum(
-        _follow(call, (((warps * chains + c) * 40503) & _MASK32) % rows, loads // chains, tensors)
+        follow((((warps * chains + c) * 40503) & MASK32) % rows, loads // chains, tensors)
         for c in range(chains)
     )
     return total.repeat_interleave(32)
@@ -132,31 +106,31 @@ def _load_chain(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> 
 def _divergence(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     import torch
 
-    shift, rounds, log_count, store_shift = (_int(call, place) for place in (2, 3, 4, 5))
-    t = _threads(call, tensors)
+    shift, rounds, log_count, store_shift = (integer(call, place) for place in (2, 3, 4, 5))
+    t = threads(call, tensors)
     path = ((t % call.block) >> shift) & 7
     out = torch.full((len(t),), torch.nan, dtype=torch.float64, device=t.device)
     for n in range(8):
         here = t[path == n]
         factor = float(np.float32(1.0) - np.float32(0.0005) * np.float32(n + 1))
-        value = _chain(tensors["in"][here].double(), 32 * rounds, factor, 0.125 * (n + 1))
+        value = chain(tensors["in"][here].double(), 32 * rounds, factor, 0.125 * (n + 1))
         out[strided(here, log_count, store_shift)] = value
     return out
 
 
 def _barriers(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     start = tensors["in"][: call.grid * call.block].double()
-    return _chain(start, _int(call, 2) // 32 * 256, _f32(0.9999), _f32(0.0001))
+    return chain(start, integer(call, 2) // 32 * 256, f32(0.9999), f32(0.0001))
 
 
 def _dependency(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
     start, chains = tensors["in"][: call.grid * call.block].double(), macros["CHAINS"]
-    steps = _int(call, 2) * 96 // chains
-    return sum(_chain(start + c, steps, _f32(0.99999), _f32(0.001)) for c in range(chains))
+    steps = integer(call, 2) * 96 // chains
+    return sum(chain(start + c, steps, f32(0.99999), f32(0.001)) for c in range(chains))
 
 
 def _special(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
-    rounds, step = _int(call, 2), 2.0**-10
+    rounds, step = integer(call, 2), 2.0**-10
     start = tensors["in"][: call.grid * call.block].double()
     total = start * 0.0
     for c in range(8):
@@ -170,32 +144,27 @@ def _special(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any
 
 
 def _doubles(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
-    start, steps = tensors["in"][: call.grid * call.block].double(), _int(call, 2) * 4
-    return sum(_chain(start + c, steps, 0.9990234375, 0.0078125) for c in range(8))
+    start, steps = tensors["in"][: call.grid * call.block].double(), integer(call, 2) * 4
+    return sum(chain(start + c, steps, 0.9990234375, 0.0078125) for c in range(8))
 
 
 def _code_footprint(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
-    rounds, mask = _int(call, 2), _int(call, 3)
-    t = _threads(call, tensors)
-    at = (t // 32 * 40503) & _MASK32
-    value, factor = tensors["in"][t].double(), _f32(0.99999)
+    rounds, mask = integer(call, 2), integer(call, 3)
+    t = threads(call, tensors)
+    at = (t // 32 * 40503) & MASK32
+    value, factor = tensors["in"][t].double(), f32(0.99999)
     for _ in range(rounds):
-        at = (at * 1664525 + 1013904223) & _MASK32
+        at = (at * 1664525 + 1013904223) & MASK32
         piece = (at >> 16) & mask
-        value = _chain(value, 64, factor, 0.001 * (piece + 1).double())
+        value = chain(value, 64, factor, 0.001 * (piece + 1).double())
     return value
 
 
-def _advanced(value: Any, rounds: int) -> Any:
-    parts = [_chain(value + c, 2 * rounds, _f32(0.9999), _f32(0.01)) for c in range(4)]
-    return sum(parts) * 0.25
-
-
 def _waves(call: Call, macros: dict[str, int], tensors: dict[str, Any]) -> Any:
-    return _advanced(tensors["in"][: call.grid * call.block].double(), _int(call, 2))
+    return advanced(tensors["in"][: call.grid * call.block].double(), integer(call, 2))
 
 
-_REFERENCES: dict[str, Callable[[Call, dict[str, int], dict[str, Any]], Any]] = {
+_REFERENCES: dict[str, Reference] = {
     "load_stride": _load_stride,
     "store_stride": _store_stride,
     "bank_conflicts": _read_tile,
@@ -208,6 +177,10 @@ _REFERENCES: dict[str, Callable[[Call, dict[str, int], dict[str, Any]], Any]] = 
     "dependency": _dependency,
     "special": _special,
     "doubles": _doubles,
+    "doubles_or_none": _doubles,
     "code_footprint": _code_footprint,
     "waves": _waves,
+    **memory.REFERENCES,
+    **units.REFERENCES,
+    **blocks.REFERENCES,
 }

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads._base import Options, Session, check_options, read_settings
-from collectors.workloads._cuda import Kernel, Module, Source, build
-from collectors.workloads._session import KernelSession, Layer
+from collectors.workloads.base import Options, Session, check_options, read_settings
+from collectors.workloads.cuda import Kernel, Module, Source, build
+from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
-from .families import BY_NAME, FAMILIES, LEVELS, SIZES, TRUTH_FILE, Family, truth_document
-from .plans import LOG_COUNT, Call, Plan, macros, plan
+from .definition import (
+    LEVELS,
+    LOG_COUNT,
+    SIZES,
+    TRUTH_FILE,
+    WIDE_VECTORS,
+    Call,
+    Family,
+    Plan,
+    truth_document,
+)
+from .families import BY_NAME, FAMILIES
+from .plans import macros, plan, source_macros
 from .reference import expected
 
 _HERE = Path(__file__).parent
@@ -20,7 +32,10 @@ _DEFAULTS = {"families": "all", "sizes": str(len(SIZES))}
 LIMIT = 1e-3
 """Largest relative error. The chains of up to 77,000 dependent fp32 multiply-adds need most of it:
 their rounding errors add up."""
-FORGETFUL = ("dependency", "divergence", "doubles", "code_footprint", "advance", "waves")
+FORGETFUL = (
+    "dependency", "divergence", "doubles", "code_footprint", "advance", "waves", "local_array",
+    "spilled", "constant_table", "fences", "doubles_or_none", "exchanges", "uneven",
+)  # fmt: skip
 """Kernels whose chains add so much that other inputs from -1 to 0 change their output by 6e-5 to
 5e-2 only, part of it less than the limit. They are linear in their inputs, so large ones show."""
 ENLARGED = 4096.0
@@ -80,8 +95,7 @@ class _Planted:
 def sources(level: int) -> dict[str, Source]:
     """Return what to compile for a level."""
     return {
-        "planted": Source(_HERE / "planted.cu", macros(level)),
-        "instructions": Source(_HERE / "instructions.cu"),
+        name: Source(_HERE / f"{name}.cu", given) for name, given in source_macros(level).items()
     }
 
 
@@ -111,6 +125,7 @@ class Bench:
         self.compiler = modules["planted"].compiler
         self._modules = modules
         self._kernels: dict[str, Kernel] = {}
+        self._wide: Any = None
         self.device = torch.device(device)
         self.inputs = torch.empty(1 << LOG_COUNT, device=self.device)
         self.outputs = torch.empty(1 << LOG_COUNT, device=self.device)
@@ -122,6 +137,8 @@ class Bench:
 
         generator = torch.Generator(self.device).manual_seed(seed)
         self.inputs.uniform_(-1.0, 0.0, generator=generator)
+        if self._wide is not None:
+            self._wide.uniform_(-1.0, 0.0, generator=generator)
         for rows, (order, table) in self.tables.items():
             order.copy_(torch.randperm(rows, device=self.device, generator=generator))
             table.copy_(order.to(torch.int32).repeat_interleave(32))
@@ -140,12 +157,33 @@ class Bench:
             self.tables[rows] = order, table
         return self.tables[rows]
 
-    def kernel(self, name: str) -> Kernel:
-        """Return a kernel by name."""
-        if name not in self._kernels:
-            home = "instructions" if name == "code_footprint" else "planted"
-            self._kernels[name] = self._modules[home].kernel(name)
-        return self._kernels[name]
+    def wide(self) -> Any:
+        """Return the input that L2 cannot hold; it is as large as the GPU is."""
+        import torch
+
+        if self._wide is None:
+            threads = 2048 * self.multiprocessors
+            self._wide = torch.empty(WIDE_VECTORS * threads * 4, device=self.device)
+        return self._wide
+
+    def kernel(self, call: Call) -> Kernel:
+        """Return the kernel of a launch."""
+        if call.kernel not in self._kernels:
+            self._kernels[call.kernel] = self._modules[call.source].kernel(call.kernel)
+        return self._kernels[call.kernel]
+
+    def pause(self, microseconds: float) -> None:
+        """Wait for the device, and then as long as told; 0 does neither.
+
+        Without the first wait the launches of earlier layers, which the device has yet to run,
+        would hide the second.
+        """
+        import torch
+
+        if microseconds > 0:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            wait(microseconds)
 
     def layer(self, family: Family, size: int) -> Layer:
         """Return one family at one size."""
@@ -155,10 +193,13 @@ class Bench:
         tensors = {"in": self.inputs, "out": self.outputs}
         if planned.rows:
             tensors["rows"], tensors["next"] = self.table(planned.rows)
-        calls = [_ready(self.kernel(call.kernel), call, tensors) for call in planned.calls]
+        if "wide" in planned.calls[0].arguments:
+            tensors["wide"] = self.wide()
+        calls = [_ready(self.kernel(call), call, tensors) for call in planned.calls]
 
         def launch() -> None:
             for kernel, call, arguments in calls:
+                self.pause(call.pause_us)
                 kernel(call.grid, call.block, *arguments, shared=call.shared)
 
         def reference() -> dict[str, Any]:
@@ -193,6 +234,13 @@ class Bench:
             },
         }
         return KernelSession(layers, settings, files={TRUTH_FILE: truth}, seed=self.options.seed)
+
+
+def wait(microseconds: float) -> None:
+    """Keep the host busy; to sleep would take longer than the pauses are."""
+    end = time.perf_counter_ns() + round(1000 * microseconds)
+    while time.perf_counter_ns() < end:
+        pass
 
 
 def _ready(

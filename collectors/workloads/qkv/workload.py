@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads._base import Options, check_options, read_settings
-from collectors.workloads._cuda import Module, Source, build
-from collectors.workloads._session import KernelSession, Layer
+from collectors.workloads.base import Options, check_options, read_settings
+from collectors.workloads.cuda import Module, Source, build
+from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
 from .shapes import SHAPES, WARPS, Shape, layer_name, parse_blocks, parse_shapes, parse_warps

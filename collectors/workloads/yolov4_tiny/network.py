@@ -332,7 +332,7 @@ def _route(section: Section, index: int, _: Shape, layers: list[Layer]) -> Layer
         found = f"groups {groups}, group_id {group_id}, channels {[s[0] for s in shapes]}"
         raise InputError(what, where=section.where("groups"), found=found)
     channels = sum(shape[0] for shape in shapes)
-    _, height, width = shapes[0]
+    height, width = shapes[0][1:]
     return Layer(
         name="",
         type="route",

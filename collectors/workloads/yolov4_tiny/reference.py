@@ -115,9 +115,9 @@ def _pool(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
     pad = ((0, 0), (0, 0), (layer.pad, layer.pad_end), (layer.pad, layer.pad_end))
     padded = np.pad(inputs[0], pad, constant_values=-np.inf)
     windows = sliding_window_view(padded, (layer.size, layer.size), axis=(2, 3))
-    _, height, width = layer.out_shape
+    height, width = layer.out_shape[1:]
     windows = windows[:, :, :: layer.stride, :: layer.stride][:, :, :height, :width]
-    return windows.max(axis=(4, 5))
+    return np.asarray(windows.max(axis=(4, 5)))
 
 
 def _route(layer: Layer, _: Folded, inputs: list[Array]) -> Array:

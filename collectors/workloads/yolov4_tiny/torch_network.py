@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from collectors.workloads._base import CheckRow
+from collectors.workloads.base import CheckRow
 from collectors.workloads.ranges import Ranges
-from perfml._extras import import_extra
 from perfml.errors import PerfmlError
+from perfml.util.extras import import_extra
 
 from .network import IMAGE, LEAKY_SLOPE, Layer
 from .workload import Problem

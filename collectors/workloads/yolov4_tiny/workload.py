@@ -9,16 +9,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.workloads._base import (
-    CheckRow,
-    Options,
-    Session,
-    check_options,
-    read_settings,
-)
+from collectors.workloads.base import CheckRow, Options, Session, check_options, read_settings
+from collectors.workloads.yolov4_tiny import darknet
 from perfml.errors import InputError
 
-from . import darknet
 from .network import Network, build_network
 from .reference import Array, forward, relative_error
 from .weights import Folded, fold, random_images, random_weights, read_weights

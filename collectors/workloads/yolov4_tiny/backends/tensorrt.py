@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from collectors.workloads._base import CheckRow
+from collectors.workloads.base import CheckRow
 from collectors.workloads.ranges import Ranges
 from collectors.workloads.trace import TimedKernel
 from collectors.workloads.yolov4_tiny.engine_layers import (
@@ -29,7 +29,8 @@ from collectors.workloads.yolov4_tiny.quantize import MaxCalibrator
 from collectors.workloads.yolov4_tiny.torch_network import import_torch, torch_device
 from collectors.workloads.yolov4_tiny.weights import random_images
 from collectors.workloads.yolov4_tiny.workload import Problem
-from perfml.errors import MissingExtraError, PerfmlError
+from perfml.errors import PerfmlError
+from perfml.util.extras import missing_extra
 
 _MODULES = ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings")
 CALIBRATION_IMAGES = 4
@@ -59,13 +60,13 @@ def import_tensorrt() -> Any:
         if hasattr(module, "Builder"):
             return module
     package, purpose = "tensorrt or tensorrt-rtx-cu13-bindings", "the backend tensorrt"
-    raise MissingExtraError(package, "tensorrt", purpose)
+    raise missing_extra(package, "tensorrt", purpose)
 
 
 @functools.cache
 def _logger(trt: Any) -> Any:
     # One logger a process: TensorRT keeps the first it is given and ignores later ones.
-    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
+    class Logger(trt.ILogger):  # type: ignore[misc]
         """Keep the vendor's own words for error messages."""
 
         def __init__(self) -> None:
@@ -300,7 +301,7 @@ class TensorRTSession:
 
 
 def _layer_profiler(trt: Any) -> Any:
-    class LayerProfiler(trt.IProfiler):  # type: ignore[misc, name-defined]
+    class LayerProfiler(trt.IProfiler):  # type: ignore[misc]
         """Collect (engine layer, milliseconds) of one inference."""
 
         def __init__(self) -> None:

@@ -1,0 +1,1 @@
+"""Speed beside the alternatives, all sides in one run: ``python -m benchmarks.run``."""

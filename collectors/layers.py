@@ -1,0 +1,97 @@
+"""Name the layers of a PyTorch model in a script of the user's own: ``perfml.layers(model)``.
+
+Runs in the profiled program; torch is imported when it is used, and nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from collectors.workloads.module_ranges import ModuleRanges
+from collectors.workloads.ranges import NvtxRanges, Ranges
+
+if TYPE_CHECKING:
+    import torch
+
+_CALLS = itertools.count()
+"""Numbers the calls of all models of this process, so that no iteration has another's number."""
+
+_open_iterations = 0
+
+
+@contextmanager
+def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]:
+    """Put NVTX ranges around the modules of a model while a ``with`` block runs.
+
+    Every kernel of a forward pass is then in the range of the module that launched it, by the
+    module's path: ``layer1.0.conv1``. What a module does itself after a submodule, such as the
+    addition of a residual block, is in ``layer1.0.after_bn2``. A backward pass runs outside the
+    modules and gets no names.
+
+    A compiled module is one layer: inside its graph no Python runs that could open a range. A
+    warning names it. Compile inside the block and nothing is known of it; compile before.
+
+    Parameters
+    ----------
+    model
+        The model. Its hooks are removed after the block.
+    iterations
+        Make each call of the model an iteration (``iter_0``, ``iter_1``, ...), which profilers
+        that measure a pass an iteration need. Inside `iteration`, that one counts. Say False where
+        the script names iterations in another way.
+
+    Examples
+    --------
+    Warm up first, then run the model a dozen times::
+
+        model(batch)
+        with perfml.layers(model):
+            for _ in range(12):
+                model(batch)
+    """
+    ranges = _nvtx()
+
+    @contextmanager
+    def call() -> Iterator[None]:
+        if _open_iterations or not iterations:
+            yield
+        else:
+            with ranges.iteration(next(_CALLS)):
+                yield
+
+    with ModuleRanges(model, ranges, around=call) as named:
+        if named.compiled:
+            msg = f"compiled, so one layer each: {', '.join(named.compiled[:5])}"
+            warnings.warn(msg, stacklevel=3)
+        yield
+
+
+@contextmanager
+def iteration(number: int) -> Iterator[None]:
+    """Make a ``with`` block one repeat of the work: the range ``iter_NUMBER``.
+
+    For a repeat that is more than one call of the model, such as a training step.
+
+    Parameters
+    ----------
+    number
+        From 0, another one each time.
+    """
+    global _open_iterations
+    with _nvtx().iteration(number):
+        _open_iterations += 1
+        try:
+            yield
+        finally:
+            _open_iterations -= 1
+
+
+def _nvtx() -> Ranges:
+    """Return NVTX's ranges, or none where torch has no CUDA: the script then runs as it is."""
+    import torch
+
+    return NvtxRanges() if torch.cuda.is_available() else Ranges()

@@ -1,0 +1,152 @@
+"""What ``run.json`` says of a run, as types: each step gives its part, nobody changes another's.
+
+Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.redact`) take the file as plain JSON:
+perfml reads runs on machines where nothing is collected, and never imports this package there.
+
+Here to change: a new fact is a field here, and a key of `perfml.redact.KEPT` if it may be shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+OF_MODES = ("mode", "timing", "counters")
+"""What a workload says of its own steps, which are no facts of the run."""
+
+
+@dataclass(frozen=True)
+class TimingRecord:
+    """Where a run's times come from.
+
+    Attributes
+    ----------
+    source
+        ``torch.profiler``, ``cupti-activity``, ``ncu`` or ``nvprof``.
+    seconds
+        Wall-clock time of the timing pass.
+    command
+        Its argument list.
+    launches
+        Timed launches.
+    unattributed_share
+        Share of their time outside every layer; None where a layer map will tell.
+    processes
+        How many processes were timed, where there were several.
+    why
+        Why there was no pass without counters.
+    warnings
+        Sentences for the user; they become the run's.
+    """
+
+    source: str
+    seconds: float | None = None
+    command: tuple[str, ...] | None = None
+    launches: int | None = None
+    unattributed_share: float | None = None
+    processes: int | None = None
+    why: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, without what is not known."""
+        return _known(self)
+
+
+@dataclass(frozen=True)
+class MeasurementRecord:
+    """What a profiler measured of a run, and what it cost.
+
+    Attributes
+    ----------
+    profiler_version
+        Version of the profiler.
+    metrics_requested, metrics_missing
+        The profiler's names; those that this GPU did not deliver.
+    commands
+        The argument lists that were run.
+    clock_control, cache_control, caches, replay
+        How launches were repeated.
+    dedupe
+        Which layers stand for which (`collectors.dedupe.Twins.as_dict`).
+    launches_profiled, passes, runs
+        How many.
+    profiling_seconds, conversion_seconds, seconds_per_launch
+        Wall-clock times.
+    warnings
+        Sentences for the user; they become the run's.
+    """
+
+    metrics_requested: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+    profiler_version: str | None = None
+    metrics_missing: tuple[str, ...] | None = None
+    clock_control: str | None = None
+    cache_control: str | None = None
+    caches: str | None = None
+    replay: str | None = None
+    dedupe: dict[str, Any] | None = None
+    launches_profiled: int | None = None
+    passes: int | None = None
+    runs: int | None = None
+    profiling_seconds: float | None = None
+    conversion_seconds: float | None = None
+    seconds_per_launch: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, without what is not known."""
+        return _known(self)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run.
+
+    Attributes
+    ----------
+    facts
+        What the run is: JSON values by key.
+    workload
+        What a built-in workload says of itself: layers, environment, checks.
+    timing, measurement
+        What the two passes say.
+    notes
+        Further sentences for the user.
+    """
+
+    facts: dict[str, Any]
+    workload: dict[str, Any]
+    timing: TimingRecord
+    measurement: MeasurementRecord
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything the user has to see."""
+        own = self.workload.get("warnings", ())
+        return (*self.notes, *own, *self.timing.warnings, *self.measurement.warnings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document for ``run.json``."""
+        said = {name: value for name, value in self.workload.items() if name not in OF_MODES}
+        return {
+            **said,
+            **self.facts,
+            "timing": self.timing.as_dict(),
+            **self.measurement.as_dict(),
+            "warnings": list(self.warnings),
+        }
+
+
+def _known(record: TimingRecord | MeasurementRecord) -> dict[str, Any]:
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    return {
+        name: _listed(value)
+        for name, value in values.items()
+        if value is not None and name != "warnings"
+    }
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(each) for each in value] if isinstance(value, tuple) else value

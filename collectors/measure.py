@@ -1,0 +1,351 @@
+"""Measure one run into a folder: the timing pass, the counters, and what they were taken on."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors.checks import checked_first
+from collectors.dedupe import Twins, find_twins
+from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
+from collectors.measure_cupti import measure_with_cupti
+from collectors.measure_nvprof import measure_with_nvprof, nvprof_commands
+from collectors.place import Place
+from collectors.profilers import cupti, ncu, nvprof, timing
+from collectors.profilers.cupti_failures import UnableError
+from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
+from collectors.profilers.inject import ACTIVITY, library
+from collectors.profilers.process import ProfilerError
+from collectors.run_folder import LOG_FILE, RUN_FILE, now, read_object
+from collectors.run_spec import Run
+from collectors.timing_passes import (
+    CACHE,
+    TIMING_FILE,
+    keep_times,
+    run_workload,
+    time_again,
+    traced,
+)
+from perfml import __version__
+from perfml.util.ranges import ITERATION
+
+METRICS_NAME = "metrics"
+_XLA_RANGE = "XlaModule:"
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """What the timing pass told: for the manifest, and for the profiler's filters."""
+
+    record: TimingRecord
+    about: dict[str, Any]
+    region_only: bool
+    iterations: tuple[str, ...] = ()
+    twins: Twins | None = None
+
+
+def choose_profiler(asked: str, gpu: Gpu | None) -> str:
+    """Return ``cupti``, ``ncu`` or ``nvprof``.
+
+    Raises
+    ------
+    ProfilerError
+        If the one asked for does not support the GPU.
+    """
+    if gpu is None:
+        return "ncu" if asked == "auto" else asked
+    if asked == "auto":
+        if gpu.capability < NCU_FIRST:
+            return "nvprof"
+        old = gpu.capability <= NVPROF_LAST and shutil.which("ncu") is None
+        if old and shutil.which("nvprof"):
+            return "nvprof"
+        with contextlib.suppress(UnableError):
+            cupti.require(gpu)
+            return "cupti"
+        return "ncu"
+    if asked == "cupti":
+        cupti.require(gpu)
+    if asked == "ncu" and gpu.capability < NCU_FIRST:
+        msg = "Nsight Compute does not support this GPU"
+        raise ProfilerError(
+            msg,
+            where="--profiler ncu",
+            found=f"{gpu.name}, compute capability {gpu.compute_capability}",
+            cure="Use --profiler nvprof; Nsight Compute begins at compute capability 7.0.",
+        )
+    if asked == "nvprof":
+        nvprof.require(gpu.compute_capability, launched=True)
+    return asked
+
+
+def planned_commands(subject: Run, place: Place, folder: Path) -> list[list[str]]:
+    """Return the commands that `measure` would run, as far as they are known beforehand."""
+    profiler = choose_profiler(subject.settings.profiler, place.gpu)
+    first = [*place.launcher, *subject.command("timing", folder / "timing")]
+    program = subject.command("profile", folder / "profile")
+    if profiler == "nvprof":
+        second = nvprof_commands(subject, folder)
+        if checked_first(subject):
+            second.insert(0, subject.command("check", folder / "check"))
+        return [[*place.launcher, *each] for each in second]
+    chosen = _ncu_options(subject, _Timed(TimingRecord(""), {}, region_only=subject.built_in))
+    report = folder / f"{METRICS_NAME}.ncu-rep"
+    profile = [*place.launcher, *ncu.profile_command(chosen, program, report)]
+    return [first, profile, [*place.launcher, *ncu.table_command(chosen, report)]]
+
+
+def measure(subject: Run, folder: Path, place: Place) -> RunRecord:
+    """Measure a run into `folder`; return its manifest.
+
+    Parameters
+    ----------
+    subject
+        The run.
+    folder
+        An empty folder; gets ``timing.csv``, the profiler's exports and ``log.txt``.
+    place
+        Where to run.
+
+    Returns
+    -------
+    RunRecord
+        What ``run.json`` says.
+
+    Raises
+    ------
+    ProfilerError
+        If a profiler is missing or refused, or the program failed.
+    """
+    started = now()
+    log = folder / LOG_FILE
+    profiler = profiler_for(subject, place.gpu)
+    notes: list[str] = []
+    by_iterations = None
+    if profiler == "cupti":
+        try:
+            by_iterations = _with_cupti(subject, folder, place, log)
+        except UnableError as error:
+            if subject.settings.profiler == "cupti":
+                raise
+            notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
+            profiler = "ncu"
+    if by_iterations is not None:
+        timed, measured = by_iterations
+    elif profiler == "ncu":
+        timed = _timing(subject, folder, place, log)
+        measured = _with_ncu(subject, folder, place, log, timed)
+    else:
+        about = _checked(subject, folder, place, log) if checked_first(subject) else {}
+        timed = _Timed(TimingRecord("nvprof"), about, region_only=subject.built_in)
+        if place.gpu is not None:
+            nvprof.require(place.gpu.compute_capability, launched=bool(place.launcher))
+        measured = measure_with_nvprof(
+            subject,
+            folder,
+            log=log,
+            timeout_s=place.timeout_s,
+            launcher=place.launcher,
+            cache=folder / CACHE,
+        )
+    record = time_again(subject, folder, place, log, timed.record)
+    shutil.rmtree(folder / CACHE, ignore_errors=True)
+    facts = _facts(subject, place, timed.about.get("environment") or {})
+    facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
+    return RunRecord(facts, timed.about, record, measured, tuple(notes))
+
+
+def _facts(subject: Run, place: Place, surroundings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the run is; a launcher may have gone to another GPU than this machine's."""
+    gpu = place.gpu
+    return {
+        "run_id": subject.run_id,
+        "workload": subject.workload,
+        "backend": subject.backend,
+        "precision": subject.precision,
+        "batch": subject.batch,
+        "program": list(subject.program) or None,
+        "layer_map": subject.layer_map,
+        "options": subject.settings.as_dict(),
+        "iterations": subject.settings.iterations if subject.built_in else None,
+        "metric_iterations": subject.settings.metric_iterations,
+        "seed": subject.settings.seed if subject.built_in else None,
+        "device": gpu.name if gpu else surroundings.get("gpu"),
+        "compute_capability": (
+            gpu.compute_capability if gpu else surroundings.get("compute_capability")
+        ),
+        "driver": gpu.driver if gpu else surroundings.get("driver"),
+        "perfml": __version__,
+        "python": platform.python_version(),
+        "launcher": list(place.launcher) or None,
+    }
+
+
+def profiler_for(subject: Run, gpu: Gpu | None) -> str:
+    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own."""
+    settings = subject.settings
+    asked = settings.profiler
+    own = settings.dedupe or settings.timing == "ncu" or settings.replay != "kernel"
+    if asked == "auto" and own and choose_profiler("auto", gpu) == "cupti":
+        return "ncu"
+    return choose_profiler(asked, gpu)
+
+
+def _with_cupti(
+    subject: Run, folder: Path, place: Place, log: Path
+) -> tuple[_Timed, MeasurementRecord]:
+    record, about, measured = measure_with_cupti(
+        subject,
+        folder,
+        log=log,
+        timeout_s=place.timeout_s,
+        launcher=place.launcher,
+        cache=folder / CACHE,
+        driver=place.gpu.driver if place.gpu else "",
+    )
+    return _Timed(record, about, region_only=subject.built_in), measured
+
+
+def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
+    if subject.built_in:
+        return _own_timing(subject, folder, place, log)
+    if subject.settings.timing == "ncu":
+        record = TimingRecord("ncu", why="asked for with --timing ncu")
+        return _Timed(record, {}, region_only=False)
+    try:
+        library(ACTIVITY)
+    except ProfilerError as error:
+        if subject.settings.timing == "cupti":
+            raise
+        why = f"times are Nsight Compute's, serialised and with cold caches: {error.what}"
+        record = TimingRecord("ncu", why=why, warnings=(why,))
+        return _Timed(record, {}, region_only=False)
+    found = traced(subject, folder, place, log)
+    if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
+        # XLA tries kernels out when it compiles; the second time it has compiled already
+        found = traced(subject, folder, place, log)
+    timing.write_timing(found.launches, folder / TIMING_FILE)
+    record = timing.timing_record(
+        "cupti-activity",
+        folder / TIMING_FILE,
+        found.seconds,
+        found.command,
+        mapped=subject.layer_map is not None,
+        warnings=found.warnings,
+    )
+    names = dict.fromkeys(
+        name
+        for launch in found.launches
+        for name in launch.ranges
+        if ITERATION.fullmatch(name.strip())
+    )
+    twins = None
+    if subject.settings.dedupe:
+        twins = find_twins(
+            folder / TIMING_FILE, iteration=next(iter(names), None), layers=subject.settings.layers
+        )
+    return _Timed(record, {}, found.region, tuple(names), twins)
+
+
+def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
+    """Let a built-in workload check and time itself."""
+    aside = folder / "timing"
+    ended = run_workload(subject, "timing", aside, place, log)
+    about = read_object(aside / RUN_FILE)
+    keep_times(aside, folder / TIMING_FILE)
+    for document in sorted(aside.glob("*.json")):
+        if document.name != RUN_FILE:  # what a workload keeps with its run, such as truth.json
+            shutil.move(document, folder / document.name)
+    shutil.rmtree(aside)
+    record = timing.timing_record(
+        "torch.profiler", folder / TIMING_FILE, ended.seconds, ended.command
+    )
+    twins = None
+    if subject.settings.dedupe:
+        twins = find_twins(
+            folder / TIMING_FILE,
+            iteration="iter_0",
+            layers=subject.settings.layers,
+            shapes=about.get("layers"),
+        )
+    return _Timed(record, about, region_only=True, twins=twins)
+
+
+def _checked(subject: Run, folder: Path, place: Place, log: Path) -> dict[str, Any]:
+    """Let a workload check itself where no timing pass does it."""
+    aside = folder / "check"
+    run_workload(subject, "check", aside, place, log)
+    about = read_object(aside / RUN_FILE)
+    shutil.rmtree(aside)
+    return about
+
+
+def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
+    settings = subject.settings
+    return ncu.NcuOptions(
+        metrics=settings.ncu_metrics,
+        region_only=timed.region_only,
+        include=_include(subject, timed),
+        replay=settings.replay,
+        cache_control=settings.cache_control,
+    )
+
+
+def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
+    """Return the NVTX filters: the first iterations, and the wanted layers in them."""
+    settings = subject.settings
+    if timed.twins is not None:
+        return timed.twins.filters()
+    iterations = timed.iterations
+    few = list(iterations[: settings.metric_iterations])
+    limited = len(iterations) > len(few)
+    if settings.layers is None:
+        return tuple(f"{name}/" for name in few) if limited else ()
+    outer = "iter_[0-9]+"
+    if not subject.built_in:
+        outer = "|".join(re.escape(name) for name in few)
+    prefix = f"({outer})/" if outer else ""
+    return (f"regex:{prefix}({settings.layers})/",)
+
+
+def _with_ncu(
+    subject: Run, folder: Path, place: Place, log: Path, timed: _Timed
+) -> MeasurementRecord:
+    options = _ncu_options(subject, timed)
+    aside = folder / "profile"
+    found = ncu.profile(
+        options,
+        subject.command("profile", aside),
+        folder=folder,
+        log=log,
+        timeout_s=place.timeout_s,
+        launcher=place.launcher,
+        env=subject.environment(folder / CACHE),
+        name=METRICS_NAME,
+    )
+    shutil.rmtree(aside, ignore_errors=True)
+    warnings = []
+    if found.missing:
+        warnings.append(f"this GPU did not deliver {', '.join(found.missing)}")
+    per_launch = found.seconds_per_launch
+    return MeasurementRecord(
+        profiler_version=None if place.launcher else place.ncu_version(),
+        clock_control="none",
+        cache_control=options.cache_control,
+        replay=options.replay,
+        dedupe=timed.twins.as_dict() if timed.twins else None,
+        metrics_requested=options.measured,
+        metrics_missing=tuple(found.missing),
+        launches_profiled=found.launches,
+        passes=found.passes,
+        profiling_seconds=round(found.seconds, 3),
+        conversion_seconds=round(found.conversion_seconds, 3),
+        seconds_per_launch=round(per_launch, 5) if per_launch == per_launch else None,
+        commands=tuple(tuple(each) for each in found.commands),
+        warnings=tuple(warnings),
+    )

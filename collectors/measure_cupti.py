@@ -1,0 +1,131 @@
+"""Measure one run through CUPTI: times and counters in one start of the program.
+
+The first iterations are timed without counters, the ones after them carry a counter pass each
+(`collectors.profilers.cupti`). A built-in workload repeats its iteration until everything is
+measured; a program's own iterations are taken as they come.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from collectors.checks import require_right
+from collectors.manifest import MeasurementRecord, TimingRecord
+from collectors.profilers import cupti, timing
+from collectors.profilers.process import ProfilerError
+from collectors.run_folder import RUN_FILE, read_object
+from collectors.run_spec import Run
+
+TIMED_ITERATIONS = 3
+"""Of a program; a built-in workload is timed as often as is asked."""
+
+
+def measure_with_cupti(
+    subject: Run,
+    folder: Path,
+    *,
+    log: Path,
+    timeout_s: float,
+    launcher: tuple[str, ...],
+    cache: Path,
+    driver: str,
+) -> tuple[TimingRecord, dict[str, Any], MeasurementRecord]:
+    """Measure a run into ``timing.csv`` and ``metrics.csv`` of a folder.
+
+    Parameters
+    ----------
+    subject
+        The run.
+    folder
+        Gets the tables.
+    log
+        What the program prints is appended.
+    timeout_s
+        Limit of each start of the program.
+    launcher
+        Goes in front of the command.
+    cache
+        Where JAX may keep what it compiled.
+    driver
+        The driver's version, for the table.
+
+    Returns
+    -------
+    tuple
+        For the manifest: the timing's record, what the workload says of itself, the measurement.
+
+    Raises
+    ------
+    UnableError
+        If another profiler may still measure the program.
+    ProfilerError
+        If the program fails.
+    """
+    settings = subject.settings
+    aside = folder / "counters"
+    options = cupti.CuptiOptions(
+        metrics=settings.ncu_metrics,
+        sets=settings.metric_iterations,
+        timed=settings.iterations if subject.built_in else TIMED_ITERATIONS,
+        layers=settings.layers,
+    )
+    try:
+        profile = cupti.profile(
+            options,
+            subject.command("counters", aside),
+            folder=folder,
+            log=log,
+            timeout_s=timeout_s,
+            launcher=launcher,
+            env=subject.environment(cache),
+            driver=driver,
+        )
+    except ProfilerError:
+        require_right(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    about = _workload_says(subject, aside, folder)
+    table = folder / "timing.csv"
+    if not table.is_file() and profile.timed:
+        timing.write_timing(profile.timed, table)
+    shutil.rmtree(aside, ignore_errors=True)
+    mapped = subject.layer_map is not None
+    timed = timing.timing_record(
+        "cupti-activity", table, profile.seconds, profile.command, mapped=mapped
+    )
+    return timed, about, _measured(profile, options)
+
+
+def _measured(profile: cupti.CuptiProfile, options: cupti.CuptiOptions) -> MeasurementRecord:
+    warnings = list(profile.warnings)
+    if profile.missing:
+        warnings.append(f"this GPU did not deliver {', '.join(profile.missing)}")
+    return MeasurementRecord(
+        profiler_version=profile.measurement.machine.cupti,
+        clock_control="none",
+        cache_control="none",
+        caches=profile.measurement.caches,
+        replay=profile.measurement.replay,
+        metrics_requested=tuple(options.metrics),
+        metrics_missing=tuple(profile.missing),
+        launches_profiled=len(profile.rows),
+        passes=profile.measurement.passes,
+        runs=profile.measurement.runs,
+        profiling_seconds=round(profile.seconds, 3),
+        seconds_per_launch=round(profile.seconds / len(profile.rows), 5),
+        commands=(tuple(profile.command),),
+        warnings=tuple(warnings),
+    )
+
+
+def _workload_says(subject: Run, aside: Path, folder: Path) -> dict[str, Any]:
+    """Return a built-in workload's description; keep the documents it left with the run."""
+    if not subject.built_in:
+        return {}
+    about = read_object(aside / RUN_FILE)
+    for path in sorted(aside.iterdir()):
+        if path.suffix in (".json", ".csv") and path.name != RUN_FILE:
+            shutil.move(path, folder / path.name)
+    return about

@@ -1,0 +1,410 @@
+"""Counters through CUPTI's Range Profiler: replay by the program's own iterations.
+
+Nsight Compute goes over every launch again, once a pass, and saves and restores memory between
+passes. A program that repeats itself needs none of that: pass k is measured in iteration k of one
+run of the unchanged program (``injected/range_profiler.cpp``). The first iterations are timed
+without counters, in the same run.
+
+Where the program has no iterations, or they launch different kernels, CUPTI repeats each launch on
+the spot (its kernel replay), which is several times dearer and still cheaper than Nsight Compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collectors.profilers.counter_record import (
+    CounterRecord,
+    MeasuredLaunch,
+    PassCost,
+    read_record,
+)
+from collectors.profilers.counter_table import (
+    Measurement,
+    in_layers,
+    merged,
+    write_counters,
+)
+from collectors.profilers.cupti_failures import UnableError, check_record
+from collectors.profilers.gpu import Gpu
+from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.process import Finished, ProfilerError, last_lines, run
+from collectors.profilers.timing import Launch, check_ended
+
+FIRST = (7, 5)
+"""The oldest compute capability that CUPTI's Range Profiler supports."""
+MOST_RUNS = 4
+"""Beyond so many starts of a program with few iterations, kernel replay is cheaper."""
+
+COMPUTED = ("sm__maximum_warps_per_active_cycle_pct",)
+"""Metrics of Nsight Compute that are no counters: they follow from the launch."""
+
+
+_XLA_RANGE = "XlaModule:"
+"""XLA tries kernels out when it compiles; a second start finds them compiled."""
+
+
+@dataclass(frozen=True)
+class CuptiOptions:
+    """What to measure.
+
+    Attributes
+    ----------
+    metrics
+        Nsight Compute's names.
+    sets
+        How often an iteration is measured completely.
+    timed
+        Iterations that are timed without counters before.
+    memory
+        Bytes that one session's counters may take on the host.
+    layers
+        Regular expression: only launches in layers whose name it matches are kept.
+    """
+
+    metrics: tuple[str, ...]
+    sets: int = 1
+    timed: int = 3
+    memory: int = 2 << 30
+    layers: str | None = None
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The metrics that CUPTI is asked for."""
+        return tuple(
+            name
+            for name in self.metrics
+            if name not in COMPUTED and not name.startswith("launch__")
+        )
+
+
+@dataclass(frozen=True)
+class CuptiProfile:
+    """What a measurement gave.
+
+    Attributes
+    ----------
+    table
+        The file of counters.
+    timed
+        Launches timed without counters, those of iterations only if there are iterations.
+    rows
+        Measured launches.
+    measurement
+        How they were measured.
+    iterations
+        Whether the program has iterations.
+    missing
+        Requested metrics that the chip does not have.
+    pass_costs
+        What the counter passes took.
+    seconds
+        Wall-clock time of all runs of the program.
+    command
+        The argument list.
+    warnings
+        Sentences for the user.
+    """
+
+    table: Path
+    timed: tuple[Launch, ...]
+    rows: tuple[MeasuredLaunch, ...]
+    measurement: Measurement
+    iterations: bool
+    missing: tuple[str, ...]
+    pass_costs: tuple[PassCost, ...]
+    seconds: float
+    command: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The program to measure, and under what limits."""
+
+    arguments: tuple[str, ...]
+    log: Path
+    timeout_s: float
+    env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One start of the program: what the library is told (see `_variables`)."""
+
+    replay: str = "iterations"
+    unit: str = ""
+    timed: int = 0
+    sets: int = 1
+    most_passes: int = 0
+    first_group: int = 0
+    launches: int = 0
+    region_only: bool = False
+
+
+@dataclass
+class _Collected:
+    """What the starts of a program gave so far."""
+
+    seconds: float = 0.0
+    runs: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def require(gpu: Gpu) -> None:
+    """Raise `UnableError` if CUPTI cannot measure on this machine, as far as can be told.
+
+    Parameters
+    ----------
+    gpu
+        The GPU of this machine.
+    """
+    if gpu.capability < FIRST:
+        msg = "CUPTI's Range Profiler does not support this GPU"
+        found = f"{gpu.name}, compute capability {gpu.compute_capability}"
+        raise UnableError(msg, found=found, cure="Use --profiler nvprof.")
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        msg = "the driver's library cannot be loaded"
+        cure = "Install the NVIDIA driver where perfml runs."
+        raise UnableError(msg, found=str(error)[:200], cure=cure) from error
+    try:
+        library(COUNTERS)
+    except ProfilerError as error:
+        raise UnableError(error.what, found=error.found, cure=error.cure) from error
+
+
+def profile(
+    options: CuptiOptions,
+    program: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    timeout_s: float,
+    launcher: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+    name: str = "metrics",
+    driver: str = "",
+) -> CuptiProfile:
+    """Time and measure a program into ``NAME.csv`` in `folder`.
+
+    Parameters
+    ----------
+    options
+        What to measure.
+    program
+        Argument list of the program.
+    folder, name
+        Where the table goes.
+    log
+        What the program prints is appended.
+    timeout_s
+        Limit of each start of the program; it and its children are killed then.
+    launcher
+        Goes in front of the command.
+    env
+        Variables for the program.
+    driver
+        Version of the driver, for the table.
+
+    Raises
+    ------
+    GraphError
+        If an iteration replays a CUDA graph.
+    ProfilerError
+        If the library cannot be built, CUPTI refuses, or the program fails.
+    """
+    library(COUNTERS)
+    command = (*launcher, *program)
+    subject = _Program(command, log, timeout_s, dict(env or {}))
+    collected = _Collected()
+    first = _start(subject, options, _Pass(timed=options.timed, sets=options.sets), collected)
+    if first.region and first.outside and first.unit == "nvtx":
+        # the program marks what counts: iterations before that were of no interest
+        again = _Pass(timed=options.timed, sets=options.sets, unit="nvtx", region_only=True)
+        first = _start(subject, options, again, collected)
+    if any(name.startswith(_XLA_RANGE) for launch in first.timed for name in launch.ranges):
+        first = _start(subject, options, _Pass(timed=options.timed, sets=options.sets), collected)
+    rows, record, replay = _measured(first, options, subject, collected)
+    measurement = Measurement(
+        record.machine,
+        replay,
+        max(record.group_passes.values(), default=0),
+        collected.runs,
+        driver,
+    )
+    metrics = tuple(metric for metric in options.counters if metric not in record.missing)
+    rows = [row for row in rows if in_layers(row.ranges, options.layers)]
+    if not rows:
+        msg = "no kernel launch was measured"
+        cure = "Check --layers; without iterations, every launch of the program is measured."
+        raise ProfilerError(msg, found=record.unfinished or "none in the layers", cure=cure)
+    table = folder / f"{name}.csv"
+    write_counters(table, rows, metrics, measurement)
+    timed = [launch for launch in first.timed if launch.profiled or first.unit == "none"]
+    return CuptiProfile(
+        table,
+        tuple(timed),
+        tuple(rows),
+        measurement,
+        first.unit != "none",
+        tuple(record.missing),
+        tuple(record.pass_costs),
+        collected.seconds,
+        command,
+        collected.warnings,
+    )
+
+
+def _measured(
+    first: CounterRecord, options: CuptiOptions, subject: _Program, collected: _Collected
+) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+    """Return the measured launches: of the first run, of further runs, or of kernel replay."""
+    if first.complete:
+        return merged([first]), first, "iterations"
+    if first.differences:
+        why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
+        return _by_kernel_replay(first, options, subject, collected, why)
+    if first.unit == "none" or first.units < 2:
+        why = (
+            "the program has no iterations (NVTX ranges iter_0, iter_1, ... or several pairs of "
+            "cudaProfilerStart and cudaProfilerStop), so each launch was repeated on the spot"
+        )
+        return _by_kernel_replay(first, options, subject, collected, why)
+    return _by_several_runs(first, options, subject, collected)
+
+
+def _by_several_runs(
+    first: CounterRecord, options: CuptiOptions, subject: _Program, collected: _Collected
+) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+    """Let each further run measure as many passes as the program has iterations."""
+    request = _Pass(
+        unit=first.unit,
+        sets=1,
+        most_passes=first.units,
+        launches=first.launches,
+        region_only=first.region and first.unit == "nvtx",
+    )
+    records: list[CounterRecord] = []
+    group = 0
+    while True:
+        record = _start(subject, options, replace(request, first_group=group), collected)
+        records.append(record)
+        finished = sorted(record.finished_groups)
+        if record.differences or not finished or len(records) > MOST_RUNS:
+            why = str(record.differences[-1]) if record.differences else _too_few(first)
+            why += "; each launch was repeated on the spot instead"
+            return _by_kernel_replay(first, options, subject, collected, why)
+        group = finished[-1] + 1
+        if group >= record.groups:
+            break
+        if record.groups / (group / len(records)) > MOST_RUNS:
+            why = f"{_too_few(first)}; each launch was repeated on the spot instead"
+            return _by_kernel_replay(first, options, subject, collected, why)
+    rows = merged(records)
+    collected.warnings += (f"{_too_few(first)}; the program was run {collected.runs} times",)
+    whole = records[-1]
+    whole.missing = sorted({name for record in records for name in record.missing})
+    return rows, whole, "iterations"
+
+
+def _too_few(first: CounterRecord) -> str:
+    passes = max(first.group_passes.values(), default=0)
+    needed = f"{passes} are needed" if passes else "more are needed"
+    return f"the program has {first.units} iterations, and {needed} to measure it in one run"
+
+
+def _by_kernel_replay(
+    first: CounterRecord,
+    options: CuptiOptions,
+    subject: _Program,
+    collected: _Collected,
+    why: str,
+) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+    collected.warnings += (why,)
+    unit = "program" if first.unit == "none" else first.unit
+    request = _Pass(
+        replay="kernel",
+        unit=unit,
+        sets=options.sets,
+        launches=0 if unit == "program" else first.launches,
+        region_only=first.region and unit == "nvtx",
+    )
+    record = _start(subject, options, request, collected)
+    return record.rows, record, "kernel"
+
+
+def _start(
+    subject: _Program, options: CuptiOptions, request: _Pass, collected: _Collected
+) -> CounterRecord:
+    """Run the program once; return the record of the process that launched the most.
+
+    Raises
+    ------
+    ProfilerError
+        If the program failed, launched nothing, or CUPTI refused.
+    """
+    with TemporaryDirectory(prefix="perfml-counters-") as folder:
+        names = Path(folder) / "metrics.txt"
+        names.write_text("".join(f"{metric}\n" for metric in options.counters), encoding="utf-8")
+        variables = {**subject.env, **_variables(request, options, Path(folder), names)}
+        try:
+            ended = run(
+                subject.arguments, log=subject.log, timeout_s=subject.timeout_s, env=variables
+            )
+        except OSError as error:
+            msg = "the program cannot be started"
+            cure = "Check its path and that it is executable."
+            found = str(error)
+            raise ProfilerError(msg, where=subject.arguments[0], found=found, cure=cure) from error
+        records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
+    collected.seconds += ended.seconds
+    collected.runs += 1
+    check_ended(ended, subject.timeout_s)
+    record = _chosen(records, ended, subject, collected)
+    check_record(record)
+    return record
+
+
+def _chosen(
+    records: Sequence[CounterRecord], ended: Finished, subject: _Program, collected: _Collected
+) -> CounterRecord:
+    at_work = [
+        record for record in records if record.all_launches or record.rows or not record.ended
+    ]
+    if not at_work:
+        msg = "the program launched no GPU kernel"
+        found = last_lines(ended.output, 2)[:200] or "no output"
+        cure = "perfml measures CUDA kernels; check that the program uses the GPU."
+        for record in records:
+            check_record(record)
+        raise ProfilerError(msg, where=subject.arguments[0], found=found, cure=cure)
+    if len(at_work) > 1:
+        note = f"{len(at_work)} processes launched kernels; the busiest one was measured"
+        if note not in collected.warnings:
+            collected.warnings += (note,)
+    return max(at_work, key=lambda record: (len(record.rows), record.all_launches))
+
+
+def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path) -> dict[str, str]:
+    injected = str(library(COUNTERS))
+    return {
+        "CUDA_INJECTION64_PATH": injected,
+        "NVTX_INJECTION64_PATH": injected,
+        "PERFML_COUNTERS_DIR": str(folder),
+        "PERFML_COUNTERS_METRICS": str(names),
+        "PERFML_COUNTERS_REPLAY": request.replay,
+        "PERFML_COUNTERS_UNIT": request.unit,
+        "PERFML_COUNTERS_TIMED": str(request.timed),
+        "PERFML_COUNTERS_SETS": str(request.sets),
+        "PERFML_COUNTERS_PASSES": str(request.most_passes),
+        "PERFML_COUNTERS_GROUP": str(request.first_group),
+        "PERFML_COUNTERS_LAUNCHES": str(request.launches),
+        "PERFML_COUNTERS_MEMORY": str(options.memory),
+        "PERFML_COUNTERS_REGION": str(int(request.region_only)),
+    }

@@ -1,0 +1,142 @@
+// What is known of a kernel launch when the driver is asked for it.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "cuda_driver.h"
+#include "nvtx_ranges.h"
+
+namespace launches {
+
+// What the compiler and the launch fix; -1 where the driver does not say.
+struct Resources {
+  int registers = -1;
+  int static_shared = -1;
+  int blocks_per_multiprocessor = -1;
+};
+
+struct Launch {
+  unsigned context = 0;
+  unsigned grid[3] = {0, 0, 0};
+  unsigned block[3] = {0, 0, 0};
+  unsigned dynamic_shared = 0;
+  unsigned stream = 0;
+  bool graph = false;
+  std::string kernel;  // as the compiler mangled it
+  Resources resources;
+  unsigned long long instance = 0;
+  std::string path;
+
+  // Whether both are the same step of the same work.
+  bool same(const Launch& other) const {
+    for (int i = 0; i < 3; ++i) {
+      if (grid[i] != other.grid[i] || block[i] != other.block[i]) return false;
+    }
+    return context == other.context && graph == other.graph && kernel == other.kernel;
+  }
+};
+
+inline std::string demangled(const std::string& name) {
+  int status = 0;
+  char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  const std::string text = nvtx::plain(readable ? readable : name.c_str());
+  std::free(readable);
+  return text;
+}
+
+inline std::string shape(const unsigned* sizes) {
+  char text[64];
+  std::snprintf(text, sizeof text, "(%u, %u, %u)", sizes[0], sizes[1], sizes[2]);
+  return text;
+}
+
+inline std::string described(const Launch& launch) {
+  return launch.graph ? "a CUDA graph"
+                      : demangled(launch.kernel) + " " + shape(launch.grid) + shape(launch.block);
+}
+
+// Asks the driver once for each kernel under each block size.
+inline const Resources& resources(CUfunction function, const Launch& launch, CUdevice device) {
+  static auto* const known =
+      new std::map<std::tuple<CUfunction, unsigned, unsigned>, Resources>;
+  const unsigned threads = launch.block[0] * launch.block[1] * launch.block[2];
+  auto [place, is_new] = known->try_emplace({function, threads, launch.dynamic_shared});
+  if (is_new) {
+    Resources& of_kernel = place->second;
+    of_kernel.registers = driver::attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, device);
+    of_kernel.static_shared = driver::attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, device);
+    int blocks = -1;
+    if (driver::functions().active_blocks &&
+        driver::functions().active_blocks(&blocks, function, static_cast<int>(threads),
+                                          launch.dynamic_shared) == CUDA_SUCCESS)
+      of_kernel.blocks_per_multiprocessor = blocks;
+  }
+  return place->second;
+}
+
+template <typename Parameters>
+CUfunction plain_launch(const void* raw, Launch& launch, CUstream& stream) {
+  const auto* given = static_cast<const Parameters*>(raw);
+  const unsigned grid[] = {given->gridDimX, given->gridDimY, given->gridDimZ};
+  const unsigned block[] = {given->blockDimX, given->blockDimY, given->blockDimZ};
+  std::copy(grid, grid + 3, launch.grid);
+  std::copy(block, block + 3, launch.block);
+  launch.dynamic_shared = given->sharedMemBytes;
+  stream = given->hStream;
+  return given->f;
+}
+
+// Reads the driver's launch call; false if the call launches nothing.
+inline bool read(CUpti_CallbackId id, const CUpti_CallbackData& call, CUdevice device,
+                 Launch& launch) {
+  CUstream stream = nullptr;
+  CUfunction function = nullptr;
+  bool own_default_stream = false;
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: own_default_stream = true; [[fallthrough]];
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+      function = plain_launch<cuLaunchKernel_params>(call.functionParams, launch, stream);
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+      own_default_stream = true;
+      [[fallthrough]];
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+      function = plain_launch<cuLaunchCooperativeKernel_params>(call.functionParams, launch, stream);
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: own_default_stream = true; [[fallthrough]];
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx: {
+      const auto* given = static_cast<const cuLaunchKernelEx_params*>(call.functionParams);
+      const CUlaunchConfig& config = *given->config;
+      const unsigned grid[] = {config.gridDimX, config.gridDimY, config.gridDimZ};
+      const unsigned block[] = {config.blockDimX, config.blockDimY, config.blockDimZ};
+      std::copy(grid, grid + 3, launch.grid);
+      std::copy(block, block + 3, launch.block);
+      launch.dynamic_shared = config.sharedMemBytes;
+      stream = config.hStream;
+      function = given->f;
+      break;
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch: launch.graph = true; break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunch:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync: break;
+    default: return false;
+  }
+  launch.kernel = call.symbolName ? call.symbolName : "";
+  if (function) launch.resources = resources(function, launch, device);
+  cuptiGetStreamIdEx(call.context, stream, own_default_stream ? 1 : 0, &launch.stream);
+  return true;
+}
+
+}  // namespace launches

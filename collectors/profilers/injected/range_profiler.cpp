@@ -1,0 +1,398 @@
+// Hardware counters of every kernel launch of a program that repeats itself, without Nsight Compute.
+//
+// The CUDA driver loads this library (CUDA_INJECTION64_PATH) and so does NVTX
+// (NVTX_INJECTION64_PATH). The program's iterations, which are NVTX ranges called iter_0, iter_1,
+// ... or pairs of cudaProfilerStart and cudaProfilerStop, take the place of replay: the first ones
+// are timed by CUPTI's activity records, without counters; then counter pass k is taken in
+// iteration k. Nothing is saved, restored or flushed, so the caches are as the program leaves them.
+// An iteration whose launches differ from those of the pass before it is not used.
+//
+// With PERFML_COUNTERS_REPLAY=kernel CUPTI repeats each launch on the spot, which programs without
+// iterations need.
+//
+// Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv (`collectors.profilers.counter_record` reads
+// it); its last line is "# end", so that a process that died is told apart from one that is done.
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <atomic>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "launches.h"
+#include "measurer.h"
+#include "nvtx_ranges.h"
+#include "record.h"
+
+namespace {
+
+#if CUPTI_API_VERSION >= 130000
+using KernelRecord = CUpti_ActivityKernel10;
+#else
+using KernelRecord = CUpti_ActivityKernel9;
+#endif
+
+using launches::Launch;
+
+constexpr size_t kBufferBytes = 8u << 20;
+
+// A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
+bool is_iteration(const std::string& name) {
+  size_t first = name.find_first_not_of(' ');
+  size_t last = name.find_last_not_of(' ');
+  if (first == std::string::npos) return false;
+  std::string lower;
+  for (size_t i = first; i <= last; ++i)
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+  for (const char* word : {"iteration", "iter", "step"}) {
+    const size_t length = std::strlen(word);
+    if (lower.compare(0, length, word) != 0) continue;
+    size_t digits = length;
+    if (digits < lower.size() && std::strchr("_- ", lower[digits])) ++digits;
+    const size_t count = lower.size() - digits;
+    return count >= 1 && count <= 15 &&
+           lower.find_first_not_of("0123456789", digits) == std::string::npos;
+  }
+  return false;
+}
+
+// Follows the program from iteration to iteration: the first ones are timed, then counters are read.
+class Follower {
+ public:
+  static Follower& only() {
+    // never destroyed: the driver still calls back while static objects are torn down
+    static Follower* const follower = new Follower;
+    return *follower;
+  }
+
+  bool begin(const std::string& folder) {
+    if (!file_.open(folder)) return false;
+    file_.note("perfml-counters 1");
+    request_.read_metrics();
+    timing_ = request_.timed > 0;
+    return true;
+  }
+
+  record::File& file() { return file_; }
+  bool timing() const { return timing_; }
+
+  bool wanted() {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    return file_.is_open() && (timing_ || measuring());
+  }
+
+  // --- where the program is ---------------------------------------------------------------------
+
+  void range_pushed(const std::string& name, size_t depth) {
+    if (!is_iteration(name)) return;
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    if (request_.unit == "region" || request_.unit == "program") return;
+    if (request_.region_only && !in_region_) return;
+    // the first region turns out to hold iterations, so it is none itself
+    const bool only_a_frame = unit_kind_ == "region" && units_ == 0 && request_.unit.empty();
+    if (unit_open_ && !only_a_frame) return;
+    if (!in_region_) ++units_outside_;
+    unit_kind_ = "nvtx";
+    unit_thread_ = std::this_thread::get_id();
+    unit_depth_ = depth;
+    begin_unit(name, nvtx::stack().back().path);
+  }
+
+  void range_popping(size_t depth) {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    if (unit_open_ && unit_kind_ == "nvtx" && depth == unit_depth_ &&
+        unit_thread_ == std::this_thread::get_id())
+      end_unit();
+  }
+
+  void region_begins() {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    in_region_ = region_seen_ = true;
+    if (unit_open_ || unit_kind_ == "nvtx") return;
+    if (request_.unit == "nvtx" || request_.unit == "program") return;
+    // a first region may hold iterations, which shows while it is timed
+    if (units_ == 0 && request_.unit.empty() && !timing_) return;
+    unit_kind_ = "region";
+    const std::string name = "iter_" + std::to_string(units_);
+    begin_unit(name, name);
+  }
+
+  void region_ends() {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    in_region_ = false;
+    if (unit_open_ && unit_kind_ == "region") end_unit();
+  }
+
+  void context_ends(CUcontext context) {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    measurer_.context_ends(context);
+  }
+
+  // --- launches ---------------------------------------------------------------------------------
+
+  // While counters are read the lock is kept until `launch_ends`, so that launches of several
+  // threads are measured in the order in which they are noted.
+  void launch_begins(CUpti_CallbackId id, const CUpti_CallbackData& call) {
+    lock_.lock();
+    note_launch(id, call);
+    keeps_lock() = measurer_.running();
+    if (!measurer_.running()) lock_.unlock();
+  }
+
+  void launch_ends() {
+    if (!keeps_lock()) return;
+    keeps_lock() = false;
+    measurer_.launch_ends();
+    lock_.unlock();
+  }
+
+  // --- times ------------------------------------------------------------------------------------
+
+  void kernel_ran(const KernelRecord& kernel) {
+    Timed launch{0, 0, false, ""};
+    {
+      std::lock_guard<std::mutex> guard(times_lock_);
+      const auto entry = timed_.find(kernel.correlationId);
+      if (entry != timed_.end()) launch = entry->second;
+    }
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "T\t%llu\t%d\t%llu\t%llu\t%u\t%u\t(%d, %d, %d)\t(%d, %d, %d)\t%llu\t",
+                  launch.sequence, launch.in_unit ? 1 : 0,
+                  static_cast<unsigned long long>(kernel.start),
+                  static_cast<unsigned long long>(kernel.end), kernel.deviceId, kernel.streamId,
+                  kernel.gridX, kernel.gridY, kernel.gridZ, kernel.blockX, kernel.blockY,
+                  kernel.blockZ, launch.instance);
+    file_.line(text + launch.path + "\t" + launches::demangled(kernel.name));
+  }
+
+  void records_dropped(size_t count) { dropped_records_ += count; }
+
+  // --- the end ----------------------------------------------------------------------------------
+
+  void finish() {
+    if (finished_.exchange(true)) return;
+    {
+      std::lock_guard<std::recursive_mutex> guard(lock_);
+      if (unit_open_) end_unit();
+      end_timing();
+      measurer_.finish();
+    }
+    file_.note("unit " + (unit_kind_.empty() ? "none" : unit_kind_));
+    file_.note("region", region_seen_ ? 1 : 0);
+    file_.note("units", units_);
+    file_.note("outside", units_outside_);
+    file_.note("launches", measurer_.known_launches());
+    file_.note("all", all_launches_);
+    file_.note("dropped", dropped_records_);
+    file_.close();
+  }
+
+ private:
+  struct Timed {
+    unsigned long long sequence, instance;
+    bool in_unit;
+    std::string path;
+  };
+
+  static bool& keeps_lock() {
+    thread_local bool kept = false;
+    return kept;
+  }
+
+  bool measuring() const { return !timing_ && !request_.metrics.empty() && !measurer_.done(); }
+
+  void begin_unit(const std::string& name, const std::string& path) {
+    unit_open_ = true;
+    unit_path_ = path;
+    unit_instance_ =
+        nvtx::stack().empty() ? nvtx::new_instance() : nvtx::stack().back().instance;
+    if (timing_ && units_ >= request_.timed) end_timing();
+    measurer_.unit_begins(name, measuring());
+  }
+
+  void end_unit() {
+    unit_open_ = false;
+    ++units_;
+    measurer_.unit_ends();
+  }
+
+  void note_launch(CUpti_CallbackId id, const CUpti_CallbackData& call) {
+    Launch launch;
+    launch.context = measurer_.context_number(call.context);
+    if (!launches::read(id, call, measurer_.device(launch.context), launch)) return;
+    ++all_launches_;
+    if (request_.unit == "program" && !unit_open_ && measuring()) {
+      unit_kind_ = "program";
+      begin_unit("", "");
+    }
+    place_in_ranges(launch);
+    if (timing_) {
+      std::lock_guard<std::mutex> guard(times_lock_);
+      timed_[call.correlationId] = {++sequence_, launch.instance, unit_open_, launch.path};
+    }
+    if (!unit_open_) return;
+    if (launch.graph && measuring()) {
+      file_.note("graph " + unit_path_);
+      measurer_.give_up("the program replays CUDA graphs");
+    }
+    measurer_.launch_begins(std::move(launch));
+  }
+
+  void place_in_ranges(Launch& launch) const {
+    const std::vector<nvtx::Range>& ranges = nvtx::stack();
+    if (!ranges.empty()) {
+      launch.instance = ranges.back().instance;
+      launch.path = ranges.back().path;
+    } else if (unit_open_) {
+      // launched by another thread, such as the one that runs a backward pass
+      launch.instance = unit_instance_;
+      launch.path = unit_path_;
+    }
+    if (unit_open_ && unit_kind_ == "region" && !ranges.empty())
+      launch.path = unit_path_ + nvtx::kSeparator + launch.path;
+  }
+
+  void end_timing() {
+    if (!timing_) return;
+    measurer_.synchronize();
+    cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    timing_ = false;
+  }
+
+  record::Request request_;
+  record::File file_;
+  counters::Measurer measurer_{request_, file_};
+  std::recursive_mutex lock_;
+
+  bool unit_open_ = false, in_region_ = false, region_seen_ = false;
+  std::string unit_kind_, unit_path_;
+  std::thread::id unit_thread_;
+  unsigned long long unit_instance_ = 0;
+  size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
+
+  std::atomic<bool> timing_{false}, finished_{false};
+  std::atomic<size_t> dropped_records_{0};
+  unsigned long long sequence_ = 0;
+  std::mutex times_lock_;
+  std::unordered_map<uint32_t, Timed> timed_;
+};
+
+// --- callbacks --------------------------------------------------------------------------------------
+
+void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  Follower& follower = Follower::only();
+  if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
+    if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+      follower.context_ends(static_cast<const CUpti_ResourceData*>(data)->context);
+    return;
+  }
+  const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  const bool enters = call.callbackSite == CUPTI_API_ENTER;
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) {
+    if (!enters) follower.region_begins();
+  } else if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
+    if (enters) follower.region_ends();
+  } else if (enters) {
+    follower.launch_begins(id, call);
+  } else {
+    follower.launch_ends();
+  }
+}
+
+void CUPTIAPI buffer_wanted(uint8_t** buffer, size_t* size, size_t* records) {
+  void* memory = nullptr;
+  *buffer = posix_memalign(&memory, 8, kBufferBytes) == 0 ? static_cast<uint8_t*>(memory) : nullptr;
+  *size = *buffer ? kBufferBytes : 0;
+  *records = 0;
+}
+
+void CUPTIAPI buffer_done(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
+  CUpti_Activity* record = nullptr;
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
+        record->kind == CUPTI_ACTIVITY_KIND_KERNEL)
+      Follower::only().kernel_ran(*reinterpret_cast<const KernelRecord*>(record));
+  }
+  size_t dropped = 0;
+  if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
+    Follower::only().records_dropped(dropped);
+  std::free(buffer);
+}
+
+bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
+  static const CUpti_CallbackId calls[] = {
+      CUPTI_DRIVER_TRACE_CBID_cuLaunch,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+      CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+      CUPTI_DRIVER_TRACE_CBID_cuProfilerStart,
+      CUPTI_DRIVER_TRACE_CBID_cuProfilerStop,
+  };
+  for (CUpti_CallbackId id : calls) {
+    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id),
+                         "EnableCallback", why))
+      return false;
+  }
+  return !counters::failed(
+      cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE,
+                          CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING),
+      "EnableCallback", why);
+}
+
+void range_pushed(const std::string& name, size_t depth) {
+  Follower::only().range_pushed(name, depth);
+}
+void range_popping(size_t depth) { Follower::only().range_popping(depth); }
+void finish() { Follower::only().finish(); }
+
+}  // namespace
+
+// Called by the CUDA driver when the program initialises it.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const std::string folder = record::text_from("PERFML_COUNTERS_DIR");
+    if (folder.empty()) return;
+    Follower& follower = Follower::only();
+    if (!follower.begin(folder)) return;
+    std::atexit(finish);
+    CUpti_SubscriberHandle subscriber = nullptr;
+    std::string why;
+    bool broken = counters::failed(cuptiSubscribe(&subscriber, on_call, nullptr), "Subscribe", why) ||
+                  !watch(subscriber, why);
+    if (!broken && follower.timing()) {
+      broken = counters::failed(cuptiActivityRegisterCallbacks(buffer_wanted, buffer_done),
+                                "ActivityRegisterCallbacks", why) ||
+               counters::failed(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
+                                "ActivityEnable", why);
+    }
+    if (broken) follower.file().note("error " + why);
+    nvtx::listener() = {range_pushed, range_popping};
+  });
+  return 1;
+}
+
+// Called by NVTX once in every binary that uses it.
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
+    NvtxGetExportTableFunc_t export_table) {
+  return nvtx::install(export_table);
+}
+
+// For programs that repeat their work as long as there is something to measure.
+extern "C" __attribute__((visibility("default"))) int perfml_counters_wanted(void) {
+  return Follower::only().wanted() ? 1 : 0;
+}

@@ -1,0 +1,150 @@
+"""How to measure: every option of ``perfml collect`` that holds for all runs, once.
+
+A field of `Settings` with an `Option` is an option of the command line (`command_line_options`),
+a key of a sweep's file (`collectors.sweep.options`), a part of the run's id, and a line of
+``run.json`` under ``options``.
+
+Here to change: a new option is one field. Nothing else needs to list it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from inspect import Parameter
+from typing import Annotated, Any
+
+from perfml.errors import InputError
+
+PROFILERS = ("auto", "cupti", "ncu", "nvprof")
+TIMINGS = ("auto", "cupti", "ncu")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What there is to know of an option besides its name and default.
+
+    Attributes
+    ----------
+    help
+        What it does, as the command line says it.
+    choices
+        The words it may be; empty for any.
+    least
+        The smallest number it may be; None for any.
+    flag
+        The option's spelling where it is only switched on.
+    """
+
+    help: str
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    flag: str | None = None
+
+
+def _option(default: Any, help: str, **rest: Any) -> Any:
+    return field(default=default, metadata={"option": Option(help, **rest)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure; the same for every run of a `collect`.
+
+    The help of each option says what it does. Three fields come out of several options:
+    ``metrics`` (nvprof's names, for the catalogue), ``raw_metrics`` (further metrics under Nsight
+    Compute's names) and ``workload_options`` (arguments of the built-in workload, ``--cfg FILE``).
+
+    Raises
+    ------
+    InputError
+        If a value is none of the choices, too small, or no regular expression.
+    """
+
+    iterations: int = _option(10, "Timed iterations.", least=1)
+    metric_iterations: int = _option(3, "Profiled iterations.", least=1)
+    processes: int = _option(
+        1, "Time the run in so many fresh processes; intervals are then taken over them.", least=1
+    )
+    warmup: int = _option(5, "Iterations before the measured ones.", least=0)
+    seed: int = _option(0, "Seed of weights and inputs.", least=0)
+    profiler: str = _option("auto", "auto takes the best that works here.", choices=PROFILERS)
+    metrics: tuple[str, ...] = ("default",)
+    raw_metrics: tuple[str, ...] = ()
+    layers: str | None = _option(None, "Profile only layers whose name matches, e.g. 'conv_.*'.")
+    replay: str = _option("kernel", "How ncu repeats launches.", choices=("kernel", "application"))
+    cache_control: str = _option(
+        "all",
+        "With ncu: all flushes caches before each pass, none does not.",
+        choices=("all", "none"),
+    )
+    timing: str = _option(
+        "auto", "For a program: cupti (no counters), or ncu's own durations.", choices=TIMINGS
+    )
+    dedupe: bool = _option(False, "Profile layers that launch the same only once.", flag="--dedupe")
+    workload_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, option in OPTIONS.items():
+            value = getattr(self, name)
+            where = f"--{name.replace('_', '-')}"
+            if option.choices and value not in option.choices:
+                msg = f"must be one of {', '.join(option.choices)}"
+                raise InputError(msg, where=where, found=str(value))
+            if option.least is not None and value < option.least:
+                msg = f"must be at least {option.least}"
+                raise InputError(msg, where=where, found=str(value))
+        if self.layers is not None:
+            try:
+                re.compile(self.layers)
+            except re.error as error:
+                msg = "not a regular expression"
+                raise InputError(msg, where="--layers", found=str(error)) from error
+
+    @property
+    def ncu_metrics(self) -> tuple[str, ...]:
+        """Everything to measure, under Nsight Compute's names."""
+        from perfml.metrics import load_catalogue
+
+        request = load_catalogue().ncu_request(self.metrics)
+        return tuple(dict.fromkeys([*request, *self.raw_metrics]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, for ``run.json``."""
+        values = asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+
+OPTIONS: dict[str, Option] = {
+    each.name: each.metadata["option"] for each in fields(Settings) if "option" in each.metadata
+}
+"""The options by the name of their field."""
+
+
+def command_line_options(left_out: Sequence[str] = ()) -> list[Parameter]:
+    """Return the options as typer wants them: annotated parameters of a function."""
+    return [
+        Parameter(
+            each.name,
+            Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=_annotated(each.name, each.default, OPTIONS[each.name]),
+        )
+        for each in fields(Settings)
+        if each.name in OPTIONS and each.name not in left_out
+    ]
+
+
+def _annotated(name: str, default: Any, option: Option) -> Any:
+    import typer
+
+    spelling = [option.flag] if option.flag else []
+    given = typer.Option(*spelling, help=option.help, min=option.least)
+    if option.choices:
+        # typer lists the choices of an enum, and takes no others
+        return Annotated[StrEnum(name, {word: word for word in option.choices}), given]
+    return Annotated[str | None if default is None else type(default), given]

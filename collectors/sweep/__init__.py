@@ -1,0 +1,45 @@
+"""Campaigns of many runs: ``perfml sweep`` from its file to finished run folders.
+
+`read_sweep` makes a `Sweep` of a YAML file, an `Executor` says where to measure, and `run_sweep`
+measures what is not finished yet. Whatever is killed on the way, a run folder is whole or absent,
+no GPU measures two runs at once, and ``--resume`` does what is left. What to open for a change:
+
+- `yaml_file`: what a YAML file may hold at all, and the line numbers in messages;
+- `options`: the options a run may have, and their values;
+- `spec`: how the matrix of a file becomes runs;
+- `order`: which run starts first;
+- `manifest`: what is noted of every run and attempt;
+- `driver`: hands out runs and handles what becomes of them;
+- `executors`, `slurm`: how workers are had, on this host, from Dask or from Slurm;
+- `task`: what a worker does for one run;
+- `guard`: what holds a worker's GPU and cleans up behind a worker that was killed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfml.util.lazy import resolve
+
+_HOMES = {
+    "read_sweep": "spec",
+    "Sweep": "spec",
+    "run_sweep": "driver",
+    "finished_runs": "driver",
+    "Change": "driver",
+    "Outcome": "driver",
+    "Executor": "executors",
+    "ExecutorError": "executors",
+    "choose_gpus": "executors",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a worker needs none but its task."""
+    return resolve(__name__, globals(), _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,458 @@
+"""Run a sweep: give its runs to workers, note what becomes of each, and survive what goes wrong.
+
+Results lie in the run folders that `collectors.collect` makes, whole or not at all; the manifest
+beside them says what state each run is in. A run counts as done when its folder is finished,
+whoever finished it.
+
+Here to change: the order of runs, what an event of a worker leads to, and how a sweep stops. One
+thread alone changes state (`_Driver._handle`); callbacks of Dask only put events into its queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import queue
+import secrets
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collectors import run_folder as folders
+from collectors.run_spec import Run
+from collectors.sweep.executors import RESOURCE, Executor, ExecutorError, workers
+from collectors.sweep.manifest import FILE, Manifest, State
+from collectors.sweep.order import longest_first
+from collectors.sweep.spec import Sweep
+from perfml.errors import InputError
+from perfml.util.files import cannot_write
+from perfml.util.signals import interruptible
+
+_LOCK = ".sweep.lock"
+_POLL_S = 0.5
+_ALONE_S = 120.0
+_STOP_S = 20.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that happened to a run.
+
+    Attributes
+    ----------
+    run_id
+        Which one.
+    state
+        ``kept`` (was finished before), ``running``, ``done`` or ``failed``.
+    worker, host, gpu
+        Where.
+    attempt
+        How often it was begun, this time included.
+    seconds, launches, seconds_per_launch
+        What it took and gave, when done.
+    message
+        Why it failed.
+    finished, total
+        Runs done or failed so far, and all.
+    """
+
+    run_id: str
+    state: str
+    worker: str = ""
+    host: str = ""
+    gpu: str = ""
+    attempt: int = 0
+    seconds: float | None = None
+    launches: int | None = None
+    seconds_per_launch: float | None = None
+    message: str = ""
+    finished: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a sweep did.
+
+    Attributes
+    ----------
+    out
+        Folder of the results.
+    states
+        The manifest of this sweep's runs, in the order of its file.
+    kept
+        How many runs had been finished before.
+    seconds
+        Wall-clock time of this start.
+    gpu_seconds
+        GPU time of this start, lost and failed attempts included.
+    launches
+        Launches profiled by this start.
+    lost
+        Attempts of this start that ended with their worker.
+    warnings
+        Run id to the warnings of a run that was measured now.
+    others
+        Runs in the folder that are not of this sweep's file.
+    waited
+        Seconds from this start to its first run: the workers' start. NaN if none was begun.
+    devices
+        GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
+        resumed on another machine may have several.
+    """
+
+    out: Path
+    states: tuple[State, ...]
+    kept: int
+    seconds: float
+    gpu_seconds: float
+    launches: int
+    lost: int
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    others: int = 0
+    waited: float = math.nan
+    devices: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> tuple[State, ...]:
+        """The runs that failed."""
+        return tuple(each for each in self.states if each.state == "failed")
+
+
+Observer = Callable[[Change], None]
+
+
+def run_sweep(
+    sweep: Sweep,
+    out: Path,
+    executor: Executor,
+    *,
+    resume: bool = False,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Measure a sweep's runs into a folder.
+
+    Parameters
+    ----------
+    sweep
+        What to measure.
+    out
+        Folder of the run folders and the manifest.
+    executor
+        Where to measure.
+    resume
+        Go on in a folder where a sweep was begun; what is missing or failed is measured.
+    observer
+        Called with every change, in this thread.
+
+    Raises
+    ------
+    PerfmlError
+        If another sweep is at work in the folder, one was begun there and `resume` is not set, or
+        there are no workers. A run that fails raises nothing.
+    KeyboardInterrupt
+        On Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
+    """
+    with _alone(out), Manifest(out) as manifest, interruptible():
+        _check_resumed(manifest, out, resume)
+        return _Driver(sweep, out.resolve(), executor, manifest, observer).drive()
+
+
+def finished_runs(run_ids: Iterable[str], out: Path) -> dict[str, int | None]:
+    """Return the runs whose folder is finished, and their launches."""
+    found: dict[str, int | None] = {}
+    for run_id in run_ids:
+        record = folders.finished(out, run_id)
+        if record is not None:
+            found[run_id] = record.get("launches_profiled")
+    return found
+
+
+def _check_resumed(manifest: Manifest, out: Path, resume: bool) -> None:
+    before = manifest.states().values()
+    if before and not resume:
+        done = sum(each.state == "done" for each in before)
+        msg = "a sweep was begun in this folder"
+        cure = "Go on with --resume, or name another folder with --out."
+        found = f"{done} of {len(before)} runs done"
+        raise InputError(msg, where=str(out / FILE), found=found, cure=cure)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Let one driver at a time into a folder; the claim ends with the process."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(out / _LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            msg = "another sweep is at work in this folder"
+            found = os.read(handle, 500).decode("utf-8", "replace").strip()
+            cure = "Wait for it, or name another folder with --out."
+            raise InputError(msg, where=str(out), found=found or None, cure=cure) from error
+        os.ftruncate(handle, 0)
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": folders.now()}
+        os.write(handle, json.dumps(owner).encode())
+        yield
+    finally:
+        os.close(handle)
+
+
+class _Driver:
+    """One start of a sweep."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        out: Path,
+        executor: Executor,
+        manifest: Manifest,
+        observer: Observer | None,
+    ) -> None:
+        self.sweep, self.out, self.executor = sweep, out, executor
+        self.manifest = manifest
+        self.observer = observer or (lambda change: None)
+        self.topic = f"perfml-{secrets.token_hex(8)}"
+        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.began: dict[str, tuple[float, dict[str, Any], int]] = {}
+        self.open: set[str] = set()
+        self.flying: dict[str, Any] = {}
+        self.total = len(sweep.runs)
+        self.gpu_seconds = 0.0
+        self.launches = 0
+        self.lost = 0
+        self.warnings: dict[str, list[str]] = {}
+        self.started = time.monotonic()
+        self.waited = math.nan
+
+    def drive(self) -> Outcome:
+        runs = self.sweep.runs
+        kept = finished_runs(runs, self.out)
+        self.manifest.plan(runs, kept)
+        left = {run_id: run for run_id, run in runs.items() if run_id not in kept}
+        self.open = set(left)
+        for number, run_id in enumerate(kept, 1):
+            self.observer(Change(run_id, "kept", finished=number, total=self.total))
+        if left:
+            self._measure(left)
+        states = self.manifest.states()
+        own = tuple(states[run_id] for run_id in runs)
+        return Outcome(
+            self.out,
+            own,
+            len(kept),
+            round(time.monotonic() - self.started, 3),
+            round(self.gpu_seconds, 3),
+            self.launches,
+            self.lost,
+            self.warnings,
+            len(states) - len(own),
+            self.waited,
+            self._devices(),
+        )
+
+    def _devices(self) -> dict[str, int]:
+        records = (folders.finished(self.out, run_id) for run_id in self.sweep.runs)
+        return dict(Counter(each["device"] for each in records if each and each.get("device")))
+
+    def _measure(self, runs: dict[str, Run]) -> None:
+        waiting = deque(longest_first(runs))
+        with workers(self.executor, self.out) as client:
+            client.subscribe_topic(self.topic, self._heard)
+            try:
+                self._follow(client, waiting)
+            except BaseException:
+                self._stop(client)
+                raise
+            finally:
+                with contextlib.suppress(Exception):
+                    client.unsubscribe_topic(self.topic)
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        self.events.put(("begun", event[1]))
+
+    def _submit(self, client: Any, run_id: str) -> None:
+        from collectors.sweep.task import Task, measure_run
+
+        limits = (self.sweep.launcher, self.sweep.timeout_s)
+        task = Task(self.sweep.runs[run_id], run_id, str(self.out), *limits, self.topic)
+        key = f"{run_id}-{self.topic}"
+        future = client.submit(measure_run, task, key=key, pure=False, resources={RESOURCE: 1})
+        self.flying[run_id] = future
+        future.add_done_callback(lambda each: self._ended(run_id, each))
+
+    def _ended(self, run_id: str, future: Any) -> None:
+        """Take a future's result; called in a thread of the client."""
+        if future.status == "cancelled":
+            self.events.put(("gone", run_id))
+            return
+        try:
+            self.events.put(("ended", (run_id, future.result(timeout=30))))
+        except Exception as error:
+            self.events.put(("broken", (run_id, error)))
+
+    def _follow(self, client: Any, waiting: deque[str]) -> None:
+        """Hand out runs and handle what becomes of them until every one has ended.
+
+        No more are handed out than there are workers: Dask would hold a run that only waits at a
+        worker to blame for that worker's death, as much as the one that was measured.
+        """
+        seen = time.monotonic()
+        while self.open:
+            count = _workers(client)
+            while waiting and len(self.flying) < count:
+                self._submit(client, waiting.popleft())
+            if count or self.executor.kind == "slurm":  # whose jobs may wait for hours
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _ALONE_S:
+                msg = "no worker is left"
+                found = f"{len(self.open)} runs are not done"
+                raise ExecutorError(msg, found=found, cure=_RESUME) from None
+            with contextlib.suppress(queue.Empty):
+                self._handle(*self.events.get(timeout=_POLL_S))
+
+    def _handle(self, kind: str, content: Any) -> None:
+        if kind == "begun":
+            self._begun(content)
+            return
+        if kind == "gone":
+            msg = "the scheduler went away, or dropped a run"
+            found = f"{len(self.open)} runs are not done"
+            raise ExecutorError(msg, found=found, cure=_RESUME)
+        run_id = content[0]
+        self.flying.pop(run_id, None)
+        if kind == "ended":
+            self._result(content[1])
+        else:
+            self._broken(run_id, content[1])
+
+    def _begun(self, message: dict[str, Any]) -> None:
+        run_id = message["run_id"]
+        if run_id not in self.open:
+            return
+        if run_id in self.began:
+            self._close_attempt(run_id)
+            self.lost += 1
+        place = {name: str(message.get(name, "")) for name in ("worker", "host", "gpu")}
+        attempt = self.manifest.begin(run_id, since=time.time(), **place)
+        self.began[run_id] = (time.monotonic(), place, attempt)
+        if math.isnan(self.waited):
+            self.waited = round(time.monotonic() - self.started, 3)
+        self.observer(self._change(run_id, "running"))
+
+    def _close_attempt(self, run_id: str) -> None:
+        """Count the GPU time of an attempt that has ended, or whose worker is gone."""
+        if run_id in self.began:
+            self.gpu_seconds += time.monotonic() - self.began.pop(run_id)[0]
+
+    def _change(self, run_id: str, state: str, **details: Any) -> Change:
+        _, place, attempt = self.began.get(run_id, (0.0, {}, 0))
+        finished = self.total - len(self.open)
+        return Change(
+            run_id,
+            state,
+            **place,
+            attempt=attempt,
+            finished=finished,
+            total=self.total,
+            **details,
+        )
+
+    def _result(self, result: dict[str, Any]) -> None:
+        run_id, status, message = result["run_id"], result["status"], result["message"]
+        if run_id not in self.open:
+            return
+        if run_id not in self.began and result.get("begun"):
+            self._begun(result["begun"])  # the message itself is late
+        self.open.discard(run_id)
+        state = "failed"
+        if status in ("done", "kept"):
+            if folders.finished(self.out, run_id) is not None:
+                state = "done"
+            else:
+                message = (
+                    f"{run_id}: the worker finished it, but not into this folder\n"
+                    "The folder must be on a file system that all machines share."
+                )
+        elif status == "busy":
+            message = f"{run_id}: {message}\nWait for it, then go on with --resume."
+        done = state == "done"
+        launches = result.get("launches") if done else None
+        change = self._change(
+            run_id,
+            state,
+            seconds=result.get("seconds"),
+            launches=launches,
+            seconds_per_launch=result.get("seconds_per_launch"),
+            message="" if done else message,
+        )
+        self._close_attempt(run_id)
+        self.manifest.end(run_id, state, message="" if done else message, launches=launches)
+        self.launches += (launches or 0) if status == "done" else 0
+        if result.get("warnings"):
+            self.warnings[run_id] = list(result["warnings"])
+        self.observer(change)
+
+    def _broken(self, run_id: str, error: Exception) -> None:
+        """Give a run up that took its workers down, or that could not be sent."""
+        if type(error).__name__ == "KilledWorker":
+            place = self.began.get(run_id, (0.0, {}, 0))[1]
+            what = (
+                f"{run_id}: every worker that measured it died, the last on "
+                f"{place.get('host') or 'an unknown host'}\n"
+                "Out of memory is the usual cause; --resume tries it again."
+            )
+            self.lost += 1
+        else:
+            what = (
+                f"{run_id}: the worker could not do it: {type(error).__name__}: "
+                f"{str(error)[:300]}\nWorkers need perfml in the same version as the driver."
+            )
+        self.open.discard(run_id)
+        change = self._change(run_id, "failed", message=what)
+        self._close_attempt(run_id)
+        self.manifest.end(run_id, "failed", message=what)
+        self.observer(change)
+
+    def _stop(self, client: Any) -> None:
+        """End what runs now and leave nothing half done; as much of it as the workers allow."""
+        from collectors.sweep.task import stop
+
+        end = time.monotonic() + _STOP_S
+        with contextlib.suppress(Exception):
+            while not all(client.run(stop, self.topic, on_error="ignore").values()):
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.1)
+        with contextlib.suppress(Exception):
+            client.cancel(list(self.flying.values()), force=True)
+        for run_id in list(self.open):
+            # a run may have been finished while the stop was on its way
+            record = folders.finished(self.out, run_id)
+            state = "pending" if record is None else "done"
+            launches = None if record is None else record.get("launches_profiled")
+            self._close_attempt(run_id)
+            self.manifest.end(run_id, state, launches=launches)
+
+
+_RESUME = "Go on with --resume; finished runs are kept."
+
+
+def _workers(client: Any) -> int:
+    """Return how many workers with a GPU there are now."""
+    try:
+        found = client.scheduler_info()["workers"].values()
+    except Exception:  # the scheduler may be gone: then there are none
+        return 0
+    return sum(bool(each.get("resources", {}).get(RESOURCE)) for each in found)

@@ -1,0 +1,299 @@
+"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given.
+
+Workers preload this module by its name, ``collectors.sweep.task``. Here to change: the checks
+before a run, the GPU's lock and processors, and how a running task is stopped. `Task` travels
+between machines, so driver and workers must have the same version of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from collectors.collect import collect_one
+from collectors.place import Place
+from collectors.profilers import ncu
+from collectors.profilers.gpu import Gpu, gpus
+from collectors.profilers.process import ProfilerError
+from collectors.run_spec import Run
+from collectors.sweep import guard as guard_script
+from perfml import __version__
+from perfml.errors import PerfmlError
+
+MARK = "PERFML_SWEEP_WORKER"
+CPUS = "PERFML_SWEEP_CPUS"
+"""Variable with the processors a worker and its children may use, such as ``0-15``."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class Stopped(BaseException):
+    """Thrown into a task that measures, so that it ends its children and removes its half run."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, as it travels to a worker.
+
+    Attributes
+    ----------
+    run
+        The run.
+    run_id
+        Its id where the driver is; a program that differs here would give another.
+    out
+        Absolute path of the results, the same on every machine.
+    launcher, timeout_s
+        As of `collectors.place.Place`.
+    sweep
+        Name of this start of the sweep: the topic of its messages.
+    version
+        perfml's version where the driver is.
+    """
+
+    run: Run
+    run_id: str
+    out: str
+    launcher: tuple[str, ...]
+    timeout_s: float
+    sweep: str
+    version: str = __version__
+
+
+@dataclass
+class _Worker:
+    """The part of this process in sweeps: its guard, and the task it is at."""
+
+    guard: subprocess.Popen[bytes] | None = None
+    thread: int | None = None
+    sweep: str = ""
+    stopped: frozenset[str] = frozenset()
+
+
+_STATE = _Worker()
+_LOCK = threading.Lock()
+
+
+def dask_setup(worker: Any) -> None:
+    """Let a Ctrl-C at the terminal reach the driver alone; Dask calls this at a worker's start."""
+    del worker
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def measure_run(task: Task) -> dict[str, Any]:
+    """Measure one run; return what became of it as plain values.
+
+    Returns
+    -------
+    dict
+        ``run_id``, ``status`` (as of `collectors.collect.RunResult`, or ``stopped``), ``message``,
+        ``warnings``, ``launches``, ``seconds_per_launch``, ``seconds``, and ``begun``, the message
+        that `announce` sent.
+    """
+    with _LOCK:
+        if task.sweep in _STATE.stopped:
+            return _answer(task, "stopped")
+        _STATE.thread, _STATE.sweep = threading.get_ident(), task.sweep
+    began = time.monotonic()
+    try:
+        return _measured(task, began)
+    except Stopped:
+        return _answer(task, "stopped")
+    except PerfmlError as error:
+        return _answer(task, "failed", message=str(error))
+    finally:
+        with _LOCK:
+            _STATE.thread = None
+
+
+def _measured(task: Task, began: float) -> dict[str, Any]:
+    _check_same(task)
+    _hold_gpu(task.timeout_s)
+    begun = announce(task)
+    _read_ahead()
+    gpu = None if task.launcher else own_gpu()
+    place = Place(gpu, task.launcher, task.timeout_s, ncu_version)
+    found = collect_one(task.run, place, Path(task.out))
+    record = found.record or {}
+    return _answer(
+        task,
+        found.status,
+        message=found.message,
+        warnings=list(found.warnings),
+        launches=record.get("launches_profiled"),
+        seconds_per_launch=record.get("seconds_per_launch"),
+        seconds=round(time.monotonic() - began, 3),
+        begun=begun,
+    )
+
+
+@functools.cache
+def _read_ahead() -> None:
+    """Import what the first run needs for its tables while its program runs, on another core."""
+    threading.Thread(target=import_module, args=("perfml.readers.frame",), daemon=True).start()
+
+
+def _answer(task: Task, status: str, **details: Any) -> dict[str, Any]:
+    return {"run_id": task.run_id, "status": status, "message": "", **details}
+
+
+def _check_same(task: Task) -> None:
+    if task.version != __version__:
+        msg = "this worker has another version of perfml than the driver"
+        cure = "Install the same on both."
+        found = f"{__version__} here on {socket.gethostname()}, {task.version} there"
+        raise ProfilerError(msg, found=found, cure=cure)
+    if task.run.run_id != task.run_id:
+        msg = "the program, or a file it is given, is not what it was when the sweep was planned"
+        cure = "Put it on a file system that all machines share, and leave it alone meanwhile."
+        raise ProfilerError(msg, where=socket.gethostname(), found=task.run.run_id, cure=cure)
+
+
+def announce(task: Task) -> dict[str, str]:
+    """Tell the driver that a run begins, and where; return the same message.
+
+    Waits until the scheduler has it: `Worker.log_event` alone may lose what it was told, if the
+    worker is killed at once.
+    """
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    message = {
+        "run_id": task.run_id,
+        "worker": str(worker.name),
+        "host": socket.gethostname(),
+        "gpu": os.environ.get(_VISIBLE, ""),
+    }
+    sync(worker.loop, worker.scheduler.log_event, topic=task.sweep, msg=message)
+    return message
+
+
+@functools.cache
+def own_gpu() -> Gpu:
+    """Return the GPU that this process sees first; ``nvidia-smi`` always shows all.
+
+    A worker keeps its GPU as long as it lives, so the driver is asked once and not for each run.
+    """
+    found = gpus()
+    first = os.environ.get(_VISIBLE, "").split(",")[0].strip()
+    if first.isdigit() and int(first) < len(found):
+        return found[int(first)]
+    return found[0]
+
+
+def ncu_version() -> str:
+    """Return Nsight Compute's version; it is asked anew only if its file has changed."""
+    path = shutil.which("ncu")
+    return _version_of(path, os.stat(path).st_mtime_ns) if path else ncu.version()
+
+
+@functools.lru_cache(maxsize=4)
+def _version_of(path: str, changed: int) -> str:
+    del changed
+    return ncu.version(path)
+
+
+def _hold_gpu(patience_s: float) -> None:
+    """Claim the GPU for this process, once; wait for what a killed predecessor left there.
+
+    Also gives the process a temporary folder of its own: Nsight Compute takes a lock there,
+    which would let profilers on different GPUs wait for each other.
+    """
+    if _STATE.guard is not None and _STATE.guard.poll() is None:
+        return
+    name = os.environ.get(_VISIBLE, "").replace(",", "-").replace("/", "-") or "any"
+    folder = shared_folder()
+    mark = secrets.token_hex(16)
+    guard = subprocess.Popen(  # noqa: S603
+        [
+            sys.executable,
+            "-S",
+            "-E",
+            guard_script.__file__,
+            str(lock_of(name)),
+            f"{MARK}={mark}",
+            str(patience_s),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={key: value for key, value in os.environ.items() if key != MARK},
+    )
+    assert guard.stdout is not None
+    if guard.stdout.readline().decode().strip() != guard_script.READY:
+        msg = "the GPU is in use by another sweep"
+        cure = "Wait for it, or choose other GPUs with --gpus."
+        raise ProfilerError(msg, where=f"GPU {name} of {socket.gethostname()}", cure=cure)
+    temporary = folder / f"gpu-{name}"
+    temporary.mkdir(exist_ok=True, mode=0o700)
+    os.environ |= {MARK: mark, "TMPDIR": str(temporary)}
+    _pin()
+    _STATE.guard = guard
+
+
+def _pin() -> None:
+    """Keep this process and its children on the processors it was given."""
+    given = processors(os.environ.get(CPUS, ""))
+    if given:
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), given)
+
+
+def processors(text: str) -> set[int]:
+    """Return the numbers of a list such as ``0-3,8``; empty for an empty text."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def shared_folder() -> Path:
+    """Return this user's folder for locks on this machine; private, as a lock must be."""
+    # of this module's start: TMPDIR is changed later
+    folder = Path(_TEMPORARY) / f"perfml-{os.getuid()}"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        msg = "the folder for locks belongs to somebody else"
+        raise ProfilerError(msg, where=str(folder), cure="Set TMPDIR to a folder of your own.")
+    return folder
+
+
+def lock_of(gpu: str) -> Path:
+    """Return the lock that whoever measures on a GPU of this machine holds."""
+    return shared_folder() / f"gpu-{gpu}.lock"
+
+
+_TEMPORARY = tempfile.gettempdir()
+
+
+def stop(sweep: str) -> bool:
+    """Stop what this worker measures for a sweep; return whether nothing is left of it.
+
+    Runs in the worker's event loop while the task runs in its thread: the task gets an exception,
+    ends its children and removes its half run. Call it again until it returns True.
+    """
+    with _LOCK:
+        first = sweep not in _STATE.stopped
+        _STATE.stopped |= {sweep}
+        if _STATE.thread is None or _STATE.sweep != sweep:
+            return True
+        if first:
+            target = ctypes.c_ulong(_STATE.thread)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(Stopped))
+        return False

@@ -1,0 +1,68 @@
+"""Versions and device of this process, for the provenance of a run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import perfml
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Return versions and GPU as JSON values; what is not there is None.
+
+    Parameters
+    ----------
+    device
+        ``cuda`` or ``cpu``; only the former asks torch for a GPU.
+    """
+    found: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "perfml": perfml.__version__,
+        "numpy": _version("numpy"),
+        "torch": _version("torch"),
+        "triton": _version("triton"),
+        **{library: _version(library) for library in ("torchvision", "timm", "transformers")},
+        "driver": _driver(),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        cudnn = torch.backends.cudnn
+        found["cuda"] = torch.version.cuda
+        found["cudnn"] = cudnn.version() if cudnn.is_available() else None
+    if torch is not None and device == "cuda" and torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        found["gpu"] = properties.name
+        found["compute_capability"] = f"{properties.major}.{properties.minor}"
+        found["multiprocessors"] = properties.multi_processor_count
+        found["memory_bytes"] = properties.total_memory
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _driver() -> str | None:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command
+            command, capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.split()
+    return lines[0] if done.returncode == 0 and lines else None

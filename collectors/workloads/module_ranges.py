@@ -1,0 +1,172 @@
+"""Name the kernels of a PyTorch model by its modules: forward hooks open and close ranges.
+
+Ranges never nest here: what a module launches itself before it calls a submodule is in the range
+of its path (``layer1.0.conv1``), what it launches after a submodule is in ``PATH.after_CHILD``
+(the addition of a residual block: ``layer1.0.after_bn2``). So every kernel of a forward pass is in
+one range, and a kernel between two modules is seen as what it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .ranges import Ranges
+
+if TYPE_CHECKING:
+    import torch
+
+    Hook = Callable[..., None]
+
+
+class ModuleRanges:
+    """Ranges around the modules of a model, inside a ``with`` block.
+
+    A module that is compiled (``torch.compile`` of it, or its own ``compile()``) is one graph:
+    Python, and so a hook, no longer runs between the modules inside it. It gets one range.
+
+    Parameters
+    ----------
+    model
+        The model; its forward pass is an ordinary Python call.
+    ranges
+        Records the ranges; may be replaced between two calls of the model.
+    numbered
+        Give a range that is entered again in one call a name of its own, ``relu#2``. Without it
+        the profile's reader counts.
+    around
+        Returns what is entered before each call of the whole model and left after it.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        ranges: Ranges,
+        *,
+        numbered: bool = False,
+        around: Callable[[], AbstractContextManager[None]] | None = None,
+    ) -> None:
+        self.ranges = ranges
+        self.current = ""
+        self._model, self._numbered, self._around = model, numbered, around
+        self._calls: list[str] = []
+        self._entered: Counter[str] = Counter()
+        self._outer = ExitStack()
+        self._installed = ExitStack()
+        self._modules = tuple(_modules(model))
+        self.compiled = tuple(
+            path or _root_name(model) for path, module in self._modules if is_compiled(module)
+        )
+
+    def modules(self) -> tuple[tuple[str, torch.nn.Module], ...]:
+        """Return the modules that get ranges, with their paths; the model's own path is empty."""
+        return self._modules
+
+    def __enter__(self) -> ModuleRanges:
+        for path, module in self._modules:
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                self._wrap_compiled_call(path, module)
+            else:
+                self._hook(path, module)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._installed.close()
+
+    def _hook(self, path: str, module: torch.nn.Module) -> None:
+        def before(*_: Any) -> None:
+            self._enter(path)
+
+        def after(*_: Any) -> None:
+            self._leave(path)
+
+        handles = (
+            module.register_forward_pre_hook(before),
+            # also when the module raises: a range that stays open would swallow all that follows
+            module.register_forward_hook(after, always_call=True),
+        )
+        for handle in handles:
+            self._installed.callback(handle.remove)
+
+    def _wrap_compiled_call(self, path: str, module: Any) -> None:
+        """Open the range outside the compiled call, which would trace a hook."""
+        compiled = module._compiled_call_impl
+
+        def call(*args: Any, **keywords: Any) -> Any:
+            self._enter(path)
+            try:
+                return compiled(*args, **keywords)
+            finally:
+                self._leave(path)
+
+        module._compiled_call_impl = call
+        self._installed.callback(setattr, module, "_compiled_call_impl", compiled)
+
+    def _enter(self, path: str) -> None:
+        if self._calls:
+            self.ranges.pop()
+        else:
+            self._entered.clear()
+            if self._around is not None:
+                self._outer.enter_context(self._around())
+        self._calls.append(path)
+        self._open(path or _root_name(self._model))
+
+    def _leave(self, path: str) -> None:
+        self.ranges.pop()
+        self._calls.pop()
+        if self._calls:
+            caller = self._calls[-1]
+            child = path.removeprefix(f"{caller}.") if caller else path
+            self._open(f"{caller or _root_name(self._model)}.after_{child}")
+        else:
+            self.current = ""
+            self._outer.close()
+
+    def _open(self, name: str) -> None:
+        self._entered[name] += 1
+        if self._numbered and self._entered[name] > 1:
+            name = f"{name}#{self._entered[name]}"
+        self.current = name
+        self.ranges.push(name)
+
+
+def is_compiled(module: Any) -> bool:
+    """Return whether a module runs as a compiled graph: by torch.compile or by TorchScript."""
+    import torch
+
+    return (
+        getattr(module, "_compiled_call_impl", None) is not None
+        or hasattr(module, "_orig_mod")
+        or isinstance(module, torch.jit.ScriptModule)
+    )
+
+
+def _root_name(model: Any) -> str:
+    return type(getattr(model, "_orig_mod", model)).__name__
+
+
+def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield each module once with its first path, and nothing inside a compiled one."""
+    seen: set[int] = set()
+    waiting = [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        if not is_compiled(module):
+            children = [
+                (f"{path}.{name}" if path else name, child)
+                for name, child in module.named_children()
+            ]
+            waiting += reversed(children)

@@ -1,0 +1,139 @@
+"""The verbs advise and roofline: what a slow layer suffers from, and how far it is from peaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfml.cli.dataset import PeaksFile, peaks_given
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Dataset = Annotated[
+    str, typer.Argument(help="Kernels or layers table, a recording, or a dataset's name.")
+]
+Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
+]
+Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verbs to the command line."""
+    app.command()(advise)
+    app.command()(roofline)
+
+
+def advise(
+    dataset: Dataset,
+    layer: Layer = None,
+    top: Annotated[int, typer.Option(min=1, help="Show so many findings.")] = 10,
+    kernels: Launches = None,
+    ncu_rules: Annotated[
+        Path | None,
+        typer.Option(help="Report or details CSV with Nsight Compute's rules on these launches."),
+    ] = None,
+    ncu_min_speedup: Annotated[
+        float, typer.Option(min=0.0, help="Leave out results that promise less, in per cent.")
+    ] = 0.0,
+    rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
+    peaks: PeaksFile = None,
+    where: Where = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say what slow layers suffer from: hazard, numbers, what helps, and how much at most.
+
+    Example: perfml advise h200-sweep --where batch=1 --where backend=cudnn;
+    perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
+    """
+    out = Output(as_json, quiet, verbose)
+    from perfml.explain import advise as check
+    from perfml.report.verbs import advice_document
+
+    layers, launches = _tables(dataset, kernels, where)
+    advice = check(
+        layers,
+        kernels=launches,
+        peaks=peaks_given(peaks, layers),
+        ncu_rules=None if ncu_rules is None else _results(ncu_rules),
+        ncu_min_speedup=ncu_min_speedup,
+        rules=rules,
+        layers=layer,
+    )
+    for warning in advice.warnings:
+        out.warn(warning)
+    out.document({"table": dataset, **advice.to_dict()}, advice_document(advice, top))
+
+
+def roofline(
+    dataset: Dataset,
+    layer: Layer = None,
+    by: Annotated[str, typer.Option(help="layer or kernel.")] = "layer",
+    peaks: PeaksFile = None,
+    kernels: Launches = None,
+    where: Where = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Place layers or kernels under the roofs of their device: intensity, bound, fraction.
+
+    Example: perfml roofline h200-yolov4-tiny --where batch=8 --where precision=fp32;
+    perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --by kernel
+    """
+    out = Output(as_json, quiet, verbose)
+    from perfml.explain.roofs.peaks import peaks_of
+    from perfml.explain.roofs.table import usual_roofline
+    from perfml.report.verbs import roofline_document
+    from perfml.time_sources import time_notes
+
+    if by not in ("layer", "kernel"):
+        msg = f"--by must be layer or kernel, not {by!r}"
+        raise PerfmlError(msg)
+    layers, launches = _tables(dataset, kernels, where)
+    table = layers if by == "layer" else launches
+    if table is None:
+        msg = "only merged layers are known"
+        raise PerfmlError(msg, cure="Give the Kernels table with --kernels.")
+    if layer:
+        known = set(table["layer"].dropna())
+        for name in layer:
+            if name not in known:
+                msg = f"no layer is called {name!r}"
+                found = ", ".join(sorted(map(str, known))[:12])
+                raise PerfmlError(msg, found=found, cure="Name one of these.")
+        table = table[table["layer"].isin(layer)]
+    devices = sorted(map(str, table["device"].dropna().unique()))
+    roofs = peaks_of(devices, peaks_given(peaks, table))
+    rows = usual_roofline(table, roofs)
+    notes = time_notes(("", table))
+    result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
+    shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)
+    out.document(result, shown)
+
+
+def _tables(
+    dataset: str, kernels: Path | None, where: list[str] | None
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    from perfml.explain.load import load_tables, only
+    from perfml.tables import read_table
+
+    layers, launches = load_tables(dataset, where)
+    if kernels is not None:
+        launches = only(read_table(kernels, kind="kernels").frame, where, strict=False)
+    return layers, launches
+
+
+def _results(path: Path) -> pd.DataFrame:
+    from perfml.explain.load import load_ncu_rules
+
+    return load_ncu_rules(path)

@@ -1,0 +1,264 @@
+"""The verbs that run where the GPU is; the only place that imports collectors, and lazily."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verbs to the command line."""
+    app.command()(doctor)
+    app.command(no_args_is_help=True)(_with_settings(collect))
+
+
+def _with_settings(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of `collectors.settings`, in place of its ``**options``."""
+    from collectors.settings import command_line_options
+
+    own = inspect.signature(verb, eval_str=True)
+    named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    added = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in command_line_options()]
+    at = next(place for place, each in enumerate(named) if each.name == "metrics")
+
+    @functools.wraps(verb)
+    def command(*given: Any, **options: Any) -> None:
+        verb(*given, **options)
+
+    parameters = [*named[:at], *added, *named[at:]]
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def doctor(
+    measure_peaks: Annotated[
+        bool,
+        typer.Option("--measure-peaks", help="Also measure copy and GEMM rates, with torch."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --measure-peaks: write them to this JSON file.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say what works on this machine, and the cure for what does not.
+
+    Example: perfml doctor;
+    perfml doctor --measure-peaks --out peaks.json
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from collectors.doctor import diagnose, measured_peaks
+
+    if out is not None and not measure_peaks:
+        msg = "--out is the file of the measured peaks"
+        raise PerfmlError(msg, where=str(out), cure="Add --measure-peaks.")
+    checks = diagnose()
+    document = None
+    if measure_peaks:
+        document, found = measured_peaks()
+        checks += found
+        if document is not None and out is not None:
+            from perfml.explain.roofs.peaks import save_peaks
+
+            save_peaks(document, out)
+    out_.result({"checks": [vars(each) for each in checks], "peaks": document})
+    out_.table(
+        ["", "what", "found", "cure"],
+        [[each.status, each.name, each.found, each.cure] for each in checks],
+    )
+    if any(each.status == "fail" for each in checks):
+        raise typer.Exit(1)
+
+
+def collect(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="A built-in workload (yolov4-tiny, attention, ...), a PyTorch model "
+            "(torch:torchvision/NAME, torch:timm/NAME, torch:transformers/NAME, "
+            "torch:FILE.py:FUNCTION), or -- and any command."
+        ),
+    ],
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="cublas, cudnn, inductor, tensorrt; repeatable. Of the workloads of "
+            "perfml's own kernels, all versions by default."
+        ),
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="fp32, tf32, fp16, bf16, int8; repeatable.")
+    ] = None,
+    batch: Annotated[list[int] | None, typer.Option(help="Batch size; repeatable.")] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="default, causes, published, stalls, roofline, all, names or a file; repeatable."
+        ),
+    ] = None,
+    cfg: Annotated[
+        Path | None, typer.Option(help="Darknet cfg instead of the built-in network.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Darknet weights instead of random ones.")
+    ] = None,
+    cudnn_benchmark: Annotated[
+        bool, typer.Option(help="Let cuDNN measure which kernels to use; off, as in PyTorch.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE, a setting of the workload's own; repeatable."),
+    ] = None,
+    layer_map: Annotated[
+        Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    launcher: Annotated[
+        str, typer.Option(help="Goes in front of every command: 'srun --gres=gpu:1'.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds each command may take.")] = 1800,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    **options: Any,
+) -> None:
+    """Profile a built-in workload, or any program, layer by layer.
+
+    Finished runs are kept: the same command after an interruption does only what is missing.
+
+    Every kernel of attention, conv, qkv and planted is first compared with a reference in double
+    precision, on fresh random inputs; a wrong one fails its run and is not measured.
+
+    Example: perfml collect yolov4-tiny --backend cublas --backend cudnn --out run/
+
+    Example: perfml collect torch:torchvision/resnet18 --precision fp16 --out run/
+
+    Example: perfml collect --out run/ -- python train.py --steps 3
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from collectors.collect import collect as measure
+    from collectors.workloads import default_backends, is_workload, workloads
+
+    built_in = len(what) == 1 and is_workload(what[0])
+    if len(what) == 1 and not built_in and not launcher and shutil.which(what[0]) is None:
+        msg = f"no workload and no program is called {what[0]!r}"
+        cure = f"Workloads are: {', '.join(workloads())}, torch:LIBRARY/NAME. "
+        cure += "Any command goes behind --."
+        raise PerfmlError(msg, cure=cure)
+    if settings and not built_in:
+        msg = "--set is for built-in workloads"
+        raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
+    if built_in:
+        _check_choices(what[0], backend or [], precision or [])
+    _tell_what_is_lacking(out_, metrics)
+    with out_.progress("collecting") as progress:
+        results = measure(
+            what[0] if built_in else None,
+            command=() if built_in else what,
+            backends=backend or (default_backends(what[0]) if built_in else ()),
+            precisions=precision or ("fp32",),
+            batches=batch or (1,),
+            metrics=metrics or ("default",),
+            workload_options=(
+                _options(cfg, weights, cudnn_benchmark, settings or []) if built_in else ()
+            ),
+            layer_map=layer_map,
+            out=out,
+            launcher=launcher,
+            timeout_s=timeout,
+            dry_run=dry_run,
+            progress=progress,
+            **options,
+        )
+    for each in results:
+        for warning in each.warnings:
+            out_.warn(f"{each.run_id}: {warning}")
+    out_.result({"out": str(out), "runs": [vars(each) for each in results]})
+    out_.table(
+        ["run", "status", "folder", ""],
+        [
+            [each.run_id, each.status, str(each.folder), each.message or _checked(each.record)]
+            for each in results
+        ],
+    )
+    if dry_run and not as_json:
+        for each in results:
+            out_.result({}, [shlex.join(command) for command in each.commands])
+    failed = [each for each in results if each.status == "failed"]
+    if failed:
+        told = f"{len(failed)} of {len(results)} runs failed"
+        out_.fail(told, "The same command does only those again.")
+
+
+def _check_choices(name: str, backends: list[str], precisions: list[str]) -> None:
+    """Raise `PerfmlError` before anything runs if a backend or precision does not exist."""
+    from collectors.workloads import workload
+    from perfml.ingest.run_labels import PRECISIONS
+
+    choices = (
+        ("--backend", backends, tuple(workload(name).backends())),
+        ("--precision", precisions, PRECISIONS),
+    )
+    for option, chosen, known in choices:
+        for value in chosen:
+            if value not in known:
+                msg = f"{name} has no such {option.removeprefix('--')}"
+                cure = f"Choose among: {', '.join(known)}."
+                raise PerfmlError(msg, where=option, found=value, cure=cure)
+
+
+def _tell_what_is_lacking(out_: Output, metrics: list[str] | None) -> None:
+    """Say before anything runs which counters an explanation will miss."""
+    from collectors.run_spec import metric_names
+    from perfml.metrics import load_catalogue
+
+    if not metrics:
+        return
+    known, _ = metric_names(metrics)
+    lacking = load_catalogue().lacking(known)
+    if lacking:
+        named = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if lacking[4:] else "")
+        out_.warn(f"explain will lack {named}; --metrics default measures them too")
+
+
+def _checked(record: dict[str, Any] | None) -> str:
+    """Say what a finished run's check found, if it had one."""
+    outputs = ((record or {}).get("check") or {}).get("outputs")
+    if not outputs:
+        return ""
+    shares = [(each["relative_error"] / each["limit"], each) for each in outputs]
+    _, nearest = max(shares, key=lambda share: share[0])
+    error, limit = nearest["relative_error"], nearest["limit"]
+    return f"{len(outputs)} outputs right: errors up to {error:.1e}, limit {limit:.0e}"
+
+
+def _options(
+    cfg: Path | None, weights: Path | None, cudnn_benchmark: bool, settings: list[str]
+) -> list[str]:
+    """Return the options that go to the built-in workload as they are."""
+    from collectors.workloads import parse_settings
+
+    words = ["--cudnn-benchmark"] if cudnn_benchmark else []
+    # their order means nothing, so it is not part of what the run is
+    for key, value in sorted(dict(parse_settings(settings)).items()):
+        words += ["--set", f"{key}={value}"]
+    for name, path in (("--cfg", cfg), ("--weights", weights)):
+        if path is not None:
+            if not path.is_file():
+                msg = f"{name} names no file"
+                raise PerfmlError(msg, found=str(path), cure="Check the path.")
+            words += [name, str(path.resolve())]
+    return words

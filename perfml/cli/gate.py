@@ -1,0 +1,142 @@
+"""The verb gate: is a new version worse? An exit code for CI, with the work that grew."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfml.cli.dataset import Where
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
+
+if TYPE_CHECKING:
+    from perfml.gate.policy import Policy
+    from perfml.gate.verdict import GateResult
+    from perfml.tables import Table
+
+FAILED = 3
+"""Exit code of a gate that got no answer, an input that cannot be read among the reasons."""
+
+
+class Form(StrEnum):
+    """What the verdict is written as."""
+
+    text = "text"
+    md = "md"
+    junit = "junit"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verb to the command line."""
+    app.command()(gate)
+
+
+def gate(
+    base: Annotated[
+        str, typer.Argument(help="The accepted version: a profile, a table, or a saved name.")
+    ],
+    new: Annotated[
+        str | None, typer.Argument(help="The new version: a profile, a run's folder or a table.")
+    ] = None,
+    save: Annotated[
+        str | None, typer.Option(help="Keep BASE under this name, for later gates, and end.")
+    ] = None,
+    tolerances: Annotated[
+        Path | None, typer.Option(help="TOML file of tolerances; gate.toml beside the baselines.")
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="text, md or junit.")] = Form.text,
+    out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+    where: Where = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say whether a new version does more work: exit 0 same or better, 1 worse, 3 cannot tell.
+
+    Counted work decides (instructions, requests, sectors, launches), because it repeats; times
+    confirm. What cannot be read or compared is exit 3 too: a gate must not close on a broken file.
+
+    Example: perfml gate --save main run/; perfml gate main new_run/ --format md --out gate.md
+    """
+    out_ = Output(as_json, quiet, verbose)
+    try:
+        code = _run(out_, base, new, save, tolerances, form, out, where)
+    except PerfmlError as error:
+        error.exit_code = FAILED
+        raise
+    raise typer.Exit(code)
+
+
+def _run(
+    out_: Output,
+    base: str,
+    new: str | None,
+    save: str | None,
+    tolerances: Path | None,
+    form: Form,
+    out: Path | None,
+    where: list[str] | None,
+) -> int:
+    from perfml.gate.baselines import save_baseline
+    from perfml.gate.verdict import judge
+
+    baseline = _load(base, where)
+    if save is not None:
+        path = save_baseline(save, baseline.frame, dict(baseline.provenance))
+        out_.result({"saved": str(path)}, [f"Saved as {path}. Commit it to share it."])
+        return 0
+    if new is None:
+        msg = "there is no new version to judge"
+        raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
+    result = judge(baseline.frame, _load(new, where).frame, _policy(tolerances))
+    if out_.as_json:
+        out_.result(result.to_dict())
+        return result.exit_code
+    text = _render(form, result, base, new)
+    if out is None:
+        out_.result({}, [text])
+    else:
+        from perfml.util.files import replacing
+
+        with replacing(out) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+        out_.note(f"wrote {out}")
+    return result.exit_code
+
+
+def _render(form: Form, result: GateResult, base: str, new: str) -> str:
+    from perfml.gate import render
+
+    write = {Form.text: render.text, Form.md: render.markdown, Form.junit: render.junit}[form]
+    return write(result, base, new)
+
+
+def _load(name: str, where: list[str] | None) -> Table:
+    """Return the layers behind a name: a saved baseline, else what any verb takes."""
+    from perfml.datasets import DATASETS
+    from perfml.explain.compared import make_side
+    from perfml.explain.load import load_tables, only
+    from perfml.gate.baselines import load_baseline, unknown_baseline
+    from perfml.tables import Table
+
+    if not Path(name).exists():
+        saved = load_baseline(name)
+        if saved is not None:
+            return Table(only(saved.frame, where), saved.kind, saved.provenance)
+        if name not in DATASETS:
+            raise unknown_baseline(name)
+    layers, kernels = load_tables(name, where)
+    return Table(make_side(name, layers, kernels).layers, "layers", {"source": Path(name).name})
+
+
+def _policy(path: Path | None) -> Policy:
+    from perfml.gate.baselines import FOLDER
+    from perfml.gate.policy import FILE, Policy, load_policy
+
+    if path is not None:
+        return load_policy(path)
+    beside = FOLDER / FILE
+    return load_policy(beside) if beside.is_file() else Policy()

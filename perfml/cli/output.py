@@ -1,0 +1,222 @@
+"""How a command speaks: results on stdout, everything else on stderr, one document for --json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from perfml.errors import PerfmlError, plain
+from perfml.util.json_values import json_value
+from perfml.util.signals import interruptible
+
+if TYPE_CHECKING:
+    from perfml.report.document import Document
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+Verbose = Annotated[
+    int,
+    typer.Option("--verbose", "-v", count=True, help="More notes; -vv shows tracebacks."),
+]
+
+INTERRUPTED = 130
+"""What shells report for a program that Ctrl-C ended."""
+
+
+ALIKE = 3
+"""Warnings of one kind that are all printed."""
+
+_VARYING = re.compile(r"^[^\s:]+: |\([^()]*\)|\d[\d.,]*")
+"""What differs between warnings of one kind: the file or run in front, numbers, details."""
+
+
+class Output:
+    """What a command prints through.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON document instead of text.
+    quiet
+        Leave out notes, warnings and progress.
+    verbose
+        1 or more prints further notes; 2 or more lets tracebacks through.
+    """
+
+    current: Output | None = None
+    """The running command's output, for errors that end it."""
+
+    def __init__(self, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        Output.current = self
+
+    def result(self, document: dict[str, Any], lines: Iterable[str] = ()) -> None:
+        """Print the result: the document for ``--json``, else the lines."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
+        else:
+            for line in lines:
+                sys.stdout.write(line + "\n")
+
+    def document(self, result: dict[str, Any], document: Document) -> None:
+        """Print the result for ``--json``, else the document as text; ``-v`` prints every row."""
+        if self.as_json:
+            self.result(result)
+            return
+        from perfml.report.render.text import to_text
+
+        terminal = sys.stdout.isatty()
+        sys.stdout.write(to_text(document, full=self.verbose > 0, terminal=terminal))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+        """Print a table on stdout (not with ``--json``); numbers are aligned to the right."""
+        if self.as_json:
+            return
+        from perfml.report.render.text import table_text
+        from perfml.report.tables import value_table
+
+        table = value_table(columns, rows, title)
+        sys.stdout.write(table_text(table, terminal=sys.stdout.isatty()))
+
+    def note(self, text: str) -> None:
+        """Print a note on stderr, with ``-v``."""
+        if self.verbose and not self.quiet:
+            sys.stderr.write(text + "\n")
+
+    def warn(self, text: str) -> None:
+        """Print a warning on stderr."""
+        if not self.quiet:
+            sys.stderr.write(f"warning: {plain(text)}\n")
+
+    def warn_all(self, texts: Iterable[str]) -> None:
+        """Print warnings on stderr; of more than three alike, one stands for all without ``-v``."""
+        kinds: dict[str, list[str]] = {}
+        for text in texts:
+            kinds.setdefault(_VARYING.sub("#", text), []).append(text)
+        for alike in kinds.values():
+            if self.verbose or len(alike) <= ALIKE:
+                for text in alike:
+                    self.warn(text)
+            else:
+                self.warn(f"{alike[0]} [and {len(alike) - 1} more of this kind; -v lists them]")
+
+    def fail(self, what: str, cure: str) -> NoReturn:
+        """End the command with exit code 1, on stderr alone, after its result was printed.
+
+        A raised `PerfmlError` would be a second document there.
+        """
+        sys.stderr.write(f"error: {what}\n{cure}\n")
+        raise typer.Exit(1)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Give a progress callback that draws a bar on a terminal, once a second has passed."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda done, total, name: None
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        began = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+        task = bar.add_task(what, total=None)
+
+        def update(done: int, total: int, name: str) -> None:
+            if not bar.live.is_started and time.monotonic() - began > 1:
+                bar.start()
+            bar.update(task, completed=done, total=total, description=f"{what} {name}"[:60])
+
+        try:
+            yield update
+        finally:
+            bar.stop()
+
+
+class Commands(TyperGroup):
+    """The command group: turns errors into two lines and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; exit 1 on an error a user can act on, 130 on Ctrl-C."""
+        Output.current = None
+        try:
+            with interruptible():
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            return result
+        except PerfmlError as error:
+            if _wants_traceback():
+                raise
+            _report(error.as_dict(), str(error))
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: nothing was half-written; run the command again\n")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # the reader of our output went away (| head): no error of ours
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+        except OSError as error:
+            if _wants_traceback():
+                raise
+            _refused(error)
+            raise typer.Exit(1) from error
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if type(error).__module__.split(".")[0] in {"click", "typer"} or _wants_traceback():
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"internal error: {type(error).__name__}: {str(error)[:300]}"
+            cure = f"This is a defect of perfml ({place.name}); -vv shows where. Please report it."
+            _report({"what": what, "cure": cure}, f"{what}\n{cure}")
+            raise typer.Exit(1) from error
+
+
+def _wants_traceback() -> bool:
+    return Output.current is not None and Output.current.verbose > 1
+
+
+def _refused(error: OSError) -> None:
+    """Report what the system refused: a full disk, a folder that cannot be written."""
+    found = error.strerror or str(error)
+    where = plain(str(error.filename)) if error.filename else None
+    what = f"the system refused: {found}"
+    cure = "Free some space, or name a place that you may write to."
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        _report({"what": what, "where": where, "cure": cure}, _sentence(where, what, cure))
+        sys.stdout.flush()
+        return
+    # It is standard output itself: Python would try again, and fail, when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stderr.write(f"error: {_sentence(where or 'standard output', what, cure)}\n")
+
+
+def _sentence(where: str | None, what: str, cure: str) -> str:
+    return f"{where}: {what}\n{cure}" if where else f"{what}\n{cure}"
+
+
+def _report(document: dict[str, Any], text: str) -> None:
+    if Output.current is not None and Output.current.as_json:
+        sys.stdout.write(json.dumps({"error": json_value(document)}) + "\n")
+    sys.stderr.write(f"error: {text}\n")

@@ -1,0 +1,114 @@
+"""Merge and ingest on disk, as the verbs of those names do it: their steps and what they say."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfml.cli.output import Output
+
+if TYPE_CHECKING:
+    from perfml.ingest.folder import Settings
+    from perfml.merge.rule import Weights
+    from perfml.merge.write import Merged
+
+SHOWN = 40
+"""Runs that a table on the terminal lists; the JSON document has them all."""
+
+
+def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str | None) -> None:
+    """Merge a table of kernels, or a folder of them, and say what came of it."""
+    with out_.progress("merging") as progress:
+        if out.suffix == ".csv":
+            merged = _published(kernels, out, weights, layers)
+        else:
+            from perfml.merge.batches import merge_files
+
+            merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
+    for row in merged.unattributed:
+        if row["share"] > 0.05:
+            out_.warn(
+                f"{row['run_id']}: {row['launches']} launches outside every layer take "
+                f"{row['share']:.1%} of the run's time and are left out"
+            )
+    out_.warn_all(merged.warnings)
+    runs = [_run(row) for row in merged.runs]
+    document = {
+        "out": str(out),
+        "kernels": merged.kernels,
+        "rows": merged.rows,
+        "layers": merged.layers,
+        "weights": weights,
+        "runs": runs,
+        "unattributed": merged.unattributed,
+        "coverage": [each.as_dict() for each in merged.coverage],
+    }
+    out_.result(document, [f"{merged.rows} rows, {merged.layers} layers -> {out}"])
+    show_runs(out_, runs)
+
+
+def ingest(
+    out_: Output, files: list[Path], folder: Path, settings: Settings, jobs: int | None
+) -> None:
+    """Read profiles into a folder of tables, and say what came of it."""
+    from perfml.errors import PerfmlError
+    from perfml.ingest.folder import ingest_folder
+
+    with out_.progress("reading") as progress:
+        landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
+    out_.warn_all(landed.warnings)
+    for source, error in landed.failed:
+        out_.warn(f"{source} is left out: {error}")
+    document = {
+        "out": str(folder),
+        "kernels": landed.kernels,
+        "added": landed.added,
+        "replaced": landed.replaced,
+        "present": landed.present,
+        "failed": [{"source": source, **error.as_dict()} for source, error in landed.failed],
+        "warnings": landed.warnings,
+    }
+    if landed.failed:
+        total = len(landed.failed)
+        msg = f"{total} of the sources could not be read; what could be lies in {folder}"
+        raise PerfmlError(msg, found=landed.failed[0][0], cure="Mend or leave out those named.")
+    counts = ", ".join(
+        f"{len(runs)} run{'' if len(runs) == 1 else 's'} {what}"
+        for what, runs in (
+            ("added", landed.added),
+            ("replaced", landed.replaced),
+            ("there already", landed.present),
+        )
+        if runs
+    )
+    out_.result(document, [f"{landed.kernels} kernels, {counts} -> {folder}"])
+
+
+def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
+    """Print the table of runs; of very many, the first."""
+    out_.table(list(runs[0]), [list(run.values()) for run in runs[:SHOWN]])
+    if len(runs) > SHOWN:
+        out_.note(f"{len(runs) - SHOWN} more runs: --json lists all")
+
+
+def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -> Merged:
+    """Merge into the published schema, which is text and takes all layers at once."""
+    from perfml.datasets import to_published
+    from perfml.merge.batches import merge_files
+    from perfml.tables import read_table, replacing
+
+    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+        table = Path(folder) / "layers.parquet"
+        merged = merge_files(kernels, table, weights=weights, layers=layers)
+        with replacing(out) as temporary:
+            frame = to_published(read_table(table, kind="layers").frame)
+            frame.to_csv(temporary, index=False)
+    return merged
+
+
+def _run(row: dict[str, Any]) -> dict[str, Any]:
+    shown = ("run_id", "workload", "backend", "precision", "batch", "device")
+    counts = ("rows", "layers", "iterations")
+    per = round(row["time_us"] / max(row["iterations"], 1), 2)
+    return {**{name: row[name] for name in (*shown, *counts)}, "us_per_iteration": per}

@@ -1,0 +1,379 @@
+"""The verbs that make and look at tables: ingest, merge, inspect, metrics, datasets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import InputError, PerfmlError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfml.tables import Table
+
+
+class WeightChoice(StrEnum):
+    """Which times weight a layer's metrics."""
+
+    own = "own"
+    layer_mean = "layer-mean"
+
+
+class LocaleChoice(StrEnum):
+    """Number conventions of text exports."""
+
+    en = "en"
+    de = "de"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verbs to the command line."""
+    app.command()(ingest)
+    app.command()(merge)
+    app.command()(inspect)
+    app.command()(metrics)
+    app.add_typer(datasets, name="datasets")
+
+
+def ingest(
+    files: Annotated[list[Path], typer.Argument(help="Profiler exports, run folders, or folders.")],
+    out: Annotated[Path, typer.Option(help="The Kernels table to write.")] = Path(
+        "kernels.parquet"
+    ),
+    workload: Annotated[str | None, typer.Option(help="Name of the workload.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Name of the backend.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, tf32, fp16, ...")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size.")] = None,
+    locale: Annotated[
+        LocaleChoice | None,
+        typer.Option(help="Number convention where the file cannot tell: 1,234.5 or 1.234,5."),
+    ] = None,
+    raw: Annotated[bool, typer.Option(help="Keep the profiler's own metric columns too.")] = False,
+    layer_map: Annotated[
+        Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(help="Layer of launches outside every range (a log of one layer).")
+    ] = None,
+    partition: Annotated[
+        bool,
+        typer.Option("--partition", help="Into a folder, one file a run, on all cores; resumes."),
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="With --partition: processes; up to one a core.", min=1)
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Read profiler exports into one table of kernels.
+
+    The format is recognised from the content: Nsight Compute .ncu-rep and CSV, nvprof logs,
+    traces, CSV and SQLite, compressed or not. Workload, backend, precision and batch come from
+    run.json, the options, or the file's name (yolov4tiny_cublas_fp32_b1.csv).
+
+    Example: perfml ingest run/ --out kernels.parquet; perfml ingest runs/ --partition --out kernels
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.ingest.layer_map import read_layer_map
+    from perfml.ingest.profiles import ingest as read_all
+    from perfml.ingest.run_labels import Identity
+    from perfml.readers import ReadOptions
+    from perfml.tables import metric_columns, write_table
+    from perfml.util.files import require_other_file, require_parquet_name
+
+    identity = Identity(workload, backend, precision, batch)
+    options = ReadOptions(locale=locale.value if locale else None, raw=raw)
+    mapped = read_layer_map(layer_map) if layer_map else None
+    if partition:
+        from perfml.cli import partitioned
+        from perfml.ingest.folder import Settings
+
+        folder = Path("kernels") if out == Path("kernels.parquet") else out
+        partitioned.ingest(out_, files, folder, Settings(identity, options, mapped, layer), jobs)
+        return
+    require_other_file(out, files)
+    cure = "Name it kernels.parquet; for exchange: perfml merge kernels.parquet --out dataset.csv"
+    require_parquet_name(out, cure)
+    with out_.progress("reading") as progress:
+        kernels = read_all(
+            files,
+            identity=identity,
+            options=options,
+            layer_map=mapped,
+            layer=layer,
+            progress=progress,
+        )
+    out_.warn_all(kernels.warnings)
+    frame = kernels.frame
+    write_table(frame, out, kind="kernels", provenance=kernels.provenance)
+    runs = _run_summary(frame)
+    names = metric_columns(frame)
+    document = {
+        "out": str(out),
+        "kernels": len(frame),
+        "backends": sorted(frame["backend"].dropna().unique()),
+        "runs": runs,
+        "metrics": names,
+        "warnings": list(kernels.warnings),
+    }
+    backends = frame["backend"].nunique()
+    line = f"{len(frame)} kernels of {len(runs)} runs in {backends} backends, {len(names)} metrics"
+    out_.result(document, [f"{line} -> {out}"])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs])
+
+
+def merge(
+    kernels: Annotated[
+        Path, typer.Argument(help="Kernels from perfml ingest: a table, or a folder.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="layers.parquet, or dataset.csv in the published schema.")
+    ] = Path("layers.parquet"),
+    weights: Annotated[
+        WeightChoice,
+        typer.Option(help="own: the row's kernel times, as published; layer-mean: over repeats."),
+    ] = WeightChoice.own,
+    layers: Annotated[
+        str | None, typer.Option(help="Keep layers whose whole name matches, e.g. 'conv_.*'.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Merge the kernels of each layer, weighted by their running time.
+
+    Example: perfml merge kernels.parquet --out layers.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.cli import partitioned
+    from perfml.util.files import require_other_file
+
+    require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
+    partitioned.merge(out_, kernels, out, weights.value, layers)
+
+
+def inspect(
+    table: Annotated[Path, typer.Argument(help="A Kernels or Layers table.")],
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Without names of hosts and users, paths, environment; a run's folder too.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --redact: where to write what can be shared.")
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(help="With --redact: a further word to strike out; repeatable."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Show what a table holds and where it came from.
+
+    With --redact what could be shared is shown, and written with --out; of a run's folder these
+    are run.json and the CSV tables, without logs and binary reports.
+
+    Example: perfml inspect layers.parquet --redact --out shared.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.tables import metric_columns, read_table
+
+    if (out is not None or hide) and not redact:
+        msg = "--out and --hide belong to --redact"
+        raise PerfmlError(msg, cure="Add --redact, or leave them out.")
+    if redact and table.is_dir():
+        _redact_folder(table, out, hide or [], out_)
+        return
+    found = read_table(table)
+    if redact:
+        found = _redact_table(found, out, hide or [], out_)
+    frame, runs = found.frame, _run_summary(found.frame)
+    names = metric_columns(frame)
+    columns = [
+        {
+            "metric": name,
+            "rows": int(frame[name].notna().sum()),
+            "low": float(frame[name].min()),
+            "high": float(frame[name].max()),
+        }
+        for name in names
+    ]
+    document = {
+        "table": str(out or table.name) if redact else str(table),
+        "kind": found.kind,
+        "rows": len(frame),
+        "runs": runs,
+        "metrics": columns,
+        "provenance": found.provenance,
+    }
+    out_.result(document, [f"{found.kind} table, {len(frame)} rows, {len(runs)} runs"])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs], title="Runs")
+    out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
+    provenance = found.provenance
+    facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
+    out_.table(["provenance", ""], facts)
+    sources = [
+        (*map(each.get, ("path", "format", "tool_version")), str(each.get("sha256"))[:12])
+        for each in provenance.get("sources", [])
+    ]
+    if sources:
+        out_.table(["source", "format", "tool version", "sha256"], sources)
+    out_.warn_all(provenance.get("warnings", []))
+
+
+def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
+    from perfml.redact import redact_table
+    from perfml.tables import write_table
+
+    found, dropped = redact_table(found, hide=hide)
+    if out is not None:
+        write_table(found.frame, out, kind=found.kind, provenance=found.provenance)
+    if dropped:
+        out_.note(f"left out: {', '.join(dropped)}")
+    return found
+
+
+def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output) -> None:
+    from perfml.redact import redact_run
+
+    if out is None:
+        msg = "a run's folder is redacted into another folder"
+        raise PerfmlError(msg, where="--redact", cure="Name it with --out FOLDER.")
+    written, left = redact_run(folder, out, hide=hide)
+    if left:
+        out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
+    document = {"out": str(out), "written": [path.name for path in written], "left": left}
+    out_.result(document, [f"{len(written)} files -> {out}"])
+
+
+def metrics(
+    names: Annotated[list[str] | None, typer.Argument(help="Metrics or sets; all without.")] = None,
+    request: Annotated[
+        bool, typer.Option("--request", help="Print what to ask ncu --metrics for.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Explain metrics, and how Nsight Compute spells them.
+
+    Example: perfml metrics gld_efficiency; ncu --metrics $(perfml metrics published --request) ...
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.metrics import load_catalogue
+
+    catalogue = load_catalogue()
+    chosen = catalogue.select(names) if names else catalogue.names
+    if request:
+        wanted = catalogue.ncu_request([name for name in chosen if catalogue[name].ncu])
+        out_.result({"request": wanted}, [",".join(wanted)])
+        return
+    found = [
+        {
+            "metric": each.name,
+            "unit": each.unit,
+            "kind": each.kind,
+            "merge": each.merge,
+            "match": each.exactness,
+            "ncu": each.ncu.text if each.ncu else None,
+            "description": each.description,
+            "note": each.note,
+        }
+        for each in map(catalogue.__getitem__, chosen)
+    ]
+    if len(found) == 1 and not as_json:
+        out_.table(["", ""], list(found[0].items()))
+        return
+    out_.result({"metrics": found})
+    shown = ("metric", "unit", "merge", "match", "description")
+    out_.table(shown, [[each[name] for name in shown] for each in found])
+
+
+datasets = typer.Typer(no_args_is_help=True, help="Recorded and published datasets.")
+
+
+@datasets.command("list")
+def datasets_list(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+    """List the datasets, and whether each is on this machine.
+
+    Example: perfml datasets list
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import DATASETS, find
+
+    rows = []
+    for each in DATASETS.values():
+        path = find(each.name)
+        rows.append(
+            [each.name, each.what, str(path) if path else "not here: perfml datasets fetch"]
+        )
+    out_.result(
+        {"datasets": [dict(zip(("name", "what", "path"), row, strict=True)) for row in rows]}
+    )
+    out_.table(["name", "what", "where"], rows)
+
+
+@datasets.command("path")
+def datasets_path(
+    name: str, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
+) -> None:
+    """Print where a dataset lies.
+
+    Example: perfml datasets path h200-sweep
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import find
+
+    path = find(name)
+    if path is None:
+        msg = f"dataset {name} is not on this machine"
+        raise PerfmlError(msg, cure=f"Get it with: perfml datasets fetch {name}")
+    out_.result({"name": name, "path": str(path)}, [str(path)])
+
+
+@datasets.command("fetch")
+def datasets_fetch(
+    name: str, as_json: Json = False, quiet: Quiet = False, verbose: Verbose = 0
+) -> None:
+    """Download a dataset and check its sha256.
+
+    Example: perfml datasets fetch nazir2024
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import fetch
+
+    path = fetch(name)
+    out_.result({"name": name, "path": str(path)}, [str(path)])
+
+
+def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Summarise a table by run: identity, rows, layers, iterations, time of one iteration."""
+    if frame.empty:
+        msg = "the table is empty"
+        raise InputError(msg, cure="Ingest the profile again.")
+    keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
+    if "launches" in frame.columns:
+        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1))
+    rows = []
+    for key, part in frame.groupby(keys, dropna=False, sort=False):
+        total = part["time_us"].sum() / max(part["iteration"].nunique(), 1)
+        rows.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "rows": len(part),
+                "layers": int(part["layer"].nunique()),
+                "iterations": int(part["iteration"].nunique()),
+                "us_per_iteration": round(float(total), 2),
+            }
+        )
+    return rows

@@ -1,0 +1,159 @@
+"""Loaders in the manner of scikit-learn: ``load_*()`` returns a `Bunch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.datasets.loading import load
+from perfml.datasets.registry import DATASETS, find
+from perfml.metrics import PUBLISHED
+
+
+def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load YOLOv4-Tiny as recorded on an H200: layers x backends x precisions x batches x repeats.
+
+    Parameters
+    ----------
+    as_frame
+        Give ``data`` and ``target`` as pandas objects, and ``frame`` with the whole Layers table.
+    return_X_y
+        Return ``(data, target)`` alone.
+
+    Returns
+    -------
+    Bunch or tuple
+        ``data`` of shape (n, 19): the published metrics (NaN where undefined); ``target`` of
+        shape (n,): the layer's time in microseconds; ``feature_names``; ``DESCR``: the data card;
+        ``provenance``; ``frame``: the Layers table, or None unless `as_frame`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-yolov4-tiny", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load kernels with planted causes: layers are families and sizes, backends the knob's levels.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`; `perfml.datasets.find` gives the
+    folder, whose ``truth.json`` names the causes.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-planted", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 43 families with planted causes as an H200 ran them, with the counters of all causes.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`; `perfml.datasets.find` gives the
+    folder, whose ``truth.json`` names the causes and the families that are kept aside.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h100_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the 24 newer families of `load_h200_planted_causes` as an H100 ran them.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h100-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the attention ladders: layers are problem sizes, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`. Two slow versions were profiled at
+    two of five sizes; their metrics are NaN at the others.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-attention", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_conv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the convolution ladder: layers are problems and batches, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-conv", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_qkv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the QKV products: layers are shapes and warps a block, backends the versions.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`.
+
+    Raises
+    ------
+    PerfmlError
+        If the recordings are not beside perfml.
+    """
+    return _bunch("h200-qkv", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the published dataset (GTX 1050 Ti), downloading it where it is not here.
+
+    Parameters and result are those of `load_h200_yolov4_tiny`; ``frame`` has the inferred layer.
+
+    Raises
+    ------
+    PerfmlError
+        If it is not on this machine and cannot be downloaded.
+    """
+    return _bunch("nazir2024", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def _bunch(name: str, *, as_frame: bool, return_X_y: bool) -> Any:
+    from sklearn.utils import Bunch
+
+    table = load(name)
+    frame = table.frame
+    features: pd.DataFrame = frame.reindex(columns=list(PUBLISHED))
+    time = frame["time_us"]
+    data = features if as_frame else features.to_numpy(dtype=float)
+    target = time if as_frame else time.to_numpy(dtype=float)
+    if return_X_y:
+        return data, target
+    return Bunch(
+        data=data,
+        target=target,
+        frame=frame if as_frame else None,
+        feature_names=list(PUBLISHED),
+        target_names=["time_us"],
+        DESCR=_card(name),
+        provenance=table.provenance,
+    )
+
+
+def _card(name: str) -> str:
+    path = find(name)
+    card = path / "README.md" if path is not None and path.is_dir() else Path()
+    return card.read_text(encoding="utf-8") if card.is_file() else DATASETS[name].what

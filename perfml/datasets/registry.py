@@ -1,0 +1,176 @@
+"""Which datasets there are, where they lie, and how the ones we may not ship are fetched."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from perfml.errors import PerfmlError
+from perfml.util.digest import sha256_of_file
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset.
+
+    Attributes
+    ----------
+    name, what
+        For people.
+    url, sha256, file
+        Of a dataset that is fetched; None for one that ships with perfml.
+    variable
+        Environment variable that names a local copy.
+    """
+
+    name: str
+    what: str
+    url: str | None = None
+    sha256: str | None = None
+    file: str | None = None
+    variable: str | None = None
+
+
+DATASETS = {
+    each.name: each
+    for each in (
+        Dataset(
+            "h200-yolov4-tiny",
+            "YOLOv4-Tiny on an H200: cublas, cudnn, inductor x fp32, tf32, fp16 x batch 1 and 8",
+        ),
+        Dataset(
+            "h200-sweep",
+            "YOLOv4-Tiny on an H200: raw ncu and timing exports of cublas, cudnn, inductor",
+        ),
+        Dataset(
+            "h200-planted",
+            "19 families of kernels on an H200, each with one cause planted at four settings",
+        ),
+        Dataset(
+            "h200-planted-causes",
+            "these and 24 more on an H200, with the counters of all causes; six kept aside",
+        ),
+        Dataset(
+            "h100-planted-causes",
+            "the 24 families on an H100",
+        ),
+        Dataset(
+            "h200-attention",
+            "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
+        ),
+        Dataset(
+            "h200-conv",
+            "convolution on an H200: a ladder of eleven versions beside cuDNN, three precisions",
+        ),
+        Dataset(
+            "h200-qkv",
+            "QKV projection on an H200: four versions x 1 to 32 warps a block, beside cuBLAS",
+        ),
+        Dataset(
+            "nazir2024",
+            "the published dataset.csv (GTX 1050 Ti, layers 3 and 20; no licence given)",
+            url=(
+                "https://raw.githubusercontent.com/zhumakhan/CNN_Cuda_libraries_performance/"
+                "af408278b82a5144c596cb0dc382b907861fa105/dataset.csv"
+            ),
+            sha256="205d2fcbf0df74f1b7c88dcdb356b5859f7d6800f328a7817bc89a4c4a80acbb",
+            file="dataset.csv",
+            variable="PERFML_DATA",
+        ),
+    )
+}
+
+
+def get(name: str) -> Dataset:
+    """Return a dataset's description.
+
+    Raises
+    ------
+    PerfmlError
+        If there is none of that name.
+    """
+    if name not in DATASETS:
+        msg = f"no dataset is called {name!r}"
+        raise PerfmlError(msg, cure=f"There are: {', '.join(DATASETS)}.")
+    return DATASETS[name]
+
+
+def find(name: str) -> Path | None:
+    """Return where a dataset lies on this machine, or None.
+
+    Raises
+    ------
+    PerfmlError
+        If there is none of that name, or the environment names a file that is not there.
+    """
+    dataset = get(name)
+    if dataset.file is None:
+        return next((place for place in _shipped(name) if place.is_dir()), None)
+    if dataset.variable and (named := os.environ.get(dataset.variable)):
+        if not Path(named).is_file():
+            msg = f"{dataset.variable} names a file that does not exist"
+            raise PerfmlError(msg, found=named, cure=f"Correct or unset {dataset.variable}.")
+        return Path(named)
+    cached = _cache() / dataset.file
+    return cached if cached.is_file() and sha256_of_file(cached) == dataset.sha256 else None
+
+
+def fetch(name: str, *, url: str | None = None) -> Path:
+    """Return a dataset's path, downloading it first where it is not here.
+
+    Parameters
+    ----------
+    name
+        The dataset.
+    url
+        Another place to get the same bytes from; the hash is checked all the same.
+
+    Raises
+    ------
+    PerfmlError
+        If it cannot be downloaded, or what arrives has another sha256.
+    """
+    dataset = get(name)
+    path = find(name)
+    if path is not None:
+        return path
+    if dataset.url is None or dataset.file is None:
+        msg = f"dataset {name} should lie beside perfml and does not"
+        raise PerfmlError(msg, cure="Install perfml again, or clone its repository.")
+    import pooch
+
+    # its own message would come between progress and results; errors are ours to word
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        return Path(
+            pooch.retrieve(
+                url or dataset.url,
+                known_hash=f"sha256:{dataset.sha256}",
+                fname=dataset.file,
+                path=_cache(),
+                progressbar=False,
+            )
+        )
+    except (OSError, ValueError) as error:
+        msg = f"cannot download dataset {name}"
+        variable = f" and set {dataset.variable} to its path" if dataset.variable else ""
+        raise PerfmlError(
+            msg,
+            where=url or dataset.url,
+            found=str(error).splitlines()[0][:200],
+            cure=f"Get the file by other means{variable} (sha256 {dataset.sha256}).",
+        ) from error
+
+
+def _shipped(name: str) -> list[Path]:
+    package = Path(str(resources.files("perfml.datasets")))
+    # an installed wheel carries the recordings inside the package, a checkout beside it
+    return [package / "recorded" / name, package.parent.parent / "datasets" / name]
+
+
+def _cache() -> Path:
+    import pooch
+
+    return Path(pooch.os_cache("perfml"))

@@ -1,0 +1,338 @@
+"""What rules read beside the metrics: shapes of a launch, occupancy limits, peaks, layer sums."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.advice.rules import Rules
+from perfml.explain.counters.resources import wave_fill
+from perfml.explain.roofs.peaks import Peaks, known_peaks
+from perfml.metrics import load_catalogue
+from perfml.metrics.expressions import Array
+
+REGISTER_UNIT = 256
+"""Registers are allocated to a warp in units of this many."""
+WARP = 32
+
+LEVELS = (
+    "dram_utilization",
+    "l2_utilization",
+    "shared_utilization",
+    "single_precision_fu_utilization",
+    "double_precision_fu_utilization",
+    "half_precision_fu_utilization",
+    "special_fu_utilization",
+    "ldst_fu_utilization",
+    "tensor_utilization",
+    "issue_slot_utilization",
+)
+"""Busy fractions of units; a launch cannot become shorter than its busiest unit is busy."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of rules that is no metric.
+
+    Attributes
+    ----------
+    description
+        What it is.
+    needs
+        Columns of the launches it is made from.
+    make
+        Makes it of the launches.
+    """
+
+    description: str
+    needs: tuple[str, ...]
+    make: Callable[[pd.DataFrame], Array]
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> Array:
+    return np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan))
+
+
+def _most(*names: str) -> Callable[[pd.DataFrame], Array]:
+    def make(frame: pd.DataFrame) -> Array:
+        highest: Array = np.max([_numbers(frame, name) for name in names], axis=0)
+        return highest
+
+    return make
+
+
+def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
+    """Make the share of one kind of access among the sectors of all global ones."""
+
+    def make(frame: pd.DataFrame) -> Array:
+        if not set(_SECTORS) <= set(frame.columns):
+            return np.ones(len(frame))
+        own = _numbers(frame, name)
+        whole = np.sum([_numbers(frame, each) for each in _SECTORS], axis=0)
+        share = own / np.where(whole > 0, whole, np.nan)
+        return np.where(np.isnan(share), 1.0, share)
+
+    return make
+
+
+def product(texts: pd.Series) -> Array:
+    """Return the product of a grid or block written as ``(x, y, z)``; NaN where there is none."""
+    parts = texts.astype("string").str.extract(r"\((\d+), *(\d+), *(\d+)\)").astype(float)
+    return np.asarray(parts.prod(axis=1, skipna=False))
+
+
+def _waves(frame: pd.DataFrame) -> Array:
+    return np.array([wave_fill(value) for value in _numbers(frame, "waves_per_sm")])
+
+
+def _limits(frame: pd.DataFrame) -> tuple[Array, Array, Array]:
+    """Return the blocks a multiprocessor holds by registers, by shared memory, by warps."""
+    machines = _multiprocessors()
+    threads = product(frame["block"])
+    registers = _numbers(frame, "registers_per_thread")
+    shared = _numbers(frame, "shared_memory_per_block")
+    found = []
+    for row, capability in enumerate(frame["compute_capability"].astype("string").fillna("")):
+        machine = machines.get(capability)
+        if machine is None or not (threads[row] > 0 and registers[row] > 0):
+            found.append((math.nan, math.nan, math.nan))
+            continue
+        warps = math.ceil(threads[row] / WARP)
+        unit = math.ceil(registers[row] * WARP / REGISTER_UNIT) * REGISTER_UNIT
+        by_shared = math.nan
+        if not math.isnan(shared[row]):
+            by_shared = machine["shared_bytes"] // max(shared[row] + machine["reserved_bytes"], 1)
+        by_warps = min(machine["warps"] // warps, machine["blocks"])
+        found.append((machine["registers"] // (unit * warps), by_shared, by_warps))
+    table = np.array(found, dtype=float).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+def _register_limit(frame: pd.DataFrame) -> Array:
+    by_registers, by_shared, by_warps = _limits(frame)
+    others = np.minimum(by_shared, by_warps)
+    return np.asarray(by_registers / np.where(others > 0, others, np.nan))
+
+
+def _shared_limit(frame: pd.DataFrame) -> Array:
+    by_registers, by_shared, by_warps = _limits(frame)
+    others = np.minimum(by_registers, by_warps)
+    return np.asarray(by_shared / np.where(others > 0, others, np.nan))
+
+
+_SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
+
+_SECTORS = ("gld_transactions", "gst_transactions")
+
+INPUTS: dict[str, Input] = {
+    "load_share": Input(
+        "share of loads and copies among sectors of global memory; 1 where it was not counted",
+        (),
+        _share_of_sectors("gld_transactions"),
+    ),
+    "store_share": Input(
+        "share of stores among sectors of global memory; 1 where it was not counted",
+        (),
+        _share_of_sectors("gst_transactions"),
+    ),
+    "memory_pressure": Input(
+        "largest of DRAM level, L2 level and stalls on global memory",
+        ("dram_utilization", "l2_utilization", "stall_memory_dependency"),
+        _most("dram_utilization", "l2_utilization", "stall_memory_dependency"),
+    ),
+    "latency_stalls": Input(
+        "stalls on global memory plus stalls on operands",
+        ("stall_memory_dependency", "stall_exec_dependency"),
+        lambda frame: (
+            _numbers(frame, "stall_memory_dependency") + _numbers(frame, "stall_exec_dependency")
+        ),
+    ),
+    "wave_fill": Input("filled share of the waves that run", ("waves_per_sm",), _waves),
+    "blocks": Input("blocks launched", ("grid",), lambda frame: product(frame["grid"])),
+    "block_threads": Input("threads a block", ("block",), lambda frame: product(frame["block"])),
+    "register_limit": Input(
+        "resident blocks that registers allow, over those that all else allows",
+        _SHAPE,
+        _register_limit,
+    ),
+    "shared_limit": Input(
+        "resident blocks that shared memory allows, over those that all else allows",
+        _SHAPE,
+        _shared_limit,
+    ),
+}
+"""Inputs of launches; peaks (``peak_fp32``, ..., ``peak_precision``) are added by `values_of`."""
+
+LAYER_INPUTS = {
+    "launches": "launches of the layer",
+    "layer_us": "the layer's time",
+    "short_launches": "launches shorter than short_us, without the longest launch of the layer",
+    "short_us": "their time",
+    "short_share": "their share of the layer's time",
+    "transform_launches": "launches whose kernel's name is that of a rearrangement",
+    "transform_us": "their time",
+    "transform_share": "their share of the layer's time",
+}
+"""Inputs of rules of scope ``layer``."""
+
+
+def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
+    """Return an input of every launch, or what was not collected for it.
+
+    Parameters
+    ----------
+    frame
+        Launches (or merged layers).
+    name
+        A metric, an input, or ``peak_...``.
+    peaks
+        Given ones; else those known of each row's device.
+    """
+    if name.startswith("peak_"):
+        return _peaks(frame, name.removeprefix("peak_"), peaks)
+    if name in INPUTS:
+        absent = [each for each in INPUTS[name].needs if not _present(frame, each)]
+        return INPUTS[name].make(frame) if not absent else ", ".join(absent)
+    return _numbers(frame, name) if _present(frame, name) else name
+
+
+class InputValues:
+    """Inputs of some rows, each computed once however many rules read it.
+
+    Parameters
+    ----------
+    frame, peaks
+        As for `values_of`.
+    """
+
+    def __init__(self, frame: pd.DataFrame, peaks: Peaks | None) -> None:
+        self.frame = frame
+        self._peaks = peaks
+        self._known: dict[str, Array | str] = {}
+
+    def of(self, names: Sequence[str]) -> tuple[dict[str, Array], list[str]]:
+        """Return inputs by name (NaN where there are none), and what was not collected."""
+        values: dict[str, Array] = {}
+        missing: list[str] = []
+        for name in names:
+            if name not in self._known:
+                self._known[name] = values_of(self.frame, name, self._peaks)
+            known = self._known[name]
+            if isinstance(known, str):
+                missing.append(known)
+                values[name] = np.full(len(self.frame), np.nan)
+            else:
+                values[name] = known
+        return values, missing
+
+
+def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
+    """Return why inputs of a rule have no value in any row: the words that follow their names.
+
+    Parameters
+    ----------
+    frame
+        Launches (or merged layers).
+    names
+        What `values_of` named as missing.
+    """
+    if all(name.startswith("peak ") for name in names):
+        return "not known"
+    catalogue = load_catalogue()
+    undefined = [
+        name
+        for name in names
+        if name in frame.columns
+        and name in catalogue
+        and (catalogue[name].zero_undefined or catalogue[name].guard is not None)
+    ]
+    if len(undefined) == len(names):
+        return "undefined: no launch does what it measures"
+    return "not collected"
+
+
+def _present(frame: pd.DataFrame, name: str) -> bool:
+    return name in frame.columns and bool(frame[name].notna().any())
+
+
+def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
+    devices = frame["device"].astype("string").fillna("") if "device" in frame.columns else None
+    if peaks is None and devices is None:
+        return f"peak {name} of the device"
+    found = []
+    for row in range(len(frame)):
+        precision = name
+        if name == "precision":
+            precision = str(frame["precision"].iloc[row]) if "precision" in frame.columns else ""
+        table = peaks.values if peaks is not None else _known(str(devices.iloc[row]))  # type: ignore[union-attr]
+        found.append(table.get(precision, math.nan))
+    values = np.array(found, dtype=float)
+    return f"peak {name} of the device" if np.isnan(values).all() else values
+
+
+@functools.lru_cache(maxsize=64)
+def _known(device: str) -> Mapping[str, float]:
+    try:
+        return known_peaks(device).values
+    except PerfmlError:
+        return {}
+
+
+@functools.cache
+def _multiprocessors() -> dict[str, dict[str, float]]:
+    """Return the limits of a multiprocessor by compute capability.
+
+    References
+    ----------
+    CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    """
+    path = resources.files(__package__).joinpath("multiprocessors.csv")
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return {
+        row.pop("compute_capability"): {key: float(value) for key, value in row.items()}
+        for row in rows
+    }
+
+
+def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+    """Return the inputs of scope ``layer``, one row a layer.
+
+    Parameters
+    ----------
+    launches
+        Usual launches with the columns ``group, kernel, time_us, layer_us``.
+    rules
+        They say what counts as short, and what as a rearrangement.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``group``, columns as in `LAYER_INPUTS`.
+    """
+    groups = launches["group"]
+    time = launches["time_us"].astype(float)
+    names = launches["kernel"].astype("string").fillna("")
+    # the longest launch is the one that the others would be fused into
+    others = pd.Series(True, index=launches.index)
+    others[time.groupby(groups).idxmax()] = False
+    marks = {
+        "short": others & (time < rules.short_us),
+        "transform": others & names.map(lambda name: bool(rules.transforms.search(name))),
+    }
+    table = pd.DataFrame(
+        {"launches": groups.value_counts(sort=False), "layer_us": time.groupby(groups).sum()},
+        dtype=float,
+    )
+    for name, mark in marks.items():
+        table[f"{name}_launches"] = mark.astype(float).groupby(groups).sum()
+        table[f"{name}_us"] = time.where(mark, 0.0).groupby(groups).sum()
+        table[f"{name}_share"] = table[f"{name}_us"] / table["layer_us"]
+    return table

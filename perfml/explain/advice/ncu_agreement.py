@@ -1,0 +1,206 @@
+"""Nsight Compute's own rules beside ours: which launches both flag, one alone, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.advice.rules import Flags, Rules
+from perfml.kernel_names import function_name
+
+ASKING = ("optimization", "warning")
+"""Kinds of results that ask for something; the others inform."""
+
+_LONGEST = 300
+_COUNTS = ("both", "only_perfml", "only_ncu", "neither")
+AGREEMENT = ("rule", "launches", *_COUNTS, "agree", "kappa")
+"""Columns of a table of agreement."""
+
+
+def ncu_flags(
+    kernels: pd.DataFrame, results: pd.DataFrame, book: Rules, *, min_speedup: float = 0.0
+) -> dict[str, Flags]:
+    """Return, for each of our rules that has a counterpart, whether it flags each launch.
+
+    Parameters
+    ----------
+    kernels
+        Kernels table of one file, in the file's order.
+    results
+        What the reader's ``rules`` returned of the same file.
+    book
+        Our rules; their ``ncu`` says which of Nsight Compute's rules mean the same.
+    min_speedup
+        Results with a smaller estimated speedup (per cent) do not count; one without an estimate
+        does.
+
+    Returns
+    -------
+    dict
+        Rule to whether each launch is flagged. A rule whose counterpart reports on no launch of
+        the file is left out: its section was not recorded, or it has nothing to say here.
+
+    Raises
+    ------
+    PerfmlError
+        If the results are of other launches.
+    """
+    _same_launches(kernels, results)
+    flags: dict[str, Flags] = {}
+    names = results["rule"].astype("string").fillna("")
+    messages = results["message"].astype("string").fillna("").tolist()
+    asking = results["kind"].isin(ASKING).to_numpy(dtype=bool, copy=True)
+    asking &= ~(results["speedup"].astype(float) < min_speedup).to_numpy(dtype=bool)
+    places = results["launch"].to_numpy(dtype=int)
+    for rule in book:
+        if not any((names == each.rule).any() for each in rule.ncu):
+            continue
+        hit = np.zeros(len(results), dtype=bool)
+        for each in rule.ncu:
+            same = (names == each.rule).to_numpy(dtype=bool)
+            pattern = each.message
+            if pattern is not None:
+                same = same & np.array([pattern.search(text) is not None for text in messages])
+            hit |= same
+        flag = np.zeros(len(kernels), dtype=bool)
+        flag[places[hit & asking]] = True
+        flags[rule.id] = flag
+    return flags
+
+
+def _same_launches(kernels: pd.DataFrame, results: pd.DataFrame) -> None:
+    if results.empty:
+        msg = "the file holds no results of Nsight Compute's rules"
+        raise PerfmlError(msg, cure="Profile with --set full, or with the sections of the rules.")
+    last = int(results["launch"].max())
+    if last >= len(kernels):
+        msg = "the results of the rules are of other launches than the table"
+        raise PerfmlError(
+            msg,
+            found=f"launch {last} of a table with {len(kernels)}",
+            cure="Give the table that was ingested from the same file.",
+        )
+    first = results.drop_duplicates("launch")
+    theirs = [_function(name) for name in first["kernel"]]
+    ours = [_function(name) for name in kernels["kernel"].iloc[first["launch"].to_numpy(dtype=int)]]
+    for left, right in zip(theirs, ours, strict=True):
+        if left and right and left != right:
+            msg = "the results of the rules are of other launches than the table"
+            raise PerfmlError(
+                msg,
+                found=f"{left} where the table has {right}",
+                cure="Give the table that was ingested from the same file, in its order.",
+            )
+
+
+def _function(name: object) -> str:
+    return function_name(str(name)) or str(name)
+
+
+def measure_agreement(
+    kernels: pd.DataFrame,
+    ours: dict[str, tuple[Flags, Flags]],
+    theirs: dict[str, Flags],
+    results: pd.DataFrame,
+    book: Rules,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compare launch by launch.
+
+    Parameters
+    ----------
+    kernels
+        Kernels table.
+    ours
+        Rule to whether it holds for each launch, and whether that could be told.
+    theirs
+        From `ncu_flags`.
+    results
+        Nsight Compute's results, for what it says alone.
+    book
+        Our rules.
+
+    Returns
+    -------
+    tuple of DataFrame
+        ``rule, launches, both, only_perfml, only_ncu, neither, agree, kappa`` (Cohen's kappa,
+        missing where one side says the same of all launches and so does the other); and what
+        Nsight Compute says alone: ``launch, kernel, rule, ncu_rule, message, speedup``.
+    """
+    rows, alone = [], []
+    for rule in book:
+        if rule.id not in theirs or rule.id not in ours:
+            continue
+        met, told = ours[rule.id]
+        rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told])))
+        only = np.flatnonzero(told & ~met & theirs[rule.id])
+        alone += _alone(kernels, results, rule.id, [each.rule for each in rule.ncu], only)
+    said = ["launch", "kernel", "rule", "ncu_rule", "message", "speedup"]
+    return pd.DataFrame(rows, columns=list(AGREEMENT)), pd.DataFrame(alone, columns=said)
+
+
+def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, float, float]:
+    """Return launches, both, only left, only right, neither, share that agrees, Cohen's kappa.
+
+    References
+    ----------
+    J. Cohen, "A coefficient of agreement for nominal scales" (1960).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> compare_flags(np.array([True, True, False, False]), np.array([True, False, False, False]))
+    (4, 1, 1, 0, 2, 0.75, 0.5)
+    """
+    both, neither = int((left & right).sum()), int((~left & ~right).sum())
+    return _scores(both, int((left & ~right).sum()), int((~left & right).sum()), neither)
+
+
+def pool_agreement(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the agreement over several files: counts added up, shares and kappa anew.
+
+    Parameters
+    ----------
+    tables
+        `Advice.agreement` of each file. A rule that a file cannot compare adds nothing there.
+    """
+    whole = pd.concat(list(tables), ignore_index=True)
+    sums = whole.groupby("rule", sort=False)[list(_COUNTS)].sum()
+    counts = sums.to_numpy(dtype=int).tolist()
+    rows = [(rule, *_scores(*each)) for rule, each in zip(sums.index, counts, strict=True)]
+    return pd.DataFrame(rows, columns=list(AGREEMENT))
+
+
+def _scores(
+    both: int, first: int, second: int, neither: int
+) -> tuple[int, int, int, int, int, float, float]:
+    count = both + first + second + neither
+    if count == 0:
+        return 0, 0, 0, 0, 0, float("nan"), float("nan")
+    agree = (both + neither) / count
+    left, right = (both + first) / count, (both + second) / count
+    chance = left * right + (1 - left) * (1 - right)
+    # rounded: a side that says the same of all launches agrees by chance alone, which is 0
+    kappa = float("nan") if chance >= 1 else round((agree - chance) / (1 - chance), 12) + 0.0
+    return count, both, first, second, neither, agree, kappa
+
+
+def _alone(
+    kernels: pd.DataFrame, results: pd.DataFrame, rule: str, names: list[str], places: Any
+) -> list[tuple[Any, ...]]:
+    said = results[results["launch"].isin(places) & results["rule"].isin(names)]
+    said = said[said["kind"].isin(ASKING)]
+    return [
+        (
+            int(row["launch"]),
+            str(kernels["kernel"].iloc[int(row["launch"])])[:_LONGEST],
+            rule,
+            row["rule"],
+            str(row["message"])[:_LONGEST],
+            row["speedup"],
+        )
+        for row in said.to_dict(orient="records")
+    ]

@@ -1,0 +1,268 @@
+"""The one function that compares two sides; everything else is a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.advice.hazards import advise
+from perfml.explain.align import align_layers
+from perfml.explain.changed_metrics import compare_metrics, sort_metrics
+from perfml.explain.compared import Side, check_conditions, make_side, same_device
+from perfml.explain.counters.causes import kernel_causes, layer_causes
+from perfml.explain.counters.contradictions import find_disagreements
+from perfml.explain.counters.sentences import summary_sentences
+from perfml.explain.launches import (
+    LaunchReader,
+    changes_between,
+    changes_table,
+    launches_table,
+    merged_launch,
+)
+from perfml.explain.model.explainer import Explainer
+from perfml.explain.results import Explanation, LayerDiff, Ratio
+from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
+from perfml.modeling.models.registry import get_model
+from perfml.time_sources import time_notes
+
+Progress = Callable[[int, int, str], None]
+
+
+def explain(
+    baseline: pd.DataFrame | Side,
+    target: pd.DataFrame | Side,
+    *,
+    layers: Sequence[str] | None = None,
+    top: int = 3,
+    model: str | None = "gbr",
+    training: pd.DataFrame | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    peaks: Peaks | None = None,
+    progress: Progress | None = None,
+) -> Explanation:
+    """Explain why the target is slower (or faster) than the baseline.
+
+    Parameters
+    ----------
+    baseline, target
+        Kernels or Layers tables, or what `sides_of` or `make_side` returned.
+    layers
+        Layers of the baseline to explain in detail; by default the `top` ones with the largest
+        absolute time difference.
+    top
+        How many those are.
+    model
+        Regression model of the model attribution; None leaves it out.
+    training
+        Layers table the model learns from; the two sides by default.
+    tolerance
+        Relative difference that is none, see `compare_times`.
+    seed
+        Of the model.
+    peaks
+        For rules of advice that compare precisions; by default those known of each device.
+    progress
+        Called as ``progress(done, total, layer)``.
+
+    Returns
+    -------
+    Explanation
+        All aligned layers, and details of some.
+
+    Raises
+    ------
+    PerfmlError
+        If nothing can be aligned, a named layer or model does not exist, or a side mixes
+        measurements.
+
+    Examples
+    --------
+    >>> from perfml.datasets import load
+    >>> from perfml.explain import explain, sides_of
+    >>> table = load("h200-sweep").frame
+    >>> pair = sides_of(table[table["batch"] == 1], "cublas", "cudnn")
+    >>> explain(*pair, layers=["conv_20"], model=None).details[0].time.verdict
+    'slower'
+    """
+    left = baseline if isinstance(baseline, Side) else make_side("baseline", baseline)
+    right = target if isinstance(target, Side) else make_side("target", target)
+    warnings = check_conditions(left, right)
+    alignment = align_layers(left.layers, right.layers)
+    pairs = alignment.pairs
+    ratios = corrected_verdicts(
+        [
+            _compared(left.rows(layer), right.rows(partner), tolerance)
+            for layer, partner in zip(pairs["layer"], pairs["target_layer"], strict=True)
+        ]
+    )
+    table = _overview(pairs, ratios)
+    chosen = _chosen(table, layers, top)
+    explainer = None
+    if model is not None:
+        get_model(model, "regression")
+        rows = pd.concat([left.layers, right.layers]) if training is None else training
+        try:
+            explainer = Explainer(rows, model=model, seed=seed)
+        except PerfmlError as error:
+            warnings.append(f"no model attribution: {error.what} (found: {error.found})")
+    both = [
+        (left, list(pairs["layer"].iloc[chosen])),
+        (right, list(pairs["target_layer"].iloc[chosen])),
+    ]
+    advice = tuple(_advice(side, names, peaks) for side, names in both) if chosen else ()
+    readers = (LaunchReader(left), LaunchReader(right)) if chosen else ()
+    details = []
+    for done, place in enumerate(chosen):
+        pair = pairs.iloc[place]
+        if progress is not None:
+            progress(done, len(chosen), str(pair["layer"]))
+        details.append(_detail(readers, pair, ratios[place], explainer, advice))
+    if any(side.kernels is None for side in (left, right)):
+        warnings.append(
+            "only merged layers were given: what vanished or appeared is known by name, not by "
+            "time; give the kernels table for that"
+        )
+    return Explanation(
+        baseline=left.name,
+        target=right.name,
+        total=_total(left, right, pairs, tolerance),
+        layers=table,
+        details=tuple(details),
+        only_baseline=alignment.only_baseline,
+        only_target=alignment.only_target,
+        warnings=tuple(warnings),
+        time_notes=time_notes((left.name, left.layers), (right.name, right.layers)),
+    )
+
+
+def _times(side: Side, layer: str) -> np.ndarray:
+    return side.rows(layer)["time_us"].to_numpy(dtype=float)
+
+
+def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ratio:
+    """Compare the times of some rows; what they were measured in says what their repeats are."""
+    return compare_times(
+        before["time_us"].to_numpy(dtype=float),
+        after["time_us"].to_numpy(dtype=float),
+        baseline_process=processes_of(before),
+        target_process=processes_of(after),
+        tolerance=tolerance,
+    )
+
+
+def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
+    table = pairs.copy()
+    table["baseline_us"] = [each.baseline_us for each in ratios]
+    table["target_us"] = [each.target_us for each in ratios]
+    table["ratio"] = [each.ratio for each in ratios]
+    nothing = (float("nan"), float("nan"))
+    table["low"] = [(each.interval or nothing)[0] for each in ratios]
+    table["high"] = [(each.interval or nothing)[1] for each in ratios]
+    size = (table["target_us"] - table["baseline_us"]).abs()
+    table["share"] = size / size.sum() if size.sum() > 0 else 0.0
+    table["verdict"] = [each.verdict for each in ratios]
+    return table
+
+
+def _chosen(table: pd.DataFrame, layers: Sequence[str] | None, top: int) -> list[int]:
+    if layers is None:
+        order = table["share"].sort_values(ascending=False, kind="stable").index[:top]
+        return [int(place) for place in order]
+    names = table["layer"].tolist()
+    for name in layers:
+        if name not in names:
+            msg = f"no aligned layer is called {name!r}"
+            raise PerfmlError(msg, found=", ".join(map(str, names[:24])), cure="Name one of these.")
+    return [names.index(name) for name in layers]
+
+
+def _total(left: Side, right: Side, pairs: pd.DataFrame, tolerance: float) -> Ratio:
+    """Compare the sums over all aligned layers, of the iterations that have every one of them."""
+    before, after = (
+        _whole_iterations(side, pairs[column])
+        for side, column in ((left, "layer"), (right, "target_layer"))
+    )
+    return _compared(before, after, tolerance)
+
+
+def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
+    """Return the summed time of each iteration that has all of some layers."""
+    names = set(layers)
+    rows = side.layers[side.layers["layer"].isin(names)]
+    keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
+    groups = rows.groupby(keys, dropna=False, sort=False)["time_us"]
+    whole = groups.sum()[groups.size() == len(names)]
+    if whole.empty:
+        # layers that were never measured together: the sum of their means
+        means = [compare_times(_times(side, name), [1.0]).baseline_us for name in names]
+        return pd.DataFrame({"time_us": [float(np.sum(means))]})
+    return whole.reset_index()
+
+
+def _detail(
+    readers: Sequence[LaunchReader],
+    pair: pd.Series,
+    time: Ratio,
+    explainer: Explainer | None,
+    advice: Sequence[pd.DataFrame],
+) -> LayerDiff:
+    left, right = (reader.side for reader in readers)
+    layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
+    before_rows, after_rows = left.rows(layer), right.rows(target_layer)
+    before = readers[0].read(layer, time.baseline_us)
+    after = readers[1].read(target_layer, time.target_us)
+    changes = changes_between(before.names, after.names)
+    comparable = same_device(left, right)
+    if before.launches is not None and after.launches is not None:
+        causes = kernel_causes(changes, before, after, same_device=comparable)
+    else:
+        causes = layer_causes(
+            merged_launch(before_rows, time.baseline_us),
+            merged_launch(after_rows, time.target_us),
+            same_device=comparable,
+        )
+    attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
+    metrics = compare_metrics(before_rows, after_rows)
+    if attribution is not None:
+        values = attribution.values.set_index("metric")["log_ratio"].to_dict()
+        metrics = sort_metrics(metrics, {str(name): float(each) for name, each in values.items()})
+    return LayerDiff(
+        layer=layer,
+        target_layer=target_layer,
+        aligned_by=str(pair["aligned_by"]),
+        time=time,
+        kernels=changes_table(changes, before, after),
+        launches=launches_table(changes, before, after),
+        metrics=metrics,
+        causes=causes,
+        model=attribution,
+        disagreements=find_disagreements(time, causes, attribution, metrics),
+        warnings=tuple(
+            f"{side.name}: {side_launches.others} of "
+            f"{side_launches.others + side_launches.repeats} repeats launch other kernels; "
+            "the kernels shown are those of the usual repeats"
+            for side, side_launches in ((left, before), (right, after))
+            if side_launches.others
+        ),
+        reasons=summary_sentences(time, causes),
+        advice=pd.concat(
+            [
+                table[table["layer"] == name]
+                for table, name in zip(advice, (layer, target_layer), strict=True)
+            ],
+            ignore_index=True,
+        ),
+    )
+
+
+def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> pd.DataFrame:
+    """Return what the rules of advice say of some layers of one side."""
+    rows = side.layers if side.kernels is None else side.kernels
+    found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
+    found.insert(0, "side", side.name)
+    return found

@@ -1,0 +1,225 @@
+"""The two sides: from tables of kernels or layers to rows that can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.merge.rule import launch_totals, merge, unattributed
+
+WHOLE = "(whole run)"
+"""Name of the one layer of a Kernels table without ranges."""
+
+UNNAMED = "(unnamed kernel)"
+"""Name of a launch without one."""
+
+_SHARED = ("workload", "precision", "batch", "device")
+"""What should be the same on both sides, or the comparison is of more than it says."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side.
+
+    Attributes
+    ----------
+    name
+        For people.
+    layers
+        Layers table; every row of a layer is a repeat.
+    kernels
+        Kernels table of the same runs, or None.
+    warnings
+        What the user has to know of it.
+    """
+
+    name: str
+    layers: pd.DataFrame
+    kernels: pd.DataFrame | None
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def _repeats(self) -> dict[str, pd.DataFrame]:
+        places = rows_by(self.layers["layer"])
+        return {layer: self.layers.iloc[rows] for layer, rows in places.items()}
+
+    def rows(self, layer: str) -> pd.DataFrame:
+        """Return the rows of a layer: its repeats."""
+        known = self._repeats.get(layer)
+        return self.layers.iloc[:0] if known is None else known
+
+
+def rows_by(names: pd.Series) -> dict[str, npt.NDArray[np.intp]]:
+    """Return the positions of every name in a column, in order; missing names are left out."""
+    codes, known = pd.factorize(names)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(known) + 1))
+    return {
+        str(name): order[start:stop]
+        for name, start, stop in zip(known, bounds[:-1], bounds[1:], strict=True)
+    }
+
+
+def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = None) -> Side:
+    """Return a side from a Layers or a Kernels table.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    table
+        A Kernels table is merged. Without any range it is one layer: a single kernel launched
+        several times gives as many repeats, several kernels one repeat an iteration.
+    kernels
+        Kernels table behind a Layers table.
+
+    Raises
+    ------
+    TableError
+        If it is neither kind of table, or is empty.
+    """
+    if table.empty:
+        msg = f"the {name} side has no rows"
+        raise TableError(msg, cure="Give a table that holds measurements.")
+    if "kernel_names" in table.columns:
+        if kernels is None:
+            return Side(name, table.reset_index(drop=True), None)
+        inside = launch_totals(kernels[kernels["layer"].notna()])
+        return Side(name, table.reset_index(drop=True), inside, _outside(name, kernels))
+    if "kernel" not in table.columns:
+        msg = "neither a kernels nor a layers table"
+        raise TableError(
+            msg,
+            where=name,
+            found=", ".join(map(str, table.columns[:6])),
+            cure="Make one with: perfml ingest, perfml merge",
+        )
+    if table["kernel"].isna().any():
+        table = table.assign(kernel=table["kernel"].astype("string").fillna(UNNAMED))
+    if table["layer"].isna().all():
+        table = _one_layer(table)
+    inside = table[table["layer"].notna()].reset_index(drop=True)
+    return Side(name, merge(inside), launch_totals(inside), _outside(name, table))
+
+
+def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
+    """Say how much of a side lies outside every layer."""
+    if not kernels["layer"].isna().any():
+        return ()
+    outside = unattributed(kernels)
+    share = float(outside["share"].mean())
+    said = (
+        f"{name}: {int(outside['launches'].sum())} launches lie outside every layer "
+        f"({share:.1%} of the time) and are not compared"
+    )
+    return (said,)
+
+
+def sides_of(
+    layers: pd.DataFrame,
+    baseline: str,
+    target: str,
+    *,
+    by: str = "backend",
+    kernels: pd.DataFrame | None = None,
+) -> tuple[Side, Side]:
+    """Return two sides of one dataset.
+
+    Parameters
+    ----------
+    layers
+        Layers (or Kernels) table with both sides.
+    baseline, target
+        Values of the column `by`.
+    by
+        What tells the sides apart.
+    kernels
+        Kernels table behind the Layers table.
+
+    Raises
+    ------
+    PerfmlError
+        If the column or a value does not exist.
+    """
+    if by not in layers.columns:
+        msg = f"the table has no column {by}"
+        raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, layers.columns[:12]))}.")
+    if baseline == target:
+        msg = "baseline and target are the same side"
+        raise PerfmlError(msg, found=f"{by}={baseline}", cure="Name two values.")
+    sides = []
+    for value in (baseline, target):
+        rows = layers[layers[by].astype("string") == value]
+        if rows.empty:
+            values = sorted(map(str, layers[by].dropna().unique()))
+            msg = f"no row has {by}={value}"
+            raise PerfmlError(msg, found=", ".join(values[:8]), cure="Choose one of these values.")
+        launches = None
+        if kernels is not None and by in kernels.columns:
+            launches = kernels[kernels[by].astype("string") == value]
+            # a table of other runs would give kernels of another measurement
+            launches = launches[launches["run_id"].isin(rows["run_id"])]
+            launches = None if launches.empty else launches
+        sides.append(make_side(value, rows, launches))
+    return sides[0], sides[1]
+
+
+def check_conditions(baseline: Side, target: Side) -> list[str]:
+    """Return warnings where the sides differ in more than they should.
+
+    Raises
+    ------
+    PerfmlError
+        If one side mixes measurements that are no repeats of each other.
+    """
+    warnings = [*baseline.warnings, *target.warnings]
+    for side, other in ((baseline, target), (target, baseline)):
+        for name in ("backend", *_SHARED[:3]):
+            values = _values(side, name)
+            if len(values) > 1:
+                both = [value for value in values if value in _values(other, name)] or values
+                msg = f"the {side.name} side mixes several values of {name}"
+                raise PerfmlError(
+                    msg,
+                    found=", ".join(values[:6]),
+                    cure=f"Keep one, such as: --where {name}={both[0]}",
+                )
+    for name in _SHARED:
+        left, right = _values(baseline, name), _values(target, name)
+        if left != right and left and right:
+            warnings.append(
+                f"the sides differ in {name} too: {', '.join(left)} against {', '.join(right)}"
+            )
+    return warnings
+
+
+def same_device(baseline: Side, target: Side) -> bool:
+    """Return whether both sides ran on one kind of device, as far as the tables say."""
+    return all(
+        _values(baseline, name) == _values(target, name)
+        for name in ("device", "compute_capability")
+    )
+
+
+def _values(side: Side, name: str) -> list[str]:
+    if name not in side.layers.columns:
+        return []
+    return sorted(map(str, side.layers[name].dropna().unique()))
+
+
+def _one_layer(table: pd.DataFrame) -> pd.DataFrame:
+    whole = table.copy()
+    whole["layer"] = WHOLE
+    launch = whole[["kernel", "grid", "block"]].astype("string").fillna("").drop_duplicates()
+    if len(launch) == 1:
+        # launches of one kernel are repeats even where nothing numbers the iterations
+        repeats: Any = np.arange(len(whole))
+        whole["iteration"] = repeats
+        whole["kernel_index"] = 0
+    return whole

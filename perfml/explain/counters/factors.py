@@ -1,0 +1,285 @@
+"""One pair of launches: the logarithm of its time ratio as a sum of terms.
+
+A launch's time is work x cost, and cost is split along the machine: how many warps fit, how full
+the waves are, how many of those warps were resident; what is left is the throughput of a resident
+warp. Each factor is a level that was counted, so the logarithms add up to that of the times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perfml.explain.counters.resources import Resource, wave_fill
+from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
+from perfml.explain.counters.traffic import SMALL, others_share
+from perfml.explain.launches import Launch
+
+ISSUE_RATE = "issue_rate"
+
+NEARLY_NONE = 1e-4
+"""Work of a side that does not use a unit, as a fraction of the other side's."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two launches (or merged layers) that answer to each other.
+
+    Attributes
+    ----------
+    before, after
+        Of the baseline and of the target.
+    resource
+        The unit whose work the time is counted in; None where no work was counted on both sides.
+    single
+        Whether both are single launches; a mean of waves over kernels has no last wave.
+    """
+
+    before: Launch
+    after: Launch
+    resource: Resource | None
+    single: bool
+
+    @property
+    def both(self) -> tuple[Launch, Launch]:
+        """Both launches."""
+        return self.before, self.after
+
+    def levels(self, name: str) -> tuple[float, float]:
+        """Return a counter of both."""
+        return self.before[name], self.after[name]
+
+
+class Decomposition:
+    """The terms of one logarithm: whatever is moved between them, their sum stays the same.
+
+    Parameters
+    ----------
+    log_ratio
+        The logarithm; at first all of it is the rest.
+    """
+
+    def __init__(self, log_ratio: float) -> None:
+        self._rest = Contribution(TERMS["throughput"], math.nan, math.nan, log_ratio)
+        self._named: dict[str, Contribution] = {}
+
+    def __contains__(self, term: str) -> bool:
+        return term in self._named
+
+    def log_ratio(self, term: str | None) -> float:
+        """Return what a term contributes so far; None is the rest."""
+        return (self._rest if term is None else self._named[term]).log_ratio
+
+    def name(
+        self,
+        term: str | Term,
+        baseline: float,
+        target: float,
+        log_ratio: float | None = None,
+        *,
+        of: str | None = None,
+    ) -> None:
+        """Name a cause, and take what it contributes out of another term.
+
+        Parameters
+        ----------
+        term
+            The cause, or its id.
+        baseline, target
+            Its levels.
+        log_ratio
+            What it contributes (beside what it does already); the logarithm of the levels' ratio
+            by default.
+        of
+            The term that it was a part of; the rest by default.
+        """
+        known = TERMS[term] if isinstance(term, str) else term
+        value = math.log(target / baseline) if log_ratio is None else log_ratio
+        if known.id in self._named:
+            self._add(known.id, value)
+        else:
+            self._named[known.id] = Contribution(known, baseline, target, value)
+        self._add(of, -value)
+
+    def move(self, value: float, source: str | None, to: str | None) -> None:
+        """Move a part of one term to another; None is the rest."""
+        self._add(source, -value)
+        self._add(to, value)
+
+    def take_share(self, term: str, baseline: float, target: float, share: float) -> None:
+        """Name a cause that holds a share of the whole, taken from all other terms in proportion.
+
+        For a cause that shows in every counter, so that none of the other terms is another cause.
+        """
+        whole = sum(one.log_ratio for one in self.contributions())
+        for name, one in self._named.items():
+            self._named[name] = replace(one, log_ratio=(1 - share) * one.log_ratio)
+        self._rest = replace(self._rest, log_ratio=(1 - share) * self._rest.log_ratio)
+        self._named[term] = Contribution(TERMS[term], baseline, target, share * whole)
+
+    def rest_is(self, term: str, baseline: float, target: float) -> None:
+        """Say what the rest is called, and its levels."""
+        self._rest = Contribution(TERMS[term], baseline, target, self._rest.log_ratio)
+
+    def contributions(self) -> tuple[Contribution, ...]:
+        """Return all terms, the rest last."""
+        return (*self._named.values(), self._rest)
+
+    def _add(self, term: str | None, value: float) -> None:
+        if term is None:
+            self._rest = replace(self._rest, log_ratio=self._rest.log_ratio + value)
+        else:
+            known = self._named[term]
+            self._named[term] = replace(known, log_ratio=known.log_ratio + value)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A divisor of the work.
+
+    Attributes
+    ----------
+    term
+        Its id.
+    level
+        Its level for a launch.
+    absolute
+        Whether the level includes the levels before it (achieved occupancy includes the limit).
+    rest
+        What is left, once the levels up to this one are taken out.
+    most
+        The largest step that says something of its own.
+    """
+
+    term: str
+    level: Callable[[Launch], float]
+    absolute: bool
+    rest: str
+    most: float = math.inf
+
+
+_LAUNCHED = (
+    Factor(
+        "theoretical_occupancy",
+        lambda launch: launch["theoretical_occupancy"],
+        True,
+        "throughput_at_occupancy",
+    ),
+    Factor(
+        "wave_quantization",
+        lambda launch: wave_fill(launch["waves_per_sm"]),
+        False,
+        "throughput_at_waves",
+    ),
+)
+_RESIDENT = Factor(
+    "achieved_of_theoretical",
+    lambda launch: launch["achieved_occupancy"],
+    True,
+    "throughput_per_warp",
+    # more warps than blocks on all multiprocessors would give: some of these are idle, and that is
+    # said already
+    most=1.0,
+)
+_ISSUED = Factor(ISSUE_RATE, lambda launch: launch["ipc"], True, "clock_and_idle_sms")
+
+
+def factorise_time(pair: Pair) -> Decomposition:
+    """Split the logarithm of a pair's time ratio into work, occupancy, waves and a rest."""
+    decomposition = Decomposition(math.log(pair.after.time_us / pair.before.time_us))
+    _name_unprofiled_time(decomposition, pair)
+    resource = pair.resource
+    if resource is None:
+        decomposition.rest_is("no_work_counters", pair.before.duration_us, pair.after.duration_us)
+        return decomposition
+    amounts = [resource.amount(launch) for launch in pair.both]
+    # a side that does not use the unit: the logarithm needs a little, and `net_work` takes it back
+    amounts = [max(amount, NEARLY_NONE * max(amounts)) for amount in amounts]
+    _name_work(decomposition, pair, resource, amounts)
+    rest, taken = _name_factors(decomposition, pair, _factors(resource, pair.single))
+    rates = [
+        amount / launch.duration_us / level
+        for amount, launch, level in zip(amounts, pair.both, taken, strict=True)
+    ]
+    decomposition.rest_is(rest, rates[0], rates[1])
+    return decomposition
+
+
+def _name_unprofiled_time(decomposition: Decomposition, pair: Pair) -> None:
+    """Name what the time without the profiler has beyond its duration: caches, clocks, overlap."""
+    if not all(launch.profiled for launch in pair.both):
+        return
+    ratios = [launch.time_us / launch.duration_us for launch in pair.both]
+    if any(launch.time_us != launch.duration_us for launch in pair.both):
+        decomposition.name("unprofiled_time", ratios[0], ratios[1])
+
+
+def _name_work(
+    decomposition: Decomposition, pair: Pair, resource: Resource, amounts: Sequence[float]
+) -> None:
+    counts = pair.levels("kernels")
+    if not pair.single and all(count > 0 for count in counts) and counts[0] != counts[1]:
+        # a merged row: more launches of as much work each are more work
+        decomposition.name("launch_count", *counts)
+        work = [amount / count for amount, count in zip(amounts, counts, strict=True)]
+        decomposition.name(f"{resource.work.id}{PER_LAUNCH}", work[0], work[1])
+    elif not _name_product(decomposition, pair, resource, amounts):
+        decomposition.name(resource.work, amounts[0], amounts[1])
+
+
+def _name_product(
+    decomposition: Decomposition, pair: Pair, resource: Resource, amounts: Sequence[float]
+) -> bool:
+    """Name requests, their parts and the cost of a part; return False where they are not known."""
+    product = resource.product
+    if product is None:
+        return False
+    requests = [launch.total(product.request_counters) for launch in pair.both]
+    parts = [launch.total(product.part_counters) for launch in pair.both]
+    if not all(value > 0 for value in (*requests, *parts)):
+        return False
+    if (
+        resource.memory is not None
+        and resource.memory.is_global
+        and max(map(others_share, pair.both)) > SMALL
+    ):
+        # sectors of local memory and atomics are none of the parts that were counted
+        return False
+    costs = [amount / part for amount, part in zip(amounts, parts, strict=True)]
+    if abs(math.log(costs[1] / costs[0])) > product.largest_cost_change:
+        return False
+    decomposition.name(product.requests, requests[0], requests[1])
+    decomposition.name(product.parts, parts[0] / requests[0], parts[1] / requests[1])
+    if product.cost is not None:
+        decomposition.name(product.cost, costs[0], costs[1])
+    return True
+
+
+def _factors(resource: Resource, single: bool) -> tuple[Factor, ...]:
+    """Return the divisors of the work, from the launch inwards."""
+    launched = _LAUNCHED if single else ()
+    issued = (_ISSUED,) if resource.issued else ()
+    return (*launched, _RESIDENT, *issued)
+
+
+def _name_factors(
+    decomposition: Decomposition, pair: Pair, factors: Sequence[Factor]
+) -> tuple[str, list[float]]:
+    """Name each factor that was counted; return what is left, and the product of the levels."""
+    rest, reached, taken = "throughput", [1.0, 1.0], [1.0, 1.0]
+    for factor in factors:
+        levels = [factor.level(launch) for launch in pair.both]
+        if not all(level > 0 for level in levels):
+            continue
+        # an absolute level is measured against what the levels before it would give
+        steps = [
+            level / before if factor.absolute else level
+            for level, before in zip(levels, reached, strict=True)
+        ]
+        reached = [level * step for level, step in zip(reached, steps, strict=True)]
+        steps = [min(step, factor.most) for step in steps]
+        decomposition.name(factor.term, steps[0], steps[1], -math.log(steps[1] / steps[0]))
+        taken = [level * step for level, step in zip(taken, steps, strict=True)]
+        rest = factor.rest
+    return rest, taken

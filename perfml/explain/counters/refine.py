@@ -1,0 +1,391 @@
+"""What counters say beyond the factors of a time: functions that move parts between terms.
+
+- Below one wave, fewer blocks that fit fill more of it: neither is a cause.
+- More resident warps cannot make a unit busier than always. Fewer of them explain no more than the
+  unit's idle time leaves room for.
+- Where the work was counted in lanes, fewer active threads a warp cost as many more instructions.
+  Where it was counted in warp instructions or in pipe time, the additional ones are no work.
+- Warps spend their cycles waiting for known reasons. With the cost C of a unit of work (the rest's
+  factor is the ratio of both sides' C) and the share s_r of a reason r, the part s_r C grows by its
+  own amount; divided by the logarithmic mean of both C, these parts add up to the rest exactly.
+
+Here to change: the formula of a new cause is a function here, in `REFINEMENTS`. It may name a term
+out of another one (`Decomposition.name`), or move a part (`Decomposition.move`), so that the sum
+stays what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
+from perfml.explain.counters.terms import TERMS
+from perfml.explain.counters.traffic import SMALL, global_traffic, shared_traffic, waits
+from perfml.explain.launches import Launch
+
+DIVERGENCE = "active_threads_per_warp"
+OCCUPANCY = ("theoretical_occupancy", "achieved_of_theoretical")
+WAVES = "wave_quantization"
+
+UNPROFILED = "unprofiled_time"
+
+MOST = 0.5
+"""A kind of instruction that is most of the additional ones is named for them."""
+
+_LANES = 32
+_KINDS = {
+    "integer_arithmetic": ("inst_integer", 64),
+    "special_function_pipe_time": ("inst_bit_convert", 16),
+    "lsu_pipe_time": ("inst_inter_thread_communication", 32),
+}
+"""Instructions of threads, and how many a multiprocessor does in a cycle (CUDA C++ Programming
+Guide, "Throughput of native arithmetic instructions", compute capability 9.0)."""
+
+_SECTOR = 32  # bytes
+_CLEARLY = math.log(1.2)
+"""Fewer additional requests are no cause of their own."""
+
+_LIMITS = ("registers", "shared_memory", "warps")
+"""What else limits how many blocks are resident."""
+
+_COSTS_OF_REQUESTS = (
+    "stall_memory_dependency",
+    "stall_memory_throttle",
+    UNPROFILED,  # with the profiler's cold caches, wide and narrow accesses wait alike
+    "instructions",
+    "integer_arithmetic",
+)
+"""Terms that requests for fewer bytes raise."""
+
+
+def log_mean(a: float, b: float) -> float:
+    """Return the logarithmic mean of two positive numbers; it lies between them.
+
+    Examples
+    --------
+    >>> round(log_mean(1.0, 2.0), 4)
+    1.4427
+    """
+    step = math.log(a / b)
+    return b if step == 0 else b * math.expm1(step) / step
+
+
+def net_waves_of_occupancy(decomposition: Decomposition, pair: Pair) -> None:
+    """Below one wave, take what the limit and the fill of a wave take back from each other.
+
+    If fewer blocks fit, the same blocks fill more of a wave: as many warps are resident.
+    """
+    limit = OCCUPANCY[0]
+    if limit not in decomposition or WAVES not in decomposition:
+        return
+    if not all(0 < waves <= 1 for waves in pair.levels("waves_per_sm")):
+        return
+    ours, theirs = decomposition.log_ratio(limit), decomposition.log_ratio(WAVES)
+    if ours * theirs < 0:
+        decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), limit, WAVES)
+
+
+def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> None:
+    """Take out of occupancy what the busy unit has no room for.
+
+    Had the side with fewer warps as many as the other, its unit could have worked at most as much
+    more as it was idle: a factor of one over its busy fraction.
+    """
+    if pair.resource is None:
+        return
+    terms = [term for term in OCCUPANCY if term in decomposition]
+    whole = sum(decomposition.log_ratio(term) for term in terms)
+    level = (pair.after if whole > 0 else pair.before)[pair.resource.level]
+    if whole == 0 or not level > 0:
+        return
+    share = min(1.0, max(0.0, -math.log(level)) / abs(whole))
+    for term in terms:
+        decomposition.move((1 - share) * decomposition.log_ratio(term), term, _cost(decomposition))
+
+
+def name_divergence(decomposition: Decomposition, pair: Pair) -> None:
+    """Name the threads that a warp carries along without work."""
+    before, after = pair.levels("warp_execution_efficiency")
+    resource = pair.resource
+    if resource is None or not (before > 0 and after > 0) or before == after:
+        return
+    if resource.counts_lanes:
+        decomposition.name(DIVERGENCE, before, after, -math.log(after / before))
+    elif resource.counts_warps and resource.work.id in decomposition:
+        decomposition.name(
+            DIVERGENCE, before, after, -math.log(after / before), of=resource.work.id
+        )
+
+
+def net_work(decomposition: Decomposition, pair: Pair) -> None:
+    """Take back from a unit's work what its cost takes back, and no more than all of it.
+
+    A unit that was idle on the faster side did not limit it: its work may be a hundred times as
+    much, and made nothing slower until the unit was full.
+    """
+    source = _cost(decomposition)
+    names = [name for name in _work_terms(pair) if name in decomposition]
+    work = sum(decomposition.log_ratio(name) for name in names)
+    cost = decomposition.log_ratio(source)
+    if work * cost >= 0:
+        return
+    net = min(abs(work), abs(cost))
+    if UNPROFILED in decomposition and decomposition.log_ratio(UNPROFILED) * work > 0:
+        # the work explains first what the profiler, with its cold caches, hid of the difference
+        hidden = min(net, abs(decomposition.log_ratio(UNPROFILED)))
+        decomposition.move(math.copysign(hidden, work), UNPROFILED, source)
+        net -= hidden
+    net /= abs(work)
+    for name in names:
+        decomposition.move(net * decomposition.log_ratio(name), name, source)
+
+
+def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
+    """Judge what is moved in all before how it is asked for.
+
+    A quarter of the requests with four times the sectors each move as much: neither is a cause.
+    """
+    product = None if pair.resource is None else pair.resource.product
+    if product is None or product.requests.id not in decomposition:
+        return
+    requests, parts = product.requests.id, product.parts.id
+    ours, theirs = decomposition.log_ratio(requests), decomposition.log_ratio(parts)
+    if ours * theirs < 0:
+        decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), requests, parts)
+
+
+def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
+    """Give a memory's work to the kinds of traffic that it consists of, by their counts."""
+    resource = pair.resource
+    if resource is None or resource.memory is None or resource.work.id not in decomposition:
+        return
+    traffic_of = global_traffic if resource.memory.is_global else shared_traffic
+    before, after = (traffic_of(launch) for launch in pair.both)
+    work = decomposition.log_ratio(resource.work.id)
+    costs = [
+        max(resource.amount(launch), 0.0) / total if (total := sum(traffic.values())) > 0 else 0.0
+        for launch, traffic in zip(pair.both, (before, after), strict=True)
+    ]
+    growth = {kind: after[kind] * costs[1] - before[kind] * costs[0] for kind in before}
+    same = sum(value for value in growth.values() if value * work > 0)
+    for kind, value in growth.items():
+        if kind in TERMS and value * work > 0 and value / same > SMALL:
+            decomposition.name(
+                kind, before[kind], after[kind], value / same * work, of=resource.work.id
+            )
+
+
+def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
+    """Name the kinds of the additional instructions, by the time that their units take for them."""
+    resource = pair.resource
+    if resource is None or not resource.issued or resource.work.id not in decomposition:
+        return
+    work = decomposition.log_ratio(resource.work.id)
+    before, after = pair.levels("inst_executed")
+    more = after - before
+    growth = {
+        term: (pair.after[counter] - pair.before[counter]) / _LANES
+        for term, (counter, _) in _KINDS.items()
+    }
+    known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
+    cost = {term: value / _KINDS[term][1] for term, value in known.items()}
+    share = min(1.0, sum(known.values()) / more) if known else 0.0
+    if share < MOST:
+        return
+    for term in known:
+        part = share * cost[term] / sum(cost.values())
+        counter = _KINDS[term][0]
+        levels = pair.levels(counter)
+        decomposition.name(term, *levels, part * work, of=resource.work.id)
+
+
+def name_redundant_traffic(decomposition: Decomposition, pair: Pair) -> None:
+    """Name loads that grew alone: as many sectors each, for as many stores as before."""
+    requests, parts = "global_requests", "sectors_per_request"
+    if requests not in decomposition:
+        return
+    more = decomposition.log_ratio(requests)
+    loads, stores = pair.levels("global_load_requests"), pair.levels("global_store_requests")
+    if not all(value > 0 for value in (*loads, *stores)):
+        return
+    limit = SMALL * abs(more)
+    if abs(math.log(stores[1] / stores[0])) > limit or more == 0:
+        return
+    if abs(decomposition.log_ratio(parts)) <= limit:
+        ratios = [load / store for load, store in zip(loads, stores, strict=True)]
+        decomposition.name("redundant_traffic", ratios[0], ratios[1], more, of=requests)
+
+
+def name_block_slots(decomposition: Decomposition, pair: Pair) -> None:
+    """Name the slots for blocks where they, and nothing else, limit the side with fewer warps."""
+    limit = OCCUPANCY[0]
+    if limit not in decomposition:
+        return
+    before, after = pair.levels(limit)
+    fewer = pair.after if after < before else pair.before
+    others = [fewer[f"resident_blocks_limit_{name}"] for name in _LIMITS]
+    if fewer["resident_blocks_limit_slots"] <= min(others):
+        decomposition.name("block_slots", before, after, decomposition.log_ratio(limit), of=limit)
+
+
+def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
+    """Name blocks and multiprocessors that work longer than others.
+
+    Where as many warps fit, in as many waves of at least one, fewer of them are resident because
+    some blocks end before others. (Below one wave the grid is too small for that.)
+    """
+    waves = pair.levels("waves_per_sm")
+    if not all(level >= 1 for level in waves):
+        return
+    _name_imbalance_of_multiprocessors(decomposition, pair)
+    achieved = OCCUPANCY[1]
+    fits = pair.levels("theoretical_occupancy")
+    if achieved in decomposition and _alike(*waves) and _alike(*fits):
+        steps = [
+            launch["achieved_occupancy"] / fit for launch, fit in zip(pair.both, fits, strict=True)
+        ]
+        value = decomposition.log_ratio(achieved)
+        decomposition.name("block_imbalance", steps[0], steps[1], value, of=achieved)
+
+
+def _name_imbalance_of_multiprocessors(decomposition: Decomposition, pair: Pair) -> None:
+    uneven = [
+        launch["sm_active_cycles_max"] / launch["sm_active_cycles_mean"] for launch in pair.both
+    ]
+    if not all(level > 0 for level in uneven):
+        return
+    source = _cost(decomposition)
+    step, rest = math.log(uneven[1] / uneven[0]), decomposition.log_ratio(source)
+    if WAVES in decomposition:
+        # a last wave that is not full leaves multiprocessors idle, and that is said already
+        tail = decomposition.log_ratio(WAVES)
+        step = 0.0 if tail * step > 0 and abs(tail) > abs(step) else step - max(tail * step, 0.0)
+    if step * rest > 0:
+        value = math.copysign(min(abs(step), abs(rest)), step)
+        decomposition.name("sm_imbalance", uneven[0], uneven[1], value, of=source)
+
+
+def name_stalls(decomposition: Decomposition, pair: Pair) -> None:
+    """Split the cost of a unit of work by what warps wait for; a side's shares are at most 1."""
+    source = _cost(decomposition)
+    cost = math.exp(decomposition.log_ratio(source))
+    mean = log_mean(cost, 1.0)
+    before, after = (waits(launch) for launch in pair.both)
+    known = [name for name in before if name in after and max(before[name], after[name]) > 0]
+    sums = [max(1.0, sum(side[name] for name in known)) for side in (before, after)]
+    values = {
+        name: (after[name] / sums[1] * cost - before[name] / sums[0]) / mean for name in known
+    }
+    rest = decomposition.log_ratio(source)
+    others = rest - sum(values.values())
+    along = sum(value for value in (*values.values(), others) if value * rest > 0)
+    for name, value in values.items():
+        # what warps wait for less gives way to what they wait for more: only the sum is a cause
+        net = value * rest / along if value * rest > 0 else 0.0
+        decomposition.name(name, before[name], after[name], net, of=source)
+
+
+def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
+    """Name requests that grew where as many sectors are moved: each moves fewer bytes.
+
+    They cost queues, latency and instructions, so their part is taken out of those.
+    """
+    requests = [
+        launch.total(("global_load_requests", "global_store_requests")) for launch in pair.both
+    ]
+    sectors = [launch.total(("gld_transactions", "gst_transactions")) for launch in pair.both]
+    if not all(value > 0 for value in (*requests, *sectors)):
+        return
+    more = math.log(requests[1] / requests[0])
+    if abs(more) < _CLEARLY or abs(math.log(sectors[1] / sectors[0])) > SMALL * abs(more):
+        return
+    room = abs(more)
+    sizes = [_SECTOR * part / whole for part, whole in zip(sectors, requests, strict=True)]
+    for source in _COSTS_OF_REQUESTS:
+        if source in decomposition and decomposition.log_ratio(source) * more > 0:
+            value = decomposition.log_ratio(source)
+            value = math.copysign(min(abs(value), room), value)
+            room -= abs(value)
+            decomposition.name("narrow_access", sizes[0], sizes[1], value, of=source)
+
+
+def name_async_copies(decomposition: Decomposition, pair: Pair) -> None:
+    """Name waiting for loads that asynchronous copies of the other side do not wait for."""
+    source = "stall_memory_dependency"
+    before, after = pair.levels("inst_executed_async_copies")
+    if source not in decomposition or not max(before, after) > 0:
+        return
+    waiting = decomposition.log_ratio(source)
+    if min(before, after) < max(before, after) / 2 and (before - after) * waiting > 0:
+        decomposition.name("async_copy", before, after, waiting, of=source)
+
+
+def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
+    """Name matrix operations that left the tensor cores for the FP32 pipe.
+
+    Their part is the time that the FP32 pipe is busy longer, of the whole difference.
+    """
+    times = [launch.duration_us for launch in pair.both]
+    busy = [
+        [launch[name] * launch.duration_us * _active(launch) for launch in pair.both]
+        for name in ("tensor_cycles_utilization", "single_precision_fu_utilization")
+    ]
+    operations = pair.levels("flop_count_sp")
+    if times[0] == times[1] or not all(value >= 0 for value in (*busy[0], *operations)):
+        return
+    slow = 1 if times[1] > times[0] else 0
+    tensor, fp32 = busy
+    left = tensor[slow] < (1 - SMALL) * tensor[1 - slow]
+    if not left or operations[slow] < 2 * operations[1 - slow]:
+        return
+    share = (fp32[slow] - fp32[1 - slow]) / (times[slow] - times[1 - slow])
+    if share > SMALL:
+        levels = pair.levels("tensor_cycles_utilization")
+        decomposition.take_share("tensor_unused", levels[0], levels[1], min(share, 1.0))
+
+
+def _active(launch: Launch) -> float:
+    active = launch["sm_efficiency"]
+    return 1.0 if math.isnan(active) else active
+
+
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= 0.05 * max(one, other)
+
+
+def _work_terms(pair: Pair) -> tuple[str, ...]:
+    """Return the terms of a pair's work: of its product, or the one."""
+    resource = pair.resource
+    if resource is None:
+        return ()
+    product = resource.product
+    parts = () if product is None else (product.requests, product.parts, product.cost)
+    return (resource.work.id, *(part.id for part in parts if part is not None))
+
+
+def _cost(decomposition: Decomposition) -> str | None:
+    """Return the term that holds the cost of a unit of work.
+
+    Where instructions were counted, the cost of one is known apart from clocks and idle SMs.
+    """
+    return ISSUE_RATE if ISSUE_RATE in decomposition else None
+
+
+REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
+    net_requests_of_sectors,
+    net_waves_of_occupancy,
+    limit_occupancy_to_idle_time,
+    name_divergence,
+    net_work,
+    split_work_by_kind,
+    name_instructions,
+    name_redundant_traffic,
+    name_block_slots,
+    name_imbalance,
+    name_stalls,
+    name_narrow_access,
+    name_async_copies,
+    name_unused_tensor_cores,
+)
+"""In this order: stalls split what all others leave, and what follows them takes from stalls."""

@@ -1,0 +1,331 @@
+"""The units that limit a kernel: what work each does, and which counters say so.
+
+Time is work x cost. A resource names one kind of work; cost is split along the machine by
+`perfml.explain.counters.factors`.
+
+Here to change: a unit that can be a kernel's limit is a row of `RESOURCES`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from perfml.explain.counters.terms import TERMS, Term
+from perfml.explain.launches import Launch
+
+BUSY = 0.6
+"""A unit below this level limits nobody: what is left is latency. Nsight Compute's own rule
+(SOLBottleneck) speaks of latency below the same 60 %."""
+
+MOST = 0.5
+"""What warps spend more than half of their time on is what a waiting launch waits for."""
+
+_WAITS_FOR_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
+_OTHER_WAITS = (
+    "stall_inst_fetch",
+    "stall_exec_dependency",
+    "stall_sync",
+    "stall_constant_memory_dependency",
+    "stall_sleeping",
+    "stall_branch_resolving",
+    "stall_gmma",
+)
+
+
+class MemoryLevel(Enum):
+    """Where a memory lies."""
+
+    SHARED = "shared memory"
+    L1 = "L1"
+    L2 = "L2"
+    DRAM = "DRAM"
+
+    @property
+    def is_global(self) -> bool:
+        """Whether accesses to global memory pass it."""
+        return self is not MemoryLevel.SHARED
+
+
+@dataclass(frozen=True)
+class Product:
+    """Work of a memory as a product: requests x parts of a request x cost of a part.
+
+    Attributes
+    ----------
+    requests, request_counters
+        How many warps asked.
+    parts, part_counters
+        What a request touches: 4 sectors for 32 lanes that read neighbouring floats, 32 where every
+        lane is somewhere else.
+    cost
+        What a part costs there; None where parts are the work itself.
+    largest_cost_change
+        If the cost (its logarithm) changes by more, others use this memory, and it is not split.
+    """
+
+    requests: Term
+    request_counters: tuple[str, ...]
+    parts: Term
+    part_counters: tuple[str, ...]
+    cost: Term | None
+    largest_cost_change: float = math.inf
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A unit that can limit a kernel, and the work that it does.
+
+    Attributes
+    ----------
+    label
+        What people read.
+    work
+        The term of its work.
+    counters
+        Counters of the work; they add up to it.
+    level
+        Busy fraction of the unit; it tells which resource limits.
+    derived
+        Whether the work is busy fraction x duration, which compares one kind of device only.
+    active_only
+        Whether the busy fraction is one of active multiprocessors, which misses idle ones.
+    counts_lanes
+        Whether the work is of active lanes: idle ones cost as many more instructions.
+    counts_warps
+        Whether the work is of whole warps: the additional instructions of idle lanes are no work.
+    memory
+        Which memory it is; None for a unit that computes.
+    product
+        How the work splits into requests; None where it does not.
+    issued
+        Whether the issue rate says what a unit of this work costs.
+    used
+        Counters of what uses the unit: a launch where none is above 0 cannot be limited by it.
+    """
+
+    label: str
+    work: Term
+    counters: tuple[str, ...]
+    level: str
+    derived: bool = False
+    active_only: bool = False
+    counts_lanes: bool = False
+    counts_warps: bool = False
+    memory: MemoryLevel | None = None
+    product: Product | None = None
+    issued: bool = False
+    used: tuple[str, ...] = ()
+
+    @property
+    def is_global(self) -> bool:
+        """Whether accesses to global memory pass it."""
+        return self.memory is not None and self.memory.is_global
+
+    def is_used(self, launch: Launch) -> bool:
+        """Return whether a launch uses the unit at all, as far as that was counted."""
+        counts = [launch[name] for name in self.used]
+        return not counts or any(count > 0 for count in counts) or all(map(math.isnan, counts))
+
+    def amount(self, launch: Launch) -> float:
+        """Return the work of a launch; NaN where it was not counted."""
+        if not self.derived:
+            return launch.total(self.counters)
+        busy = launch[self.level]
+        if self.active_only:
+            active = launch["sm_efficiency"]
+            busy *= 1.0 if math.isnan(active) else active
+        return busy * launch.duration_us
+
+
+def _global(cost: str | None) -> Product:
+    return Product(
+        TERMS["global_requests"],
+        ("global_load_requests", "global_store_requests"),
+        TERMS["sectors_per_request"],
+        ("gld_transactions", "gst_transactions"),
+        None if cost is None else TERMS[cost],
+    )
+
+
+def _unit(label: str, work: str, level: str, *, counts_warps: bool = False) -> Resource:
+    """Return a unit of a multiprocessor whose work is the time that it is busy."""
+    return Resource(
+        label,
+        TERMS[work],
+        (level,),
+        level,
+        derived=True,
+        active_only=True,
+        counts_warps=counts_warps,
+    )
+
+
+RESOURCES = (
+    _unit("tensor pipe (cycles)", "tensor_pipe_time", "tensor_cycles_utilization"),
+    _unit("tensor pipe", "tensor_pipe_time", "tensor_utilization"),
+    Resource(
+        "FP32 operations",
+        TERMS["fp32_operations"],
+        ("flop_count_sp",),
+        "single_precision_fu_utilization",
+        counts_lanes=True,
+    ),
+    _unit("FP32 pipe", "fp32_pipe_time", "single_precision_fu_utilization", counts_warps=True),
+    _unit("FP64 pipe", "fp64_pipe_time", "double_precision_fu_utilization", counts_warps=True),
+    _unit(
+        "special functions",
+        "special_function_pipe_time",
+        "special_fu_utilization",
+        counts_warps=True,
+    ),
+    Resource(
+        "DRAM bytes",
+        TERMS["dram_bytes"],
+        ("dram_read_bytes", "dram_write_bytes"),
+        "dram_utilization",
+        memory=MemoryLevel.DRAM,
+        product=_global("dram_bytes_per_sector"),
+    ),
+    Resource(
+        "DRAM time",
+        TERMS["dram_busy_time"],
+        ("dram_utilization",),
+        "dram_utilization",
+        derived=True,
+        memory=MemoryLevel.DRAM,
+        product=_global("dram_time_per_sector"),
+    ),
+    Resource(
+        "L2 sectors",
+        TERMS["l2_sectors"],
+        ("l2_read_transactions", "l2_write_transactions"),
+        "l2_utilization",
+        memory=MemoryLevel.L2,
+        product=_global("l2_sectors_per_l1_sector"),
+    ),
+    Resource(
+        "L1 sectors",
+        TERMS["l1_sectors"],
+        ("gld_transactions", "gst_transactions"),
+        "ldst_fu_utilization",
+        memory=MemoryLevel.L1,
+        product=_global(None),
+    ),
+    Resource(
+        "L2 time",
+        TERMS["l2_busy_time"],
+        ("l2_utilization",),
+        "l2_utilization",
+        derived=True,
+        memory=MemoryLevel.L2,
+        product=_global("l2_time_per_sector"),
+    ),
+    Resource(
+        "shared memory",
+        TERMS["shared_memory_busy_time"],
+        ("shared_utilization",),
+        "shared_utilization",
+        derived=True,
+        memory=MemoryLevel.SHARED,
+        product=Product(
+            TERMS["shared_loads"],
+            ("inst_executed_shared_loads",),
+            TERMS["wavefronts_per_shared_load"],
+            ("shared_load_transactions",),
+            TERMS["shared_time_per_wavefront"],
+            # warpgroup instructions read shared memory in wavefronts that are not counted as loads
+            largest_cost_change=math.log(2),
+        ),
+        used=(
+            "inst_executed_shared_loads",
+            "inst_executed_shared_stores",
+            "inst_executed_shared_atomics",
+            "inst_inter_thread_communication",
+            "inst_executed_async_copies",
+            "tensor_cycles_utilization",
+        ),
+    ),
+    _unit("integer pipe", "integer_arithmetic", "alu_utilization", counts_warps=True),
+    Resource(
+        "constant cache",
+        TERMS["constant_serialization"],
+        ("constant_cache_utilization",),
+        "constant_cache_utilization",
+        derived=True,
+    ),
+    Resource(
+        "L2 atomic units",
+        TERMS["global_atomics"],
+        ("l2_atomic_utilization_max",),
+        "l2_atomic_utilization_max",
+        derived=True,
+        used=("global_atomic_requests", "global_reduction_requests"),
+    ),
+    Resource(
+        "instructions",
+        TERMS["instructions"],
+        ("inst_executed",),
+        "issue_slot_utilization",
+        counts_warps=True,
+        issued=True,
+    ),
+)
+"""In order of preference where the levels tie; counted work comes before derived work."""
+
+
+def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> list[Resource]:
+    """Return the resources whose work is known on both sides, the likeliest limit first.
+
+    The order is that of the busy fractions on the slower side: the time to be explained was spent
+    there, and no side can be faster than its busiest unit; what was busy on the faster side limits
+    that one. Where no unit of the slower side reaches `BUSY`, its time is waiting, and units of
+    global memory come first where its warps wait for memory more than half of the time, and last
+    where they wait for something else. (A busy pipe or queue does not say whose it is.)
+    """
+    slower = before if before.time_us > after.time_us else after
+    known = [
+        resource
+        for resource in RESOURCES
+        if (same_device or not resource.derived)
+        and resource.is_used(slower)
+        and _comparable(resource, before, after, slower)
+    ]
+    levels = {resource.label: _known(slower[resource.level]) for resource in known}
+    known.sort(key=lambda resource: (-levels[resource.label], resource.derived))
+    memory = _waits_for_memory(slower)
+    if known and levels[known[0].label] < BUSY and memory is not None:
+        known.sort(key=lambda resource: resource.is_global != memory)
+    return known
+
+
+def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launch) -> bool:
+    """Return whether the work is known on both sides.
+
+    The faster side need not do any where the unit is busy on the slower one.
+    """
+    amounts = [resource.amount(launch) for launch in (before, after)]
+    if any(map(math.isnan, amounts)) or not resource.amount(slower) > 0:
+        return False
+    return min(amounts) > 0 or _known(slower[resource.level]) >= BUSY
+
+
+def _waits_for_memory(launch: Launch) -> bool | None:
+    """Return whether warps wait for global memory, or for else; None where neither is most."""
+    memory, others = (
+        sum(_known(launch[name]) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
+    )
+    return memory > others if max(memory, others) > MOST else None
+
+
+def _known(level: float) -> float:
+    return 0.0 if math.isnan(level) else level
+
+
+def wave_fill(waves: float) -> float:
+    """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one.
+
+    1.28 waves take the time of 2 and fill 64 % of them: the tail effect of the last wave.
+    """
+    return waves / math.ceil(waves) if waves > 0 else math.nan

@@ -1,0 +1,60 @@
+"""The causes in sentences: what made a layer slower or faster, with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfml.explain.results import Causes, Ratio, TermTotal
+
+SMALL = 0.1
+"""A cause below a tenth of the largest one is not told."""
+MOST = 3
+
+
+def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
+    """Return what speaks for the measured difference, and what against it, largest first."""
+    headings = (f"makes it {time.verdict}", "works against that")
+    return tuple(
+        f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:MOST])}"
+        for heading, totals in zip(headings, sided_causes(time, causes), strict=True)
+        if totals
+    )
+
+
+def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequence[TermTotal]]:
+    """Return the causes that speak for the measured difference, and those against it.
+
+    Those that are small beside the largest are left out, and all where nothing differs.
+    """
+    if time.verdict not in ("slower", "faster") or not causes.totals:
+        return (), ()
+    sign = 1.0 if time.log_ratio > 0 else -1.0
+    towards = [(total, sign * total.log_ratio) for total in causes.totals]
+    limit = SMALL * max(abs(value) for _, value in towards)
+    return (
+        [total for total, value in towards if value > limit],
+        [total for total, value in towards if value < -limit],
+    )
+
+
+def cause_in_words(total: TermTotal, causes: Causes) -> str:
+    """Return a cause with its factor, and its levels in the kernel where it matters most."""
+    term = total.term
+    parts = sorted(
+        (
+            (pair.kernels, part)
+            for pair in causes.pairs
+            for part in pair.contributions
+            if part.term == term
+        ),
+        key=lambda entry: -abs(entry[1].log_ratio),
+    )
+    largest = parts[0][1]
+    words = term.words.format(
+        baseline=largest.baseline,
+        target=largest.target,
+        # launches that one side lacks have a time on the other one only
+        us=sum(part.baseline + part.target for _, part in parts),
+        kernels=", ".join(kernels for kernels, _ in parts[:MOST]),
+    )
+    return f"{term.label} x{total.factor:.2f} ({words})"

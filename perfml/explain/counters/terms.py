@@ -1,0 +1,497 @@
+"""The vocabulary of causes: every term that an explanation by counters can name.
+
+A term is identified by its id everywhere: in frames, JSON, planted truth and studies. Its label is
+for people and may change. `TERMS` is the one registry.
+
+Here to change: a new cause is an entry here (with the counters that are its evidence, its words and
+what to do about it), its formula in `perfml.explain.counters.refine` or, where it is the work of a
+unit, a row of `perfml.explain.counters.resources`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perfml.metrics import STALLS, with_ncu_name
+
+
+class Kind(StrEnum):
+    """What a term is about; the coarse view of an explanation has one line a kind."""
+
+    WORK = "work"
+    MEMORY = "memory"
+    OCCUPANCY = "occupancy"
+    WAVES = "waves"
+    STALL = "stall"
+    LAUNCH = "launch"
+    MEASUREMENT = "measurement"
+    RESIDUAL = "residual"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A possible cause of a difference in time.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    label
+        What people read.
+    kind
+        What it is about.
+    evidence
+        Counters (names of the catalogue, or columns of a launch) that prove it.
+    words
+        What its two levels mean, with the fields ``baseline`` and ``target`` (and ``us`` and
+        ``kernels`` for launches that one side lacks).
+    action
+        What to do about it.
+    """
+
+    id: str
+    label: str
+    kind: Kind
+    evidence: tuple[str, ...]
+    action: str
+    words: str = "{baseline:.3g} -> {target:.3g}"
+
+    @property
+    def residual(self) -> bool:
+        """Whether this is what no counter separates, not a cause."""
+        return self.kind is Kind.RESIDUAL
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one term contributes to the logarithm of a time ratio.
+
+    Attributes
+    ----------
+    term
+        The cause.
+    baseline, target
+        Its level on either side.
+    log_ratio
+        Its part of the logarithm; above 0 it makes the target slower.
+    """
+
+    term: Term
+    baseline: float
+    target: float
+    log_ratio: float
+
+
+_REQUESTS = ("global_load_requests", "global_store_requests")
+_SECTORS = ("gld_transactions", "gst_transactions")
+_SHARED_LOADS = ("inst_executed_shared_loads", "shared_load_transactions")
+_L2 = ("l2_read_transactions", "l2_write_transactions")
+_DRAM = ("dram_read_bytes", "dram_write_bytes")
+
+_FEWER_BYTES = "Reuse what was loaded (tiles in shared memory, fusion), or use a smaller type."
+_LESS_MEMORY = "Move fewer bytes, or keep the working set in the level above."
+_NO_CAUSE = "Collect the counters listed as missing: without them the rest has no name."
+
+_WORK = (
+    Term(
+        "tensor_pipe_time",
+        "work: tensor pipe time",
+        Kind.WORK,
+        ("tensor_utilization",),
+        "Do fewer matrix operations, or do them in a smaller type.",
+    ),
+    Term(
+        "fp32_operations",
+        "work: FP32 operations",
+        Kind.WORK,
+        ("flop_count_sp",),
+        "Choose an algorithm with fewer operations, or let tensor cores do them.",
+    ),
+    Term(
+        "fp32_pipe_time",
+        "work: FP32 pipe time",
+        Kind.WORK,
+        ("single_precision_fu_utilization",),
+        "Choose an algorithm with fewer FP32 operations, or let tensor cores do them.",
+    ),
+    Term(
+        "fp64_pipe_time",
+        "work: FP64 pipe time",
+        Kind.WORK,
+        ("double_precision_fu_utilization",),
+        "Look for constants and functions in double precision, and use single precision.",
+    ),
+    Term(
+        "special_function_pipe_time",
+        "work: special-function pipe time",
+        Kind.WORK,
+        ("special_fu_utilization",),
+        "Call fewer exp, sin, rsqrt and conversions, or approximate them with multiply-adds.",
+    ),
+    Term(
+        "instructions",
+        "work: instructions",
+        Kind.WORK,
+        ("inst_executed",),
+        "Look for index arithmetic, unrolling and wider loads that save instructions.",
+    ),
+    Term("dram_bytes", "work: DRAM bytes", Kind.MEMORY, _DRAM, _FEWER_BYTES),
+    Term(
+        "dram_busy_time", "work: DRAM busy time", Kind.MEMORY, ("dram_utilization",), _FEWER_BYTES
+    ),
+    Term("l2_sectors", "work: L2 sectors", Kind.MEMORY, _L2, _LESS_MEMORY),
+    Term("l1_sectors", "work: L1 sectors", Kind.MEMORY, _SECTORS, _LESS_MEMORY),
+    Term("l2_busy_time", "work: L2 busy time", Kind.MEMORY, ("l2_utilization",), _LESS_MEMORY),
+    Term(
+        "shared_memory_busy_time",
+        "work: shared-memory busy time",
+        Kind.MEMORY,
+        ("shared_utilization",),
+        "Keep values in registers, and read shared memory in wider pieces.",
+    ),
+    Term(
+        "integer_arithmetic",
+        "work: integer and address arithmetic",
+        Kind.WORK,
+        ("alu_utilization", "inst_integer"),
+        "Compute addresses once and add to them; divide by powers of two; use 32-bit indices.",
+    ),
+    Term(
+        "constant_serialization",
+        "constant cache serialisation",
+        Kind.MEMORY,
+        ("constant_cache_utilization",),
+        "Let all threads of a warp read the same constant; put tables into shared memory.",
+    ),
+    Term(
+        "global_atomics",
+        "global atomics",
+        Kind.MEMORY,
+        ("global_atomic_requests", "global_reduction_requests"),
+        "Add up in a warp or block first, and send one atomic; spread them over more addresses.",
+    ),
+)
+"""Work of a unit: a row of `perfml.explain.counters.resources` each."""
+
+_PARTS = (
+    Term(
+        "active_threads_per_warp",
+        "active threads per warp (divergence)",
+        Kind.WORK,
+        ("warp_execution_efficiency",),
+        "Let the threads of a warp take one path: sort the work, or move the branch to warps.",
+        "{target:.1%} of the threads of a warp are active, {baseline:.1%} in the baseline",
+    ),
+    Term(
+        "global_requests",
+        "work: global requests",
+        Kind.MEMORY,
+        _REQUESTS,
+        "Load once and reuse, or load wider pieces (float4), so that fewer requests are needed.",
+    ),
+    Term(
+        "sectors_per_request",
+        "sectors per request",
+        Kind.MEMORY,
+        (*_REQUESTS, *_SECTORS),
+        "Let neighbouring threads access neighbouring addresses.",
+        "a request touches {target:.3g} sectors, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "l2_sectors_per_l1_sector",
+        "L2 sectors per L1 sector",
+        Kind.MEMORY,
+        (*_SECTORS, *_L2),
+        "Keep what is read again in L1: smaller tiles, or another order of the loop.",
+    ),
+    Term(
+        "dram_bytes_per_sector",
+        "DRAM bytes per sector",
+        Kind.MEMORY,
+        (*_SECTORS, *_DRAM),
+        "Keep what is read again in L2: a smaller working set, or another order of the blocks.",
+    ),
+    Term(
+        "dram_time_per_sector",
+        "DRAM busy time per sector",
+        Kind.MEMORY,
+        (*_SECTORS, "dram_utilization"),
+        "Keep what is read again in L2: a smaller working set, or another order of the blocks.",
+    ),
+    Term(
+        "l2_time_per_sector",
+        "L2 busy time per sector",
+        Kind.MEMORY,
+        (*_SECTORS, "l2_utilization"),
+        "Keep what is read again in L1: smaller tiles, or another order of the loop.",
+    ),
+    Term(
+        "shared_loads",
+        "work: shared loads",
+        Kind.MEMORY,
+        _SHARED_LOADS[:1],
+        "Keep values in registers, and read shared memory in wider pieces.",
+    ),
+    Term(
+        "wavefronts_per_shared_load",
+        "wavefronts per shared load",
+        Kind.MEMORY,
+        _SHARED_LOADS,
+        "Remove bank conflicts: pad the rows of the tile, or permute (swizzle) its columns.",
+        "a load takes {target:.3g} wavefronts, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "shared_time_per_wavefront",
+        "shared-memory busy time per wavefront",
+        Kind.MEMORY,
+        (*_SHARED_LOADS, "shared_utilization"),
+        "Look for stores, atomics and matrix instructions on shared memory: they are not loads.",
+    ),
+    Term(
+        "shared_atomics",
+        "shared-memory atomics",
+        Kind.MEMORY,
+        ("shared_atomic_transactions",),
+        "Add up in registers or a warp first; give every warp a copy of the bins.",
+        "{target:.3g} passes of shared memory, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "lsu_pipe_time",
+        "work: lane exchange (load/store pipe)",
+        Kind.WORK,
+        ("inst_inter_thread_communication", "shared_utilization"),
+        "Exchange fewer values between lanes: shuffle once, or keep more in each thread.",
+    ),
+    Term(
+        "local_memory",
+        "local memory (spills, local arrays)",
+        Kind.MEMORY,
+        ("local_load_requests", "local_store_requests"),
+        "Allow more registers a thread, and index local arrays with constants (unroll the loop).",
+        "{target:.3g} of the requests, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "narrow_access",
+        "narrow accesses (bytes per request)",
+        Kind.MEMORY,
+        (*_REQUESTS, *_SECTORS),
+        "Load and store wider pieces (float4, or 16 bytes of a smaller type) a thread.",
+        "a request moves {target:.3g} bytes, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "redundant_traffic",
+        "redundant traffic (more loads for the same stores)",
+        Kind.MEMORY,
+        _REQUESTS,
+        "Load once and reuse: keep values in registers or shared memory, join passes.",
+        "{target:.3g} loads a store, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "async_copy",
+        "fewer asynchronous copies",
+        Kind.MEMORY,
+        ("inst_executed_async_copies", "stall_memory_dependency"),
+        "Copy to shared memory asynchronously (cp.async, TMA), some steps ahead of their use.",
+        "{target:.3g} copies, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "tensor_unused",
+        "tensor cores unused",
+        Kind.WORK,
+        ("tensor_cycles_utilization", "flop_count_sp", "single_precision_fu_utilization"),
+        "Let tensor cores do the matrix operations: a library's kernel, or TF32, FP16 or BF16.",
+        "tensor cores are busy {target:.1%} of the time, {baseline:.1%} in the baseline",
+    ),
+)
+"""Factors of a work, and what it was counted with."""
+
+_RESIDENT = (
+    Term(
+        "theoretical_occupancy",
+        "theoretical occupancy",
+        Kind.OCCUPANCY,
+        ("theoretical_occupancy",),
+        "Let more blocks fit: fewer registers a thread, less shared memory or threads a block.",
+        "{target:.0%} of the warps fit on a multiprocessor, {baseline:.0%} in the baseline",
+    ),
+    Term(
+        "achieved_of_theoretical",
+        "achieved of theoretical occupancy",
+        Kind.OCCUPANCY,
+        ("achieved_occupancy",),
+        "Even out the work of blocks and warps, or launch more blocks.",
+        "{target:.0%} of those that fit are resident, {baseline:.0%} in the baseline",
+    ),
+    Term(
+        "wave_quantization",
+        "wave quantization (tail effect)",
+        Kind.WAVES,
+        ("waves_per_sm",),
+        "Launch more or smaller blocks (split the reduction), or as many as fill whole waves.",
+        "blocks fill {target:.0%} of the waves they need, {baseline:.0%} in the baseline",
+    ),
+    Term(
+        "block_slots",
+        "block slots (blocks too small)",
+        Kind.OCCUPANCY,
+        ("theoretical_occupancy", "resident_blocks_limit_slots"),
+        "Use more threads a block: a multiprocessor has slots for so many blocks only.",
+        "{target:.0%} of the warps fit on a multiprocessor, {baseline:.0%} in the baseline",
+    ),
+    Term(
+        "block_imbalance",
+        "imbalance between blocks",
+        Kind.OCCUPANCY,
+        ("achieved_occupancy", "theoretical_occupancy", "waves_per_sm"),
+        "Give blocks equal work, start the longest ones first, or let blocks fetch their work.",
+        "{target:.0%} of the warps that fit are resident, {baseline:.0%} in the baseline",
+    ),
+    Term(
+        "sm_imbalance",
+        "imbalance between multiprocessors",
+        Kind.WAVES,
+        ("sm_active_cycles_max", "sm_active_cycles_mean"),
+        "Spread the long blocks over all multiprocessors, or launch more, smaller blocks.",
+        "the busiest multiprocessor works {target:.3g} times the mean, {baseline:.3g} in the "
+        "baseline",
+    ),
+    Term(
+        "issue_rate",
+        "instructions issued per resident warp",
+        Kind.STALL,
+        ("ipc",),
+        "Collect the stall reasons: they say what the warps wait for.",
+    ),
+)
+
+_LAUNCHES = (
+    Term(
+        "kernels_vanished",
+        "kernels that vanished",
+        Kind.LAUNCH,
+        ("time_us",),
+        "See what they did: a fusion or another algorithm left them out.",
+        "{us:.3g} us: {kernels}",
+    ),
+    Term(
+        "kernels_appeared",
+        "kernels that appeared",
+        Kind.LAUNCH,
+        ("time_us",),
+        "Fuse them into the kernel beside them, or avoid what makes them necessary.",
+        "{us:.3g} us: {kernels}",
+    ),
+    Term(
+        "launch_count",
+        "launch count",
+        Kind.LAUNCH,
+        ("kernels",),
+        "Launch fewer, larger kernels: fuse them, or batch the work.",
+        "{target:.0f} launches, {baseline:.0f} in the baseline",
+    ),
+    Term(
+        "unprofiled_time",
+        "profiled vs. unprofiled time",
+        Kind.MEASUREMENT,
+        ("ncu_time_us",),
+        "Compare cache and clock settings: the profiler's duration is not the time without it.",
+    ),
+)
+
+_SHARE_OF_STALLS = "{target:.0%} of the stalls, {baseline:.0%} in the baseline"
+
+_STALL_ACTIONS = {
+    "stall_inst_fetch": "Make the code smaller: less unrolling, fewer variants in one kernel.",
+    "stall_exec_dependency": "Give a thread more independent operations (several accumulators).",
+    "stall_memory_dependency": "Load earlier and more at once (prefetch, more independent loads).",
+    "stall_texture": "Issue fewer texture instructions at a time.",
+    "stall_sync": "Synchronise less often, or only the warps that need it.",
+    "stall_constant_memory_dependency": "Read constants that all threads of a warp share.",
+    "stall_pipe_busy": "Balance the pipes: the busy one limits; let another unit do a part.",
+    "stall_memory_throttle": "Issue fewer, wider memory instructions.",
+    "stall_not_selected": "Nothing is wrong: more warps are ready than can issue.",
+    "stall_sleeping": "Look for waiting loops with nanosleep.",
+    "stall_branch_resolving": "Use fewer branches in the inner loop.",
+    "stall_gmma": "Keep several warpgroup matrix instructions in flight.",
+}
+"""Reasons that a counter names; `stall_other` and `stall_selected` stay in the residual."""
+
+_STALLS = tuple(
+    Term(
+        name,
+        with_ncu_name(name),
+        Kind.STALL,
+        (name,),
+        _STALL_ACTIONS[name],
+        _SHARE_OF_STALLS,
+    )
+    for name in STALLS
+    if name in _STALL_ACTIONS
+)
+
+_STALL_PARTS = (
+    Term(
+        "memory_fence",
+        "memory fences (membar)",
+        Kind.STALL,
+        ("stall_membar",),
+        "Use fewer fences, or narrower ones: of the block instead of the device.",
+        _SHARE_OF_STALLS,
+    ),
+    Term(
+        "math_throttle",
+        "arithmetic pipes full (math_pipe_throttle)",
+        Kind.STALL,
+        ("stall_math_pipe_throttle",),
+        "Balance the pipes: the busy one limits; let another unit do a part.",
+        _SHARE_OF_STALLS,
+    ),
+    Term(
+        "mio_throttle",
+        "shared-memory and special-function queue full (mio_throttle)",
+        Kind.STALL,
+        ("stall_mio_throttle",),
+        "Issue fewer, wider accesses to shared memory, and fewer lane exchanges.",
+        _SHARE_OF_STALLS,
+    ),
+)
+"""Parts of published reasons, where the profiler tells them apart."""
+
+_RESIDUALS = tuple(
+    Term(id, f"{label} (unexplained)", Kind.RESIDUAL, (), _NO_CAUSE, "what no counter separates")
+    for id, label in (
+        ("no_work_counters", "kernels without counters of work"),
+        ("throughput", "throughput"),
+        ("throughput_at_occupancy", "throughput at that theoretical occupancy"),
+        ("throughput_at_waves", "throughput at that wave quantization"),
+        ("throughput_per_warp", "throughput per resident warp"),
+        ("clock_and_idle_sms", "clock and idle multiprocessors"),
+    )
+)
+
+PER_LAUNCH = "_per_launch"
+"""Ending of the ids of the work of one launch, where a merged row has several launches."""
+
+_PER_LAUNCH = tuple(
+    Term(f"{term.id}{PER_LAUNCH}", f"{term.label} a launch", term.kind, term.evidence, term.action)
+    for term in _WORK
+)
+
+TERMS: dict[str, Term] = {
+    term.id: term
+    for term in (
+        *_WORK,
+        *_PARTS,
+        *_RESIDENT,
+        *_LAUNCHES,
+        *_STALLS,
+        *_STALL_PARTS,
+        *_PER_LAUNCH,
+        *_RESIDUALS,
+    )
+}
+"""Every term by its id."""
+
+STALL_TERMS = _STALLS
+"""The reasons of a stall that a counter names."""

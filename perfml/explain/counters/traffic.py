@@ -1,0 +1,156 @@
+"""What passes a unit that several kinds of instructions share, and what warps wait for there.
+
+Nsight Compute counts a stall or a busy cycle by unit. Several kinds of instructions pass one unit
+(loads, local memory and atomics the L1 cache; loads, atomics and lane exchange the data stage of
+shared memory), and their counts tell whose it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from perfml.explain.launches import Launch
+
+SMALL = 0.1
+"""Kinds of traffic below this share of a unit's are not told apart."""
+
+_LANES = 32
+_SECTORS_OF_ATOMIC = 4
+"""A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
+
+
+def global_traffic(launch: Launch) -> dict[str, float]:
+    """Return sectors in L1 by kind: ``global``, ``local_memory`` and ``global_atomics``."""
+    return {
+        "global": _sum(launch, "gld_transactions", "gst_transactions"),
+        "local_memory": _sum(launch, "local_load_transactions", "local_store_transactions"),
+        "global_atomics": _SECTORS_OF_ATOMIC
+        * _sum(launch, "global_atomic_requests", "global_reduction_requests"),
+    }
+
+
+def others_share(launch: Launch) -> float:
+    """Return the share of sectors that are no global loads or stores; 0 where not counted."""
+    traffic = global_traffic(launch)
+    return 1.0 - _share(traffic, "global")
+
+
+def shared_traffic(launch: Launch) -> dict[str, float]:
+    """Return wavefronts of shared memory's data stage by kind: loads and stores, and others."""
+    return {
+        "shared": _sum(launch, "shared_load_transactions", "shared_store_transactions"),
+        "shared_atomics": _sum(launch, "shared_atomic_transactions"),
+        # every lane takes part in an exchange: one wavefront a warp
+        "lsu_pipe_time": _sum(launch, "inst_inter_thread_communication") / _LANES,
+    }
+
+
+def waits(launch: Launch) -> dict[str, float]:
+    """Return what warps wait for: shares of their cycles by the id of a term.
+
+    Published reasons are split where the profiler tells their parts apart, and by kind of traffic
+    where a queue is shared. Reasons that were not collected are left out.
+    """
+    shares: dict[str, float] = {}
+    for name, share in launch.counters.items():
+        if name in _WHOLE:
+            _add(shares, name, share)
+    _split_memory(shares, launch)
+    _split(shares, "stall_sync", {"memory_fence": launch["stall_membar"]})
+    _split(
+        shares,
+        "stall_pipe_busy",
+        {
+            "math_throttle": launch["stall_math_pipe_throttle"],
+            "mio_throttle": launch["stall_mio_throttle"],
+        },
+    )
+    for kind, part in _queue_shares(launch).items():
+        _split(shares, "mio_throttle", {kind: part * shares.get("mio_throttle", math.nan)})
+        _split(shares, "stall_exec_dependency", {kind: part * launch["stall_short_scoreboard"]})
+    return shares
+
+
+_WHOLE = frozenset(
+    {
+        "stall_inst_fetch",
+        "stall_exec_dependency",
+        "stall_memory_dependency",
+        "stall_texture",
+        "stall_sync",
+        "stall_constant_memory_dependency",
+        "stall_pipe_busy",
+        "stall_memory_throttle",
+        "stall_not_selected",
+        "stall_sleeping",
+        "stall_branch_resolving",
+        "stall_gmma",
+    }
+)
+"""Reasons that a counter names; others stay in the residual."""
+
+
+def _queue_shares(launch: Launch) -> dict[str, float]:
+    """Return who waits for memory input and output, by their share of the requests.
+
+    No kind can be waited for more than its unit is busy.
+    """
+    queue = {**shared_traffic(launch), "constant_serialization": launch["constant_cache_requests"]}
+    units = {
+        "shared_atomics": "shared_utilization",
+        "lsu_pipe_time": "shared_utilization",
+        "constant_serialization": "constant_cache_utilization",
+    }
+    shares = {kind: min(_share(queue, kind), launch[unit]) for kind, unit in units.items()}
+    return {kind: share for kind, share in shares.items() if share > SMALL}
+
+
+def _split_memory(shares: dict[str, float], launch: Launch) -> None:
+    """Give waits for memory to those who wait: loads for data, writers at the end, all for room."""
+    loads = {
+        "global": _sum(launch, "global_load_requests"),
+        "local_memory": _sum(launch, "local_load_requests"),
+        "global_atomics": _sum(launch, "global_atomic_requests"),
+    }
+    writes = {
+        "global": _sum(launch, "global_store_requests"),
+        "local_memory": _sum(launch, "local_store_requests"),
+        "global_atomics": _sum(launch, "global_reduction_requests"),
+    }
+    both = {kind: loads[kind] + writes[kind] for kind in loads}
+    drain, throttle = launch["stall_drain"], launch["stall_lg_throttle"]
+    if math.isnan(drain) or math.isnan(throttle):
+        drain, throttle = 0.0, launch["stall_memory_throttle"]
+    for kind in ("local_memory", "global_atomics"):
+        waiting = launch["stall_memory_dependency"] * _share(loads, kind)
+        _split(shares, "stall_memory_dependency", {kind: waiting})
+        waiting = drain * _share(writes, kind) + throttle * _share(both, kind)
+        _split(shares, "stall_memory_throttle", {kind: waiting})
+
+
+def _split(shares: dict[str, float], whole: str, parts: Mapping[str, float]) -> None:
+    """Take known parts out of a whole that is known."""
+    if whole not in shares:
+        return
+    for name, part in parts.items():
+        if part >= 0:
+            taken = min(part, shares[whole])
+            shares[whole] -= taken
+            _add(shares, name, taken)
+
+
+def _add(shares: dict[str, float], name: str, value: float) -> None:
+    if not math.isnan(value):
+        shares[name] = shares.get(name, 0.0) + value
+
+
+def _sum(launch: Launch, *names: str) -> float:
+    """Return the sum of the counters that were collected: an absent kind claims nothing."""
+    return sum(launch[name] for name in names if not math.isnan(launch[name]))
+
+
+def _share(traffic: Mapping[str, float], kind: str) -> float:
+    known = {name: value for name, value in traffic.items() if not math.isnan(value)}
+    whole = sum(known.values())
+    return known.get(kind, 0.0) / whole if whole > 0 else float(kind == "global")

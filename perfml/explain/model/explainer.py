@@ -1,0 +1,130 @@
+"""The model attribution: exact Shapley values of a fitted model, and how far it can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.model.shapley import MAX_PLAYERS, Floats, exact_shapley
+from perfml.explain.results import ModelAttribution
+from perfml.metrics import load_catalogue
+from perfml.modeling.features import build_design
+from perfml.modeling.layer_shapes import AMOUNTS
+from perfml.modeling.models.registry import make_estimator
+
+MIN_LAYERS = 4
+"""Fewer layers than this teach a model the layers, not what makes them slow."""
+
+
+class Explainer:
+    """A model of log time, fitted once, asked about many layers.
+
+    Parameters
+    ----------
+    training
+        Layers table of all sides and layers (and of other backends, where there are any).
+    model
+        A regression model of the registry.
+    features
+        As for `perfml.modeling.build_design`.
+    seed
+        ``random_state`` of the model.
+
+    Raises
+    ------
+    PerfmlError
+        If there are fewer than `MIN_LAYERS` layers, or too many features for exact values.
+    """
+
+    def __init__(
+        self,
+        training: pd.DataFrame,
+        *,
+        model: str = "gbr",
+        features: str | Sequence[str] = "published",
+        seed: int = 0,
+    ) -> None:
+        layers = training["layer"].nunique()
+        if layers < MIN_LAYERS:
+            msg = f"a model needs {MIN_LAYERS} layers or more to learn from"
+            raise PerfmlError(msg, found=f"{layers}", cure="Compare tables with more layers.")
+        design = build_design(training, features)
+        if len(design.names) > MAX_PLAYERS:
+            msg = f"exact Shapley values take {MAX_PLAYERS} features or fewer"
+            raise PerfmlError(msg, found=f"{len(design.names)}", cure="Name fewer features.")
+        self.model = model
+        self.seed = seed
+        self.names = design.names
+        self._training = training.reset_index(drop=True)
+        self._X = design.values
+        self._y = np.log(self._training["time_us"].to_numpy(dtype=float))
+        self._fitted = make_estimator(model, "regression", seed=seed).fit(self._X, self._y)
+
+    def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
+        """Attribute the predicted log time ratio of one layer to its metrics.
+
+        Parameters
+        ----------
+        baseline, target
+            Rows of that layer on either side; a metric's value is its mean over the repeats.
+        """
+        before, after = self._point(baseline), self._point(target)
+        values = exact_shapley(self._predict, before, after)
+        predicted = self._predict(np.vstack([before, after]))
+        held_out, errors = self._held_out(baseline, target, before, after)
+        catalogue = load_catalogue()
+        frame = pd.DataFrame(
+            {
+                "metric": self.names,
+                "family": [
+                    catalogue[name].family if name in catalogue else "shape" for name in self.names
+                ],
+                "baseline": before,
+                "target": after,
+                "log_ratio": values,
+            }
+        )
+        order = frame["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
+        return ModelAttribution(
+            model=self.model,
+            values=frame.loc[order].reset_index(drop=True),
+            predicted_log_ratio=float(predicted[1] - predicted[0]),
+            held_out_log_ratio=held_out,
+            held_out_errors=errors,
+            training_rows=len(self._y),
+        )
+
+    def _predict(self, X: Floats) -> Floats:
+        return np.asarray(self._fitted.predict(X), dtype=np.float64)
+
+    def _point(self, rows: pd.DataFrame) -> Floats:
+        means = [
+            pd.to_numeric(rows[name], errors="coerce").astype(float).mean()
+            if name in rows.columns
+            else float("nan")
+            for name in self.names
+        ]
+        return np.asarray(means, dtype=np.float64)
+
+    def _held_out(
+        self, baseline: pd.DataFrame, target: pd.DataFrame, before: Floats, after: Floats
+    ) -> tuple[float | None, tuple[float, float] | None]:
+        """Predict both sides with a model that never saw this layer, nor one of its shape."""
+        layers = self._training["layer"]
+        seen = layers.isin([*baseline["layer"].unique(), *target["layer"].unique()]).to_numpy()
+        if all(name in self._training.columns for name in AMOUNTS):
+            shape = pd.MultiIndex.from_frame(self._training[list(AMOUNTS)])
+            seen = seen | shape.isin(shape[seen])
+        if layers[~seen].nunique() < MIN_LAYERS - 1:
+            return None, None
+        fitted = make_estimator(self.model, "regression", seed=self.seed)
+        fitted.fit(self._X[~seen], self._y[~seen])
+        predicted = np.asarray(fitted.predict(np.vstack([before, after])), dtype=np.float64)
+        measured = [
+            np.log(rows["time_us"].to_numpy(dtype=float)).mean() for rows in (baseline, target)
+        ]
+        errors = np.expm1(predicted - np.asarray(measured))
+        return float(predicted[1] - predicted[0]), (float(errors[0]), float(errors[1]))

@@ -1,0 +1,70 @@
+"""Named baselines: layers of an accepted version, kept in a folder of the repository.
+
+Here to change: where they lie and what of a profile is kept. A baseline is a Layers table with its
+provenance, small enough to be committed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.errors import InputError, PerfmlError
+from perfml.tables import Table, read_table, write_table
+
+FOLDER = Path(".perfml") / "baselines"
+"""Where named baselines lie, from the folder that the command runs in."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def save_baseline(
+    name: str, layers: pd.DataFrame, provenance: dict[str, Any], folder: Path = FOLDER
+) -> Path:
+    """Keep a Layers table as a named baseline; an older one of that name is replaced whole.
+
+    Raises
+    ------
+    PerfmlError
+        If the name is none for a file.
+    """
+    path = _path(name, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_table(layers, path, kind="layers", provenance={**provenance, "baseline": name})
+    return path
+
+
+def load_baseline(name: str, folder: Path = FOLDER) -> Table | None:
+    """Return a named baseline; None where there is none of that name.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged.
+    """
+    if not _NAME.fullmatch(name):
+        return None
+    path = _path(name, folder)
+    return read_table(path, kind="layers") if path.is_file() else None
+
+
+def unknown_baseline(name: str, folder: Path = FOLDER) -> InputError:
+    """Return the error for what is neither a file, a data set nor a named baseline."""
+    names = sorted(path.stem for path in folder.glob("*.parquet"))
+    msg = "neither a file, a data set nor a named baseline"
+    return InputError(
+        msg,
+        where=name,
+        found=f"baselines: {', '.join(names)}" if names else "no baseline was saved here",
+        cure=f"Save one with: perfml gate --save {name} PROFILE",
+    )
+
+
+def _path(name: str, folder: Path) -> Path:
+    if not _NAME.fullmatch(name):
+        msg = "a baseline's name is letters, digits, dots, dashes and underscores"
+        raise PerfmlError(msg, found=name, cure="Choose another name, such as: main")
+    return folder / f"{name}.parquet"

@@ -1,0 +1,89 @@
+"""How much may change before the gate closes: numbers of one small file.
+
+Here to change: a tolerance more. The file is TOML because people comment on their exceptions.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import InputError
+from perfml.util.files import require_file
+
+FILE = "gate.toml"
+"""Name of the file of tolerances, beside the named baselines."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Tolerances of the gate, as shares (0.005 is half a per cent).
+
+    Attributes
+    ----------
+    work
+        Growth of counted work that passes. Repeats of the same code differ by 3e-5 at most.
+    time
+        Change of a time that is taken for one: its interval must lie beyond.
+    layers
+        Exceptions: pattern of a layer's name to the growth of its work that passes; the first
+        that matches counts.
+    """
+
+    work: float = 0.005
+    time: float = 0.02
+    layers: Mapping[str, float] = field(default_factory=dict)
+
+    def work_of(self, layer: str) -> float:
+        """Return the growth of work that passes for a layer."""
+        for pattern, tolerance in self.layers.items():
+            if fnmatch(layer, pattern):
+                return tolerance
+        return self.work
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Read tolerances from a TOML file with ``work``, ``time`` and a table ``layers``.
+
+    Raises
+    ------
+    InputError
+        If it is no TOML, or holds another key, or a number that is no share.
+    """
+    given = Path(path)
+    require_file(given)
+    try:
+        document = tomllib.loads(given.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = "not a TOML file"
+        raise InputError(msg, where=str(given), found=str(error), cure=_EXAMPLE) from error
+    known = {entry.name for entry in fields(Policy)}
+    for key in document:
+        if key not in known:
+            msg = f"unknown key {key!r}"
+            raise InputError(msg, where=str(given), cure=_EXAMPLE)
+    layers = document.get("layers", {})
+    if not isinstance(layers, dict):
+        msg = "layers must be a table"
+        raise InputError(msg, where=str(given), found=repr(layers), cure=_EXAMPLE)
+    return Policy(
+        work=_share(document.get("work", Policy.work), "work", given),
+        time=_share(document.get("time", Policy.time), "time", given),
+        layers={name: _share(value, name, given) for name, value in layers.items()},
+    )
+
+
+_EXAMPLE = "It looks like: work = 0.005, time = 0.02, and a table [layers] of patterns."
+
+
+def _share(value: Any, name: str, path: Path) -> float:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not 0 <= number < 10:
+        msg = f"{name} must be a share, such as 0.005 for half a per cent"
+        raise InputError(msg, where=str(path), found=repr(value), cure=_EXAMPLE)
+    return float(number)

@@ -1,0 +1,103 @@
+"""A verdict as text, as Markdown for a pull request, and as JUnit for a CI server."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from perfml.errors import plain
+from perfml.gate.verdict import GateResult, LayerVerdict, Verdict
+
+HEADLINES = {
+    Verdict.SAME: "The same counted work",
+    Verdict.BETTER: "Less work",
+    Verdict.WORSE: "More work",
+    Verdict.UNCLEAR: "Cannot tell",
+}
+
+_ORDER = (Verdict.WORSE, Verdict.UNCLEAR, Verdict.BETTER)
+"""Layers that are the same are counted, not listed."""
+
+
+def text(result: GateResult, base: str, new: str) -> str:
+    """Return the verdict for a terminal: the answer, then the layers that changed."""
+    lines = [f"{headline(result)} ({plain(new)} against {plain(base)})."]
+    lines += [
+        f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}"
+        for layer in listed(result)
+    ]
+    return "\n".join([*lines, *partners(result)])
+
+
+def markdown(result: GateResult, base: str, new: str) -> str:
+    """Return the verdict for a pull request."""
+    lines = [f"**{headline(result)}** ({_cell(new)} against {_cell(base)})", ""]
+    if listed(result):
+        lines += ["| layer | verdict | why | time |", "|---|---|---|---|"]
+        lines += [
+            f"| {_cell(layer.layer)} | {layer.verdict} | {_cell(layer.reason)} "
+            f"| {_ratio(layer) or '–'} |"
+            for layer in listed(result)
+        ]
+        lines.append("")
+    return "\n".join([*lines, *(f"- {_cell(line)}" for line in partners(result))])
+
+
+def junit(result: GateResult, base: str, new: str) -> str:
+    """Return the verdict as JUnit: one test case a layer; worse fails, unclear is skipped."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"perfml gate: {plain(new)} against {plain(base)}",
+        tests=str(len(result.layers)),
+        failures=str(len(result.of(Verdict.WORSE))),
+        skipped=str(len(result.of(Verdict.UNCLEAR))),
+    )
+    for layer in result.layers:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="perfml.gate", name=plain(layer.layer)
+        )
+        if layer.verdict is Verdict.WORSE:
+            ElementTree.SubElement(case, "failure", message=layer.reason)
+        elif layer.verdict is Verdict.UNCLEAR:
+            ElementTree.SubElement(case, "skipped", message=layer.reason)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def headline(result: GateResult) -> str:
+    """Return the answer as one clause, with how many layers it rests on."""
+    counts = [f"{len(result.of(verdict))} {verdict}" for verdict in Verdict if result.of(verdict)]
+    return f"{HEADLINES[result.verdict]}: of {len(result.layers)} layers {', '.join(counts)}"
+
+
+def listed(result: GateResult) -> list[LayerVerdict]:
+    """Return the layers that are shown: worse first."""
+    return [layer for verdict in _ORDER for layer in result.of(verdict)]
+
+
+def partners(result: GateResult) -> list[str]:
+    """Return what was not compared, as sentences."""
+    pairs = (("Only in the baseline", result.missing), ("Only in the new version", result.added))
+    return [f"{words}, not compared: {plain(', '.join(names))}." for words, names in pairs if names]
+
+
+def _ratio(layer: LayerVerdict) -> str:
+    if layer.time is None:
+        return ""
+    interval = layer.time.interval
+    sure = "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
+    return f"{layer.time.ratio:.3f}{sure}"
+
+
+def _time(layer: LayerVerdict) -> str:
+    ratio = _ratio(layer)
+    return f" (time x{ratio})" if ratio else ""
+
+
+def _cell(value: str) -> str:
+    """Return text from outside as a cell of a Markdown table."""
+    kept = plain(value)
+    for sign in "\\|`*_<>[]":
+        kept = kept.replace(
+            sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign]
+        )
+    return kept

@@ -1,0 +1,124 @@
+"""Runs of one program with different arguments: other work, so no repeats of each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from perfml.tables import Kernels
+
+SHOWN = 60
+"""Characters of an argument that a name or a warning holds."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """How one run was started.
+
+    Attributes
+    ----------
+    run_id
+        The run.
+    condition
+        Workload, backend, precision and batch: runs that share them count as repeats.
+    command
+        The program and its arguments; empty where the profile does not tell.
+    """
+
+    run_id: str
+    condition: tuple[Any, ...]
+    command: tuple[str, ...]
+
+
+def command_of(manifest: dict[str, Any], profiles: Sequence[Kernels]) -> tuple[str, ...]:
+    """Return the program and its arguments, from the manifest or what the profiler wrote."""
+    program = manifest.get("program")
+    if isinstance(program, list) and all(isinstance(word, str) for word in program):
+        return tuple(program)
+    for kernels in profiles:
+        command = kernels.provenance.get("command")
+        if isinstance(command, str) and command.strip():
+            try:
+                return tuple(shlex.split(command))
+            except ValueError:  # quotes that do not end
+                return tuple(command.split())
+    return ()
+
+
+CONDITION = ("workload", "backend", "precision", "batch")
+"""What runs share that count as repeats."""
+
+
+def warnings_of_manifests(manifests: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a warning for every workload whose runs' manifests name different arguments."""
+    started = [
+        Started(
+            str(manifest.get("run_id")),
+            tuple(str(manifest.get(name)) for name in CONDITION),
+            command_of(manifest, ()),
+        )
+        for manifest in manifests
+    ]
+    found: dict[str, list[str]] = {}
+    for run, label in zip(started, differing_arguments(started), strict=True):
+        if label:
+            found.setdefault(str(run.condition[0]), []).append(label)
+    return [
+        f"{workload}: {len(labels)} runs were started with different arguments "
+        f"({', '.join(dict.fromkeys(labels))}) and count as repeats; "
+        "ingest them into a folder each, with --workload, to keep them apart"
+        for workload, labels in found.items()
+    ]
+
+
+def differing_arguments(runs: Sequence[Started]) -> list[str]:
+    """Return, for each run, the arguments that other repeats of it were not started with.
+
+    Returns
+    -------
+    list of str
+        Empty for a run that no other run of its condition and program differs from.
+
+    Examples
+    --------
+    >>> same = ("gemm", "eager", "fp32", 1)
+    >>> differing_arguments([
+    ...     Started("a", same, ("./gemm", "--size", "512")),
+    ...     Started("b", same, ("./gemm", "--size", "1024")),
+    ... ])
+    ['--size 512', '--size 1024']
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, run in enumerate(runs):
+        if run.command:
+            program = PurePath(run.command[0]).name
+            groups.setdefault((*run.condition, program), []).append(place)
+    labels = [""] * len(runs)
+    for places in groups.values():
+        commands = [runs[place].command[1:] for place in places]
+        if len(set(commands)) < 2:
+            continue
+        for place, arguments in zip(places, commands, strict=True):
+            labels[place] = _own(arguments, commands)[:SHOWN] or "no arguments"
+    return labels
+
+
+def _own(arguments: tuple[str, ...], commands: Sequence[tuple[str, ...]]) -> str:
+    """Return the arguments of one command that are not the same in all, with their options."""
+    if len(set(map(len, commands))) == 1:
+        differs = [len({command[at] for command in commands}) > 1 for at in range(len(arguments))]
+    else:
+        common = set(commands[0]).intersection(*commands[1:])
+        differs = [word not in common for word in arguments]
+    words: list[str] = []
+    for at, word in enumerate(arguments):
+        if not differs[at]:
+            continue
+        before = arguments[at - 1] if at else ""
+        if before.startswith("-") and "=" not in before and not differs[at - 1]:
+            words.append(before)
+        words.append(word)
+    return " ".join(words)

@@ -1,0 +1,414 @@
+"""Ingest: profiler exports in, one Kernels table with provenance out.
+
+A run's files belong together: its metrics, its timing pass, its ``run.json``. They are found in
+the run's folder, or by name (``X.csv`` and ``X_timing.csv``).
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.errors import InputError, PerfmlError
+from perfml.ingest.arguments import CONDITION, Started, command_of, differing_arguments
+from perfml.ingest.duplicate_layers import expand_twins
+from perfml.ingest.layer_map import LayerMap, apply_layer_map
+from perfml.ingest.processes import joined_processes, with_processes
+from perfml.ingest.run_labels import Identity, from_manifest, from_name, pair_key, read_manifest
+from perfml.ingest.timing import join_timing
+from perfml.ingest.trace_times import TRACES, named_layers, with_trace
+from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
+from perfml.tables import Kernels, validate_kernels
+
+MANIFEST = "run.json"
+SHAPES = "layers.json"
+"""Beside loose profiles: the shapes of their layers, under the key ``layers``."""
+
+_COMPRESSED = (".gz", ".xz", ".bz2")
+_NOT_PROFILES = ("log.txt",)
+"""Text files of a run folder that hold what programs printed."""
+_ANY_DOCUMENT = ".json"
+"""An ending that says nothing: of a folder's such files those that a reader knows are taken."""
+
+_TIMED = TRACES | {"timing-csv"}
+"""Formats of times that counters of the same run take over."""
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class _Run:
+    """The files of one run, and what they hold."""
+
+    files: list[Path]
+    found: list[Kernels]
+    manifest: dict[str, Any]
+    collected: bool
+
+
+def ingest(
+    paths: Iterable[str | Path],
+    *,
+    identity: Identity | None = None,
+    options: ReadOptions | None = None,
+    layer_map: LayerMap | None = None,
+    layer: str | None = None,
+    progress: Progress | None = None,
+) -> Kernels:
+    """Read profiles and join each run's metrics with its times.
+
+    Parameters
+    ----------
+    paths
+        Exports, run folders, or folders of either.
+    identity
+        Overrides the workload, backend, precision or batch of every run read.
+    options
+        What the user tells the readers.
+    layer_map
+        Ordered kernel patterns that give layers to programs without ranges.
+    layer
+        Name for all launches outside every range: a log of one layer has no other.
+    progress
+        Called as ``progress(done, total, name)``.
+
+    Returns
+    -------
+    Kernels
+        All launches; ``provenance["sources"]`` lists every file with its hash and tool.
+
+    Raises
+    ------
+    InputError
+        If a file is no profile, holds no kernels, or has no partner that it needs.
+    """
+    return ingest_runs(
+        group_runs([Path(path) for path in paths]),
+        identity=identity,
+        options=options,
+        layer_map=layer_map,
+        layer=layer,
+        progress=progress,
+    )
+
+
+def ingest_runs(
+    groups: Sequence[tuple[list[Path], Path | None]],
+    *,
+    identity: Identity | None = None,
+    options: ReadOptions | None = None,
+    layer_map: LayerMap | None = None,
+    layer: str | None = None,
+    progress: Progress | None = None,
+) -> Kernels:
+    """Read runs whose files `group_runs` has put together; otherwise as `ingest`."""
+    total = sum(len(files) for files, _ in groups)
+    done = 0
+    runs: list[_Run] = []
+    for files, manifest in groups:
+        found: list[Kernels] = []
+        for path in files:
+            if progress is not None:
+                progress(done, total, path.name)
+            found.append(read(path, options))
+            done += 1
+        document = read_manifest(manifest) if manifest is not None else {}
+        if layer_map is not None:
+            document = {**document, "layer_map": layer_map.as_dict()}
+        runs.append(_Run(files, found, document, manifest is not None))
+    frames: list[pd.DataFrame] = []
+    sources: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    started: list[Started] = []
+    for run in _paired_nvprof(runs):
+        frame, notes = _one_run(run, identity or Identity())
+        if layer is not None:
+            frame["layer"] = frame["layer"].fillna(layer)
+        frames.append(frame)
+        run_id = str(frame["run_id"].iloc[0])
+        condition = tuple(str(frame[name].iloc[0]) for name in CONDITION)
+        started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
+        sources += [{"run_id": run_id, **each.provenance} for each in run.found]
+        prefix = f"{run_id}/" if run.collected else ""
+        warnings += [
+            f"{prefix}{each.provenance.get('path')}: {note}"
+            for each in run.found
+            for note in each.warnings
+        ]
+        warnings += notes
+        if run.collected:
+            manifests.append({"run_id": run_id, **run.manifest})
+    warnings += _told_apart(frames, started, identity or Identity())
+    if progress is not None:
+        progress(total, total, "done")
+    provenance: dict[str, Any] = {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": sys.version.split()[0],
+        "sources": sources,
+    }
+    if manifests:
+        provenance["runs"] = manifests
+    shapes = _shapes({run.files[0].parent for run in runs if not run.collected})
+    if shapes:
+        provenance["layers"] = shapes
+    if warnings:
+        provenance["warnings"] = warnings
+    return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _told_apart(
+    frames: Sequence[pd.DataFrame], started: Sequence[Started], user: Identity
+) -> list[str]:
+    """Give runs of one program with different arguments workloads of their own, and say so.
+
+    A user who names the workload has said that the runs are one: they keep that name.
+    """
+    labels = differing_arguments(started)
+    warnings = []
+    for workload in dict.fromkeys(str(run.condition[0]) for run in started):
+        members = [
+            place
+            for place, run in enumerate(started)
+            if labels[place] and run.condition[0] == workload
+        ]
+        if not members:
+            continue
+        arguments = ", ".join(dict.fromkeys(labels[place] for place in members))
+        warning = (
+            f"{workload}: {len(members)} runs were started with different arguments ({arguments})"
+        )
+        if user.workload is not None:
+            warnings.append(f"{warning}; they count as repeats, because --workload names them all")
+            continue
+        for place in members:
+            frames[place]["workload"] = pd.array(
+                [f"{workload} {labels[place]}"] * len(frames[place]), dtype="string"
+            )
+        warnings.append(
+            f"{warning}, so they are workloads of their own; if they are repeats of each other, "
+            f"say so with --workload {workload}"
+        )
+    return warnings
+
+
+def _shapes(folders: Iterable[Path]) -> list[Any]:
+    """Return the layer shapes that lie beside loose profiles."""
+    found: list[Any] = []
+    for path in sorted(folder / SHAPES for folder in folders):
+        if path.is_file():
+            rows = read_manifest(path).get("layers")
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                msg = "not a list of layer shapes under the key layers"
+                raise InputError(msg, where=str(path), cure="Correct the file, or remove it.")
+            found += rows
+    return found
+
+
+def _stack(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate runs; a column that one run lacks is missing there, whatever its type."""
+    columns = list(dict.fromkeys(name for frame in frames for name in frame.columns))
+    types = {name: frame[name].dtype for frame in frames for name in frame.columns}
+    whole = []
+    for frame in frames:
+        lacking = [name for name in columns if name not in frame.columns]
+        blank = pd.DataFrame(
+            {
+                name: pd.Series(None, index=frame.index).astype(_nullable(types[name]))
+                for name in lacking
+            }
+        )
+        whole.append(pd.concat([frame, blank], axis=1))
+    return pd.concat(whole, ignore_index=True)
+
+
+def _nullable(dtype: Any) -> Any:
+    if pd.api.types.is_integer_dtype(dtype):
+        return "Int64"
+    return "float64" if pd.api.types.is_float_dtype(dtype) else "string"
+
+
+def group_runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
+    """Group files into runs: a folder with a manifest is one, loose files pair up by name.
+
+    Returns
+    -------
+    list
+        The profiles of each run, and its ``run.json`` or None.
+    """
+    runs: list[tuple[list[Path], Path | None]] = []
+    loose: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            loose.append(path)
+            continue
+        folders = sorted({each.parent for each in path.rglob(MANIFEST)})
+        for folder in folders:
+            runs.append((_chosen(_profiles(folder), folder), folder / MANIFEST))
+        if not folders:
+            files = _profiles(path)
+            if not files:
+                msg = "no profile in this folder"
+                raise InputError(
+                    msg,
+                    where=str(path),
+                    found=", ".join(sorted(each.name for each in path.iterdir())[:5]) or "nothing",
+                    cure=f"Looked for {MANIFEST} and for files ending in {', '.join(ENDINGS)}.",
+                )
+            loose += files
+    pairs: dict[tuple[Path, str], list[Path]] = {}
+    for path in loose:
+        pairs.setdefault((path.parent, pair_key(path)), []).append(path)
+    return runs + [(files, None) for files in pairs.values()]
+
+
+def _profiles(folder: Path) -> list[Path]:
+    def ending(path: Path) -> str:
+        name = path.name.lower()
+        for suffix in _COMPRESSED:
+            name = name.removesuffix(suffix)
+        return Path(name).suffix
+
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file()
+        and ending(path) in ENDINGS
+        and path.name not in _NOT_PROFILES
+        and (ending(path) != _ANY_DOCUMENT or _known(path))
+    )
+
+
+def _known(path: Path) -> bool:
+    """Tell whether a reader knows a file's content; no error says so of files not asked for."""
+    try:
+        recognise(Source(path))
+    except PerfmlError:
+        return False
+    return True
+
+
+def _chosen(files: list[Path], folder: Path) -> list[Path]:
+    """Of a run's two copies of the same metrics take the CSV, which needs no vendor package."""
+    csv = [path for path in files if path.name.startswith("metrics.csv")]
+    if csv:
+        files = [path for path in files if path.suffix != ".ncu-rep"]
+    if not files:
+        msg = "this run has no profile"
+        raise InputError(
+            msg,
+            where=str(folder),
+            found=f"{MANIFEST} alone",
+            cure="Collect again with the same command: unfinished runs are done over.",
+        )
+    return files
+
+
+def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
+    """Join the files of one run, and write its identity into the table."""
+    files, found, manifest = run.files, run.found, run.manifest
+    found = _with_layers(found, manifest)
+    found = named_layers(found)
+    timings = [each for each in found if each.provenance.get("format") in _TIMED]
+    profiles = [each for each in found if each.provenance.get("format") not in _TIMED]
+    where = str(files[0])
+    if run.collected:
+        timings = joined_processes(timings)
+    if len(timings) > 1:
+        msg = "one run has several timing passes"
+        names = ", ".join(str(each.provenance.get("path")) for each in timings)
+        raise InputError(msg, where=where, found=names, cure="Keep one.")
+    profiles = _joined_nvprof(profiles)
+    if not profiles:
+        profiles, timings = list(timings), []
+    notes: list[str] = []
+    frames = [each.frame for each in profiles]
+    if timings:
+        if len(frames) > 1:
+            msg = "one run has several profiles and one timing pass"
+            raise InputError(msg, where=where, found=str(len(frames)), cure="Ingest them apart.")
+        where = str(manifest.get("run_id") or (files[0].parent.name if run.collected else ""))
+        where = where or pair_key(files[0])
+        if timings[0].provenance.get("format") in TRACES:
+            profiles[0], notes = with_trace(profiles[0], timings[0], where=where)
+            frames = [profiles[0].frame]
+        else:
+            joined, notes = join_timing(frames[0], timings[0].frame, where=where)
+            frames = [with_processes(joined, timings[0].frame)]
+    told = Identity(backend=found[0].provenance.get("backend"))
+    guess = from_manifest(manifest).over(from_name(files[0])).over(told)
+    known = user.over(guess)
+    parts = []
+    for frame, each in zip(frames, profiles, strict=True):
+        named = frame.copy()
+        digest = str(each.provenance.get("sha256", ""))[:8]
+        named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
+        named["workload"] = known.workload or "unknown"
+        named["backend"] = known.backend or "unknown"
+        named["precision"] = known.precision or "unknown"
+        named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
+        for name, key in (("device", "device"), ("compute_capability", "compute_capability")):
+            if named[name].isna().all() and manifest.get(key):
+                named[name] = str(manifest[key])
+        for name in ("run_id", "workload", "backend", "precision", "device", "compute_capability"):
+            named[name] = named[name].astype("string")
+        parts.append(named)
+    return _stack(parts), notes
+
+
+def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Kernels]:
+    """Apply what the manifest says of layers: a layer map, and layers measured for others."""
+    mapped = list(found)
+    if manifest.get("layer_map"):
+        layer_map = LayerMap.from_dict(manifest["layer_map"], where=MANIFEST)
+        mapped = [replace(each, frame=apply_layer_map(each.frame, layer_map)) for each in mapped]
+    if manifest.get("dedupe"):
+        mapped = [
+            each
+            if each.provenance.get("format") == "timing-csv"
+            else replace(each, frame=expand_twins(each.frame, manifest["dedupe"]))
+            for each in mapped
+        ]
+    return mapped
+
+
+def _timeless(run: _Run) -> bool:
+    return all(each.frame["time_us"].isna().all() for each in run.found)
+
+
+def _nvprof(run: _Run) -> bool:
+    return all(str(each.provenance.get("format", "")).startswith("nvprof") for each in run.found)
+
+
+def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
+    """Put an nvprof metrics log, which has no times, together with a timed log of its program."""
+    logs = [run for run in runs if _nvprof(run) and not run.collected]
+    timed = [run for run in logs if not _timeless(run)]
+    paired = list(runs)
+    for run in logs:
+        if not _timeless(run):
+            continue
+        command = run.found[0].provenance.get("command")
+        partners = [each for each in timed if each.found[0].provenance.get("command") == command]
+        if len(partners) == 1:
+            run.files += partners[0].files
+            run.found += partners[0].found
+            paired.remove(partners[0])
+            timed.remove(partners[0])
+    return paired
+
+
+def _joined_nvprof(profiles: list[Kernels]) -> list[Kernels]:
+    timeless = [each for each in profiles if each.frame["time_us"].isna().all()]
+    timed = [each for each in profiles if not each.frame["time_us"].isna().all()]
+    if len(timeless) != 1 or len(timed) != 1:
+        return profiles
+    from perfml.readers.nvprof.kernels import join
+
+    return [join(timeless[0], timed[0])]

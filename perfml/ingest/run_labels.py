@@ -1,0 +1,125 @@
+"""Which run a profile belongs to: from its run.json, from the user, else from the file's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import InputError
+from perfml.util.files import parse_json, read_document
+
+BACKENDS = {
+    "cublas": "cublas",
+    "cudnn": "cudnn",
+    "inductor": "inductor",
+    "tensorrt": "tensorrt",
+    "trt": "tensorrt",
+    "eager": "eager",
+    "jax": "jax",
+    "xla": "xla",
+    "triton": "triton",
+    "cutlass": "cutlass",
+}
+"""Backend names recognised in file names, and how perfml spells them."""
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+_WORKLOADS = {"yolov4tiny": "yolov4-tiny"}
+_BATCH = re.compile(r"b(?:atch)?_?(\d+)")
+_SUFFIXES = re.compile(
+    r"(\.(csv|txt|log|ncu-rep|nvvp|nvprof|sqlite|db|gz|xz|bz2|profile|(?:(?:layers|graph)\.)?json|nsys-rep))+$",
+    re.IGNORECASE,
+)
+_TIMING = re.compile(r"[_\-.]timing$")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a user may say of a run; None leaves it to the manifest or the file name."""
+
+    workload: str | None = None
+    backend: str | None = None
+    precision: str | None = None
+    batch: int | None = None
+
+    def over(self, other: Identity) -> Identity:
+        """Return this identity, with `other` where this one says nothing."""
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Identity(**{k: v if v is not None else getattr(other, k) for k, v in mine.items()})
+
+
+def stem(path: str | Path) -> str:
+    """Return a profile's name without the endings of its format.
+
+    Examples
+    --------
+    >>> stem("yolov4tiny_cublas_fp32_b8.csv.xz")
+    'yolov4tiny_cublas_fp32_b8'
+    """
+    name = Path(path).name
+    return _SUFFIXES.sub("", name) or name
+
+
+def pair_key(path: str | Path) -> str:
+    """Return what a profile and its timing pass share: the stem without ``_timing``."""
+    return _TIMING.sub("", stem(path))
+
+
+def from_name(path: str | Path) -> Identity:
+    """Read a run's identity off a file name; tokens lie between ``_``, ``-`` and ``.``.
+
+    Examples
+    --------
+    >>> from_name("yolov4tiny_cublas_fp32_b8.csv.xz")
+    Identity(workload='yolov4-tiny', backend='cublas', precision='fp32', batch=8)
+    """
+    backend: str | None = None
+    precision: str | None = None
+    batch: int | None = None
+    rest: list[str] = []
+    for token in re.split(r"[_\-.]+", pair_key(path)):
+        lower = token.lower()
+        number = _BATCH.fullmatch(lower)
+        if backend is None and lower in BACKENDS:
+            backend = BACKENDS[lower]
+        elif precision is None and lower in PRECISIONS:
+            precision = lower
+        elif batch is None and number:
+            batch = int(number.group(1))
+        elif token:
+            rest.append(token)
+    workload = "-".join(rest) or None
+    return Identity(_WORKLOADS.get(workload or "", workload), backend, precision, batch)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a ``run.json``.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON object, or an identity in it has a wrong type.
+    """
+    data = read_document(path)
+    try:
+        manifest = parse_json(data)
+    except ValueError as error:
+        msg = "not a run manifest"
+        cure = "Collect the run again, or remove the file."
+        raise InputError(msg, where=str(path), found=str(error), cure=cure) from error
+    if not isinstance(manifest, dict):
+        msg = "not a run manifest"
+        raise InputError(msg, where=str(path), found=type(manifest).__name__, cure="Collect again.")
+    for name, kind in (("workload", str), ("backend", str), ("precision", str), ("batch", int)):
+        value = manifest.get(name)
+        if value is not None and not isinstance(value, kind):
+            msg = f"{name} must be {kind.__name__}"
+            raise InputError(msg, where=str(path), found=repr(value)[:80], cure="Collect again.")
+    return manifest
+
+
+def from_manifest(manifest: dict[str, Any]) -> Identity:
+    """Read a run's identity off its manifest."""
+    return Identity(**{field.name: manifest.get(field.name) for field in fields(Identity)})

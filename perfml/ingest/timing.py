@@ -1,0 +1,224 @@
+"""Give profiled launches the times of a pass without counters.
+
+A profiler serialises kernels and flushes caches, so its durations are not the workload's. The
+timing pass has the right ones, but runs in another process: more iterations, and now and then
+another choice of algorithm. Launches are matched by layer and place, never by name alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.kernel_names import function_name
+from perfml.tables import RUN_COLUMNS, validate_kernels
+
+_OUTSIDE = "\0outside"
+"""Stands for the missing layer, so that launches between layers are matched like a layer."""
+
+
+def join_timing(
+    metrics: pd.DataFrame, timing: pd.DataFrame, *, where: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return one row a timed launch, with the metrics of the profiled launch it matches.
+
+    Timed iteration ``t`` takes the counters of profiled iteration ``t mod p``, so every profiled
+    iteration is used and none is averaged away. Where a layer runs as many kernels in both
+    passes they are matched in launch order. Where it does not, the profiled kernels stand, and
+    the layer's timed total is shared among them by their profiled durations.
+
+    Parameters
+    ----------
+    metrics, timing
+        Kernels tables of one run.
+    where
+        Names the run in messages.
+
+    Returns
+    -------
+    frame
+        A Kernels table; ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration``
+        the profiled iteration.
+    warnings
+        Which layers could not be matched launch by launch, and which match by place only.
+
+    Raises
+    ------
+    InputError
+        If a profiled layer was never timed.
+    """
+    profiled, timed = _placed(metrics), _placed(timing)
+    missing = sorted(set(profiled["slot"]) - set(timed["slot"]) - {_OUTSIDE})
+    if missing:
+        msg = f"the timing pass has no layer {missing[0]} ({len(missing)} such layers)"
+        found = ", ".join(sorted(set(timed["slot"]) - {_OUTSIDE})[:5]) or "no layers"
+        raise InputError(
+            msg, where=where, found=found, cure="Give the timing pass of the same run."
+        )
+    timed, warnings = _whole_iterations(timed, where)
+    iterations = np.sort(profiled["iteration"].unique())
+    order = {number: place for place, number in enumerate(np.sort(timed["iteration"].unique()))}
+    timed["metrics_iteration"] = [
+        iterations[order[number] % len(iterations)] for number in timed["iteration"]
+    ]
+    match = _how_to_match(profiled, timed)
+    timed["match"] = pd.MultiIndex.from_frame(timed[["iteration", "slot"]]).map(match)
+    by_name, by_place = timed[timed["match"] == "name"], timed[timed["match"] == "place"]
+    shared, bare = timed[timed["match"] == "share"], timed[timed["match"] == "none"]
+    parts = [
+        _matched(profiled, by_name, ["function", "repeat"]),
+        _matched(profiled, by_place, ["place"]),
+        _apportioned(profiled, shared),
+        _unmeasured(profiled, bare),
+    ]
+    warnings += _warnings(where, parts[1], shared, bare)
+    frame = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    frame = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
+    frame["kernel_index"] = frame.groupby("iteration").cumcount()
+    return validate_kernels(frame.drop(columns=[*_WORK, "timed_kernel"])), warnings
+
+
+_TIMELINE = ["stream", "start_us", "gap_us"]
+_WORK = ["slot", "place", "function", "repeat"]
+
+
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add what launches are matched by: slot (layer, or outside), place, function and repeat."""
+    placed = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
+    placed = placed.copy()  # over a hundred metrics were added one by one: one block again
+    placed["slot"] = placed["layer"].fillna(_OUTSIDE).astype(str)
+    placed["place"] = placed.groupby(["iteration", "slot"]).cumcount()
+    names = {name: function_name(str(name)) for name in placed["kernel"].unique()}
+    placed["function"] = placed["kernel"].map(names).astype(str)
+    placed["repeat"] = placed.groupby(["iteration", "slot", "function"]).cumcount()
+    return placed
+
+
+def _whole_iterations(timed: pd.DataFrame, where: str) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out the last iteration if the recording ended in the middle of it.
+
+    It did when the layers of the last iteration are the first ones of the iteration before.
+    """
+    numbers = np.sort(timed["iteration"].unique())
+    if len(numbers) < 2:
+        return timed, []
+    before, last = (
+        list(dict.fromkeys(timed["slot"][(timed["iteration"] == number) & inside]))
+        for number, inside in ((each, timed["slot"] != _OUTSIDE) for each in numbers[-2:])
+    )
+    if len(last) >= len(before) or last != before[: len(last)]:
+        return timed, []
+    note = (
+        f"{where}: the timing ends in iteration {numbers[-1]}, after {len(last)} of {len(before)} "
+        "layers; that iteration is left out"
+    )
+    return timed[timed["iteration"] != numbers[-1]].reset_index(drop=True), [note]
+
+
+def _how_to_match(profiled: pd.DataFrame, timed: pd.DataFrame) -> dict[tuple[int, str], str]:
+    """Return, for each timed (iteration, slot), how its launches find their profiled ones.
+
+    ``name`` where both passes ran the same functions, in whatever order; ``place`` where they
+    ran as many; ``share`` where they ran another number; ``none`` where nothing was profiled.
+    """
+    have = {key: sorted(part) for key, part in profiled.groupby(["iteration", "slot"])["function"]}
+    found: dict[Any, str] = {}
+    keys = ["iteration", "slot", "metrics_iteration"]
+    for (iteration, slot, source), part in timed.groupby(keys)["function"]:
+        theirs = have.get((source, slot))
+        if theirs is None:
+            how = "none"
+        elif theirs == sorted(part):
+            how = "name"
+        else:
+            how = "place" if len(theirs) == len(part) else "share"
+        found[iteration, slot] = how
+    return found
+
+
+def _matched(profiled: pd.DataFrame, timed: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Join launch by launch on the same slot and the columns `by`."""
+    kept = ["iteration", "metrics_iteration", "slot", *by, "time_us", "kernel_index", "kernel"]
+    kept += [name for name in _TIMELINE if name in timed]
+    wanted = timed[kept].rename(columns={"kernel": "timed_kernel"})
+    own = ["time_us", "time_source", "kernel_index", *_TIMELINE]
+    counters = profiled.drop(columns=own, errors="ignore")
+    joined = wanted.merge(
+        counters.rename(columns={"iteration": "metrics_iteration"}),
+        on=["metrics_iteration", "slot", *by],
+        how="left",
+        validate="many_to_one",
+    )
+    joined["time_source"] = "timing"
+    return joined
+
+
+def _apportioned(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Share each slot's timed total among its profiled kernels, by their profiled durations."""
+    totals = (
+        timed.groupby(["iteration", "metrics_iteration", "slot"], sort=False)
+        .agg(total=("time_us", "sum"), first=("kernel_index", "min"))
+        .reset_index()
+    )
+    counters = profiled.drop(columns=["time_source", "kernel_index"], errors="ignore")
+    joined = totals.merge(
+        counters.rename(columns={"iteration": "metrics_iteration"}),
+        on=["metrics_iteration", "slot"],
+        how="left",
+    )
+    duration = joined.groupby(["iteration", "slot"])["time_us"].transform("sum")
+    joined["time_us"] = joined["time_us"] / duration * joined["total"]
+    # fractions keep the profiled kernels inside their slot's stretch of the timed order
+    joined["kernel_index"] = joined["first"] + joined["place"] / (joined["place"].max() + 1.0)
+    joined["time_source"] = "apportioned"
+    joined["timed_kernel"] = joined["kernel"]
+    return joined.drop(columns=["total", "first"])
+
+
+def _unmeasured(profiled: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Keep timed launches that were not profiled: their time counts, their metrics are missing."""
+    kept = timed.drop(columns=["match"]).copy()
+    for name in RUN_COLUMNS:
+        kept[name] = profiled[name].iloc[0]
+    kept["time_source"] = "timing"
+    kept["metrics_iteration"] = np.nan
+    kept["timed_kernel"] = kept["kernel"]
+    return kept
+
+
+def _warnings(
+    where: str, matched: pd.DataFrame, apportioned: pd.DataFrame, bare: pd.DataFrame
+) -> list[str]:
+    found: list[str] = []
+    names = matched[["slot", "kernel", "timed_kernel"]].drop_duplicates()
+    other = names[
+        [
+            function_name(str(left)) != function_name(str(right))
+            for left, right in zip(names["kernel"], names["timed_kernel"], strict=True)
+        ]
+    ]
+    if len(other):
+        found.append(
+            f"{where}: {len(other)} launches are called differently in the timing pass, so their "
+            f"metrics may be another algorithm's (layers {_listed(other['slot'])})"
+        )
+    if len(apportioned):
+        found.append(
+            f"{where}: layers {_listed(apportioned['slot'])} ran another number of kernels in the "
+            "timing pass; their timed totals are shared out by the profiled durations"
+        )
+    if len(bare):
+        share = float(bare["time_us"].sum())
+        found.append(
+            f"{where}: {len(bare)} timed launches ({share:.1f} us) were not profiled "
+            f"(layers {_listed(bare['slot'])}); their metrics are missing"
+        )
+    return found
+
+
+def _listed(slots: pd.Series[str]) -> str:
+    names = [name if name != _OUTSIDE else "(outside)" for name in dict.fromkeys(slots)]
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,0 +1,332 @@
+"""What lies on disk of a Kernels table: files, columns, provenance, and which may share a run.
+
+Here to change: what is refused before any row is read, which column types go together, how rows
+are read, and how the provenance of several files becomes one document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perfml.errors import InputError, TableError
+from perfml.metrics import load_catalogue
+from perfml.tables import (
+    KERNEL_COLUMNS,
+    RUN_COLUMNS,
+    document_in,
+    readable,
+    require_file,
+    require_ours,
+)
+
+IDENTITY = (*RUN_COLUMNS, "iteration", "layer", "kernel", "kernel_index", "time_us")
+"""The columns that decide where a launch belongs and what it weighs."""
+
+OPTIONAL = ("launches", "process", "time_source")
+"""Columns that say more of a launch where a table has them."""
+
+TEXT = pa.dictionary(pa.int32(), pa.string())
+"""How text is read: few distinct values in any stretch of rows, each of them once."""
+
+
+@dataclass(frozen=True)
+class KernelFiles:
+    """A Kernels table on disk: one Parquet file, or all those of a folder.
+
+    Attributes
+    ----------
+    path
+        What the user named.
+    files
+        The Parquet files, by name.
+    types
+        Every column that some file has, and its Arrow type.
+    rows
+        Launches in all files.
+    provenance
+        Of one file, its document; of several, their sources, runs and warnings one after another.
+    pandas
+        The column types that pandas noted, by column.
+    units
+        Files that may hold rows of the same run, together; no run is in two units.
+    sizes
+        Launches, by file.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    types: dict[str, Any]
+    rows: int
+    provenance: dict[str, Any]
+    pandas: dict[str, Any]
+    units: tuple[tuple[Path, ...], ...]
+    sizes: dict[Path, int]
+
+    @property
+    def merged(self) -> list[str]:
+        """The columns that are merged besides time and names, metrics in the catalogue's order."""
+        names = ["ncu_time_us", *load_catalogue().names]
+        return [name for name in names if name in self.types]
+
+    def rows_in(self, unit: Sequence[Path]) -> int:
+        """Return how many launches some files hold."""
+        return sum(self.sizes[file] for file in unit)
+
+    def read(self, unit: Sequence[Path], columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield the rows of some files as Arrow tables of one schema.
+
+        Parameters
+        ----------
+        unit
+            The files.
+        columns
+            Which columns; a file that lacks one has missing values in it. Text is `TEXT`.
+        rows
+            Launches in a table, at most.
+
+        Raises
+        ------
+        InputError
+            If a file is damaged.
+        TableError
+            If a launch has no kernel name.
+        """
+        text = [name for name in columns if self.types[name] == pa.string()]
+        kinds = {name: TEXT if name in text else self.types[name] for name in columns}
+        for file in unit:
+            done = 0
+            for batch in _batches_of(file, columns, text, rows):
+                table = _typed(batch, kinds)
+                if "kernel" in columns:
+                    _require_names(table.column("kernel").chunk(0), file, done)
+                done += len(batch)
+                yield table
+
+
+def _batches_of(
+    file: Path, columns: Sequence[str], text: Sequence[str], rows: int
+) -> Iterator[Any]:
+    with readable(file):
+        held = set(pq.read_schema(file).names)
+        coded = [name for name in text if name in held]
+        reader = pq.ParquetFile(file, read_dictionary=coded, memory_map=False, pre_buffer=False)
+        wanted = [name for name in columns if name in held]
+        batches = reader.iter_batches(batch_size=rows, columns=wanted)
+    while True:
+        with readable(file):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _typed(batch: Any, kinds: dict[str, Any]) -> Any:
+    """Bring a batch to columns of given types."""
+    held = set(batch.schema.names)
+    arrays = [
+        _cast(batch.column(name), kind) if name in held else pa.nulls(len(batch), kind)
+        for name, kind in kinds.items()
+    ]
+    return pa.Table.from_arrays(arrays, names=list(kinds))
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if array.type == kind:
+        return array
+    if kind != TEXT:
+        return array.cast(kind)
+    if not pa.types.is_dictionary(array.type):
+        return array.cast(pa.string()).dictionary_encode()
+    indices, values = array.indices.cast(pa.int32()), array.dictionary.cast(pa.string())
+    return pa.DictionaryArray.from_arrays(indices, values)
+
+
+def _require_names(kernels: Any, file: Path, done: int) -> None:
+    """Refuse a column of kernels, as `TEXT`, in which a launch has no name."""
+    nameless = pc.index(kernels.dictionary, value="").as_py()
+    codes = kernels.indices
+    row = pc.index(codes, value=nameless).as_py() if nameless >= 0 else -1
+    if row < 0 and codes.null_count:
+        row = pc.index(pc.is_null(codes), value=True).as_py()
+    if row >= 0:
+        msg = "a launch has no kernel name"
+        raise TableError(
+            msg,
+            where=f"{file}, row {done + row}",
+            cure="Ingest the profile again; every row of a Kernels table names its kernel.",
+        )
+
+
+def kernel_files(path: str | Path) -> KernelFiles:
+    """Look at a Kernels table on disk without reading its rows.
+
+    Raises
+    ------
+    InputError
+        If it is missing, holds no Parquet, or is a table of layers.
+    TableError
+        If a column that every Kernels table has is missing, or has no numbers where it must.
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = (each for each in path.rglob("*.parquet") if _visible(each.relative_to(path)))
+        files = tuple(sorted(each for each in found if each.is_file()))
+        if not files:
+            msg = "no Parquet file in this folder"
+            cure = "Make one with: perfml ingest RUN... --partition --out FOLDER"
+            raise InputError(msg, where=str(path), cure=cure)
+    else:
+        require_file(path)
+        files = (path,)
+    types: dict[str, Any] = {}
+    rows = 0
+    sizes: dict[Path, int] = {}
+    documents: list[dict[str, Any]] = []
+    pandas: dict[str, Any] = {}
+    spans: list[tuple[str, str] | None] = []
+    for each in files:
+        with readable(each):
+            footer = pq.read_metadata(each)
+            schema = footer.schema.to_arrow_schema()
+        _check(schema, each)
+        for kind in schema:
+            types[kind.name] = _common(types.get(kind.name), kind, each)
+        rows += footer.num_rows
+        sizes[each] = footer.num_rows
+        documents.append(_provenance(footer.metadata or {}, each))
+        for note in _pandas(footer.metadata or {}):
+            pandas.setdefault(note["name"], note)
+        spans.append(_runs(footer))
+    provenance = documents[0] if len(files) == 1 else _joined(documents)
+    return KernelFiles(path, files, types, rows, provenance, pandas, _units(files, spans), sizes)
+
+
+def _visible(path: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _check(schema: Any, path: Path) -> None:
+    """Refuse a file that is no Kernels table, as `perfml.tables.read_table` does."""
+    names = set(schema.names)
+    if "kernel_names" in names:
+        msg = "this command needs a kernels table"
+        cure = "Make one with: perfml ingest"
+        raise InputError(msg, where=str(path), found="a layers table", cure=cure)
+    require_ours(schema.names, document_in(schema.metadata or {}, path), path)
+    missing = [name for name in KERNEL_COLUMNS if name not in names]
+    if missing:
+        msg = f"columns are missing: {', '.join(missing)}"
+        found = ", ".join(schema.names[:8])
+        cure = "Such a table is made with: perfml ingest"
+        raise TableError(msg, where=str(path), found=found, cure=cure)
+    numeric = {"kernel_index", "time_us", *load_catalogue().names}
+    for field in schema:
+        if field.name in numeric and not _is_numeric(field.type):
+            msg = f"column {field.name} must hold numbers"
+            cure = "Ingest the profile again, or fix the column."
+            raise TableError(msg, where=str(path), found=str(field.type), cure=cure)
+
+
+def _is_numeric(kind: Any) -> bool:
+    types = pa.types
+    tests = (types.is_floating, types.is_integer, types.is_null, types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _common(known: Any, field: Any, path: Path) -> Any:
+    """Return the type that holds a column of this file and of those before it."""
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    if known is None or kind == known:
+        return kind
+    numeric = [pa.types.is_integer(each) or pa.types.is_floating(each) for each in (known, kind)]
+    if all(numeric):
+        both_whole = pa.types.is_integer(known) and pa.types.is_integer(kind)
+        return pa.int64() if both_whole else pa.float64()
+    if field.name in IDENTITY:
+        msg = f"column {field.name} has another type than in the files before"
+        cure = "Ingest the profiles again into one folder."
+        raise TableError(msg, where=str(path), found=f"{kind}, not {known}", cure=cure)
+    return known
+
+
+def _provenance(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+    document = document_in(metadata, path)
+    if document.get("kind", "kernels") != "kernels":
+        msg = "this command needs a kernels table"
+        found, cure = f"a {document['kind']} table", "Make one with: perfml ingest"
+        raise InputError(msg, where=str(path), found=found, cure=cure)
+    return document
+
+
+def _pandas(metadata: dict[bytes, bytes]) -> list[dict[str, Any]]:
+    try:
+        notes = json.loads(metadata.get(b"pandas", b"{}")).get("columns", [])
+    except (ValueError, AttributeError):
+        return []
+    return [note for note in notes if isinstance(note, dict) and "name" in note]
+
+
+def _joined(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Join provenance: lists one after another, single facts where all files agree."""
+    joined: dict[str, Any] = {}
+    for name in dict.fromkeys(name for document in documents for name in document):
+        values = [document[name] for document in documents if name in document]
+        if all(isinstance(value, list) for value in values):
+            # what the runs of one folder share, such as the shapes of layers, is kept once
+            each = {json.dumps(item, sort_keys=True): item for value in values for item in value}
+            joined[name] = list(each.values())
+        elif name == "created":
+            joined[name] = max(map(str, values))
+        elif all(value == values[0] for value in values):
+            joined[name] = values[0]
+    return joined
+
+
+def _runs(footer: Any) -> tuple[str, str] | None:
+    """Return the first and last run_id of a file by name, from its statistics."""
+    place = next(
+        number
+        for number in range(footer.num_columns)
+        if footer.schema.column(number).path == "run_id"
+    )
+    low: list[str] = []
+    high: list[str] = []
+    for number in range(footer.num_row_groups):
+        found = footer.row_group(number).column(place).statistics
+        if found is None or not found.has_min_max or found.null_count:
+            return None
+        low.append(str(found.min))
+        high.append(str(found.max))
+    return (min(low), max(high)) if low else ("", "")
+
+
+def _units(
+    files: Sequence[Path], spans: Sequence[tuple[str, str] | None]
+) -> tuple[tuple[Path, ...], ...]:
+    """Put files together whose ranges of run_id overlap; without statistics, all of them."""
+    known = [span for span in spans if span is not None]
+    if len(known) < len(files):
+        return (tuple(files),)
+    units: list[list[int]] = []
+    last = ""
+    for place in sorted(range(len(files)), key=lambda place: known[place]):
+        low, high = known[place]
+        if units and low <= last:
+            units[-1].append(place)
+        else:
+            units.append([place])
+        last = max(last, high)
+    ordered = sorted(sorted(unit) for unit in units)
+    return tuple(tuple(files[place] for place in unit) for unit in ordered)

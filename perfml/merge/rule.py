@@ -1,0 +1,422 @@
+"""Merge the kernels of a layer into one row, weighting each metric by the kernels' running time.
+
+The rule is the published study's: a metric of a layer is sum(metric_k * t_k) / sum(t_k) over the
+kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 and 0.8. Counts and
+bytes add up; the catalogue says which rule a metric follows. A row that stands for many launches
+(``launches``: the averages of a summary) counts and weighs as many. What was not measured is not
+passed over in silence (`perfml.merge.coverage`).
+
+Here to change: the rule itself. Tables larger than memory go through the same `LaunchGroups`, a
+batch of whole layers at a time (`batches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
+from perfml.merge.mean_times import launch_weights, mean_times
+from perfml.merge.numbering import Codes, combined, numbered
+from perfml.metrics import load_catalogue
+from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
+from perfml.time_sources import joined_sources
+
+Weights = Literal["own", "layer-mean"]
+
+Floats = npt.NDArray[np.float64]
+
+KEY = ("run_id", "iteration", "layer")
+"""What tells one row of the Layers table from all others."""
+
+
+def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
+    """Merge kernels into layers.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table; launches outside every layer are left out (see `unattributed`).
+    weights
+        ``"own"``: each row's metrics are weighted by that row's kernel times, as published. The
+        layer's time is the sum of the same numbers, so a part of it enters the features.
+        ``"layer-mean"``: weighted by each kernel's mean time over the repeats of its layer, which
+        keeps a row's own time out of its metrics.
+
+    Returns
+    -------
+    DataFrame
+        A Layers table, one row a (run, iteration, layer) in order of first launch. A metric that
+        no kernel of a layer has is NaN; so is a sum of which a part was not measured, and a mean
+        that covers less than `perfml.merge.coverage.LEAST_SHARE` of the layer's time.
+        ``attrs["coverage"]`` lists the metrics of which some launches were not measured
+        (`Coverage.as_dict`).
+
+    Raises
+    ------
+    TableError
+        If `kernels` is no Kernels table, or a launch in a layer has a time that is missing, zero
+        or negative, or stands for no launch; the message names the kernel.
+    PerfmlError
+        If no launch belongs to a layer.
+    """
+    kernels = validate_kernels(kernels)
+    attributed = np.flatnonzero(kernels["layer"].notna().to_numpy(dtype=bool))
+    if not len(attributed):
+        raise no_layer(len(kernels))
+    groups = LaunchGroups(kernels, attributed)
+    if weights == "layer-mean":
+        groups.weigh(mean_times([groups.repeats()]))
+
+    def values(name: str) -> Floats:
+        return kernels[name].to_numpy(dtype=float)[attributed]
+
+    layers, coverage = merged_layers(groups, merged_columns(kernels), values)
+    layers = validate_layers(layers)
+    layers.attrs["coverage"] = [each.as_dict() for each in coverage]
+    return layers
+
+
+def merged_columns(kernels: pd.DataFrame) -> list[str]:
+    """Return the columns of a Kernels table that are merged, besides time and names."""
+    profiled = ["ncu_time_us"] if "ncu_time_us" in kernels.columns else []
+    return [*profiled, *metric_columns(kernels)]
+
+
+def merged_layers(
+    groups: LaunchGroups, columns: Iterable[str], values: Callable[[str], Floats]
+) -> tuple[pd.DataFrame, list[Coverage]]:
+    """Return the Layers table of grouped launches, and which metrics cover a part of it.
+
+    Parameters
+    ----------
+    groups
+        Launches inside layers.
+    columns
+        What is merged, by name.
+    values
+        Gives a column's numbers, one a launch, NaN where missing; asked for one at a time.
+    """
+    merged = {name: groups.reduce(name, values(name)) for name in columns}
+    coverage = []
+    for name, share in groups.shares():
+        if groups.rule(name) == "time_weighted":
+            # sums of times in another order differ in the last digits: a half stays a half
+            enough = share >= LEAST_SHARE * (1 - 1e-9)
+            merged[name] = np.where(enough, merged[name], np.nan)
+        found = coverage_of(name, share, np.isnan(merged[name]))
+        if found is not None:
+            coverage.append(found)
+    return pd.concat([groups.layers(), pd.DataFrame(merged)], axis=1), coverage
+
+
+def unattributed(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return what ran outside every layer: one row a run.
+
+    Returns
+    -------
+    DataFrame
+        ``run_id``, ``launches`` and ``time_us`` outside layers, and their ``share`` of the run's
+        time (NaN where the run has no times).
+    """
+    outside = outside_times(kernels)
+    outside["share"] = outside["time_us"] / outside["total_us"]
+    return outside[["run_id", "launches", "time_us", "share"]]
+
+
+def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a run: ``launches`` and ``time_us`` outside layers, and ``total_us`` of all.
+
+    Times add up over parts of a table; they are NaN where no launch has one.
+    """
+    outside = kernels["layer"].isna()
+    launches = launch_numbers(kernels)
+    time = kernels["time_us"] * launches
+    by_run = pd.DataFrame(
+        {
+            "run_id": kernels["run_id"],
+            "launches": np.where(outside, launches, 0).astype("int64"),
+            "time_us": time.where(outside, 0.0),
+            "total_us": time,
+        }
+    )
+    groups = by_run.groupby("run_id", dropna=False, sort=False, observed=True)
+    return groups.sum(min_count=1).reset_index()
+
+
+def launch_numbers(kernels: pd.DataFrame) -> Floats:
+    """Return how many launches each row of a Kernels table stands for."""
+    if "launches" not in kernels.columns:
+        return np.ones(len(kernels))
+    return kernels["launches"].fillna(1).to_numpy(dtype=float)
+
+
+def launch_totals(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return a Kernels table with times and counts of all launches of a row, in place of one.
+
+    For whoever divides counts by times row by row; ``launches`` is 1 afterwards.
+    """
+    number = launch_numbers(kernels)
+    if (number == 1).all():
+        return kernels
+    columns = [name for name in merged_columns(kernels) if LaunchGroups.rule(name) == "sum"]
+    totals = {name: kernels[name] * number for name in ["time_us", *columns]}
+    return kernels.assign(**totals, launches=1)
+
+
+class LaunchGroups:
+    """Launches inside layers, grouped by the row of the Layers table that each goes to.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table. Columns of text may be categorical.
+    attributed
+        The rows of it that lie in layers, at least one.
+
+    Raises
+    ------
+    TableError
+        If a launch has no positive time; the message names the first.
+    """
+
+    def __init__(self, kernels: pd.DataFrame, attributed: npt.NDArray[np.intp]) -> None:
+        self._kernels = kernels
+        self._attributed = attributed
+        time = kernels["time_us"].to_numpy(dtype=float)[attributed]
+        number = launch_numbers(kernels)[attributed]
+        _check_launches(kernels, attributed, time, number)
+        row, self._first = _layer_rows(self._codes(KEY))
+        self._order = _launch_order(row, kernels["kernel_index"].to_numpy()[attributed])
+        self._lengths = np.bincount(row)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        self._number = self._ordered(number)
+        self._time = self._ordered(time) * self._number
+        self._weight = self._time
+        self._measured = np.zeros(len(time), dtype=bool)
+        self._known: dict[str, Floats] = {}
+        self._total = self._sums(self._weight)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def _codes(self, columns: Iterable[str]) -> list[Codes]:
+        return [numbered(self._kernels[name])[self._attributed] for name in columns]
+
+    def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Bring values into order: by output row, and by launch order within it."""
+        return values if self._order is None else values[self._order]
+
+    def _sums(self, values: Floats) -> Floats:
+        return np.asarray(np.add.reduceat(values, self._starts))
+
+    def repeats(self) -> pd.DataFrame:
+        """Return the launches that repeat between iterations and runs, and what they took."""
+        return self._repeats()[0]
+
+    def _repeats(self) -> tuple[pd.DataFrame, Codes]:
+        place = np.arange(len(self._time)) - np.repeat(self._starts, self._lengths)
+        condition = [name for name in RUN_COLUMNS if name != "run_id"]
+        columns = [*condition, "layer", "kernel"]
+        codes = [self._ordered(part) for part in self._codes(columns)]
+        which = combined([*codes, place])
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(which), prepend=-1))
+        rows = self._ordered(self._attributed)[first]
+        repeats = self._kernels[columns].iloc[rows].astype(object).reset_index(drop=True)
+        repeats["place"] = place[first]
+        repeats["time_us"] = np.bincount(which, weights=self._time)
+        repeats["launches"] = np.bincount(which, weights=self._number)
+        return repeats, which
+
+    def weigh(self, means: pd.DataFrame) -> None:
+        """Weight launches by the mean time of their repeats, in place of their own.
+
+        Parameters
+        ----------
+        means
+            As `mean_times` gives them.
+        """
+        repeats, which = self._repeats()
+        self._weight = launch_weights(repeats, means)[which] * self._number
+        self._total = self._sums(self._weight)
+
+    def layers(self) -> pd.DataFrame:
+        """Return the columns of the Layers table that are no metrics."""
+        same = [*RUN_COLUMNS, "iteration", "layer"]
+        rows = self._attributed[self._first]
+        layers = self._kernels[same].iloc[rows].reset_index(drop=True)
+        layers["kernels"] = self._sums(self._number).astype(np.int64)
+        layers["kernel_names"] = self._joined_names()
+        layers["time_us"] = self._sums(self._time)
+        if "process" in self._kernels.columns:
+            layers["process"] = self._processes()
+        if "time_source" in self._kernels.columns:
+            layers["time_source"] = self._time_sources()
+        return layers
+
+    def _processes(self) -> pd.Series[Any]:
+        """Return the process of each row; missing where its launches ran in several."""
+        column = self._kernels["process"].iloc[self._attributed]
+        codes = self._ordered(numbered(column))
+        low, high = (bound.reduceat(codes, self._starts) for bound in (np.minimum, np.maximum))
+        return column.iloc[self._first].reset_index(drop=True).where(low == high)
+
+    def _time_sources(self) -> pd.Series[Any]:
+        """Return where each row's time comes from: the sources of its launches."""
+        column = self._kernels["time_source"]
+        coded = column.iloc[self._attributed].astype("category")
+        names, codes = coded.cat.categories, self._ordered(coded.cat.codes.to_numpy())
+        held = np.stack(
+            [np.logical_or.reduceat(codes == code, self._starts) for code in range(len(names))]
+            or [np.zeros(len(self), dtype=bool)]
+        )
+        # few distinct sets of sources, so that each is written out once
+        distinct, which = np.unique(held, axis=1, return_inverse=True)
+        texts = [joined_sources(map(str, names[np.flatnonzero(sources)])) for sources in distinct.T]
+        kind = names.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
+        known = pd.Series([text or None for text in texts], dtype=kind)
+        return known.take(np.ravel(which)).reset_index(drop=True)
+
+    def _joined_names(self) -> Any:
+        """Return each row's kernel names, one a line: the few distinct ones are joined once."""
+        kernels = self._kernels["kernel"]
+        is_category = isinstance(kernels.dtype, pd.CategoricalDtype)
+        categories = kernels if is_category else kernels.astype("category")
+        names = categories.cat.categories.to_numpy(dtype=object)
+        codes = categories.cat.codes.to_numpy()[self._attributed].astype(np.int32)
+        coded, size = self._ordered(codes).tobytes(), codes.itemsize
+        ends = ((self._starts + self._lengths) * size).tolist()
+        distinct: dict[bytes, int] = {}
+        start, sequence = 0, []
+        for end in ends:
+            sequence.append(distinct.setdefault(coded[start:end], len(distinct)))
+            start = end
+        texts = ["\n".join(names[np.frombuffer(key, dtype=np.int32)]) for key in distinct]
+        which, joined = pd.factorize(np.array(texts, dtype=object))
+        if is_category:
+            return pd.Categorical.from_codes(which[sequence], categories=pd.Index(joined))
+        return pd.Series(joined).array.take(which[sequence])
+
+    @staticmethod
+    def rule(name: str) -> str:
+        """Return how a column is merged: ``time_weighted``, ``sum`` or ``max``."""
+        return "sum" if name == "ncu_time_us" else load_catalogue()[name].merge
+
+    def reduce(self, name: str, values: Floats) -> Floats:
+        """Merge one column, one number a launch, by the catalogue's rule for it."""
+        values = self._ordered(values)
+        missing = np.isnan(values)
+        if _is_counter(name):
+            self._measured |= ~missing
+        rule = self.rule(name)
+        if rule == "max":
+            return np.asarray(np.fmax.reduceat(values, self._starts))
+        if missing.any():
+            self._known[name] = self._sums(np.where(missing, 0.0, self._weight))
+        if rule == "sum":
+            return self._sums(values * self._number)
+        product = values * self._weight
+        if name not in self._known:
+            return self._sums(product) / self._total
+        product[missing] = 0.0
+        with np.errstate(invalid="ignore"):
+            return self._sums(product) / self._known[name]
+
+    def shares(self) -> Iterator[tuple[str, Floats]]:
+        """Yield the metrics that some launches lack, and the share of each row's time they cover.
+
+        To be asked when all columns are reduced: a launch was measured if it has any counter.
+        """
+        unmeasured = self._sums(np.where(self._measured, 0.0, self._weight))
+        for name, known in self._known.items():
+            whole = known + unmeasured if _may_be_undefined(name) else self._total
+            # where nothing was measured nothing is covered
+            yield name, np.divide(known, whole, out=np.zeros(len(self)), where=known > 0)
+
+
+def _is_counter(name: str) -> bool:
+    """Tell whether a column is read by a profiler's counters, and not a fact of the launch."""
+    return name != "ncu_time_us" and load_catalogue()[name].family != "launch"
+
+
+def _may_be_undefined(name: str) -> bool:
+    """Tell whether a measured launch may lack a metric: a share of what it does not do at all."""
+    if name == "ncu_time_us":
+        return False
+    metric = load_catalogue()[name]
+    is_quotient = metric.ncu is not None and "/" in metric.ncu.text
+    return metric.guard is not None or metric.zero_undefined or is_quotient
+
+
+def _layer_rows(parts: list[Codes]) -> tuple[Codes, npt.NDArray[np.intp]]:
+    """Return each launch's output row, and each output row's first launch."""
+    starts = stretches(parts)
+    # launches of a layer lie together nearly always, so only each stretch's first is looked at
+    heads = combined([part[starts] for part in parts])
+    row = np.repeat(heads, np.diff(starts, append=len(parts[0])))
+    # numbered as they come, so a new one is larger than all before it
+    new = np.diff(np.maximum.accumulate(heads), prepend=-1) > 0
+    return row, starts[new]
+
+
+def stretches(parts: list[Codes]) -> npt.NDArray[np.intp]:
+    """Return the rows at which another combination of numbers begins."""
+    change = np.zeros(len(parts[0]), dtype=bool)
+    change[:1] = True
+    for part in parts:
+        change[1:] |= part[1:] != part[:-1]
+    return np.flatnonzero(change)
+
+
+def _launch_order(row: Codes, index: npt.NDArray[Any]) -> npt.NDArray[np.intp] | None:
+    """Return the launches by output row and launch order, or None where they lie so already."""
+    step = np.diff(row)
+    if ((step > 0) | ((step == 0) & (index[1:] >= index[:-1]))).all():
+        return None
+    return np.lexsort((index, row))
+
+
+def _check_launches(
+    kernels: pd.DataFrame, attributed: npt.NDArray[np.intp], time: Floats, number: Floats
+) -> None:
+    none = np.flatnonzero(~(number >= 1))
+    if len(none):
+        launch = kernels.iloc[int(attributed[none[0]])]
+        msg = f"a row stands for no launch: {str(launch['kernel'])[:120]}"
+        where = f"layer {launch['layer']}, iteration {launch['iteration']}"
+        found = f"launches {number[none[0]]:g}"
+        cure = "Ingest the profile again; a row stands for one launch or more."
+        raise TableError(msg, where=where, found=found, cure=cure)
+    bad = np.flatnonzero(~((time > 0) & np.isfinite(time)))
+    if not len(bad):
+        return
+    row = int(bad[0])
+    launch = kernels.iloc[int(attributed[row])]
+    missing = bool(np.isnan(time[row]))
+    kernel = str(launch["kernel"])[:120]
+    msg = f"{len(bad)} of {len(time)} launches have no usable time; the first is {kernel}"
+    raise TableError(
+        msg,
+        where=f"layer {launch['layer']}, iteration {launch['iteration']}",
+        found="no time" if missing else f"{float(time[row])} us",
+        cure=(
+            "Ingest the metrics together with a timing run (nvprof summary or trace, timing.csv)."
+            if missing
+            else "Running times must be positive; profile again."
+        ),
+    )
+
+
+def no_layer(kernels: int) -> PerfmlError:
+    """Return the error that no launch of a table lies in a layer."""
+    msg = "no launch belongs to a layer"
+    return PerfmlError(
+        msg,
+        found=f"{kernels} launches outside every NVTX range",
+        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map.",
+    )

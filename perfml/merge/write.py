@@ -1,0 +1,217 @@
+"""Write finished layers to Parquet as they come, and count what they hold.
+
+Here to change: columns, types and row groups of the result, its provenance, and the counts that
+the command line prints (`Merged`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from perfml import __version__
+from perfml.merge.coverage import Coverage, coverage_sentences, joined
+from perfml.merge.files import TEXT, KernelFiles
+from perfml.merge.rule import outside_times
+from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
+
+ROW_GROUP = 1 << 16
+"""Layers in a row group of the result, at least."""
+
+
+@dataclass
+class Merged:
+    """What a merge on disk did.
+
+    Attributes
+    ----------
+    rows
+        Rows written: layers of iterations of runs.
+    layers
+        Distinct names of layers.
+    kernels
+        Launches read, those outside layers included.
+    runs
+        One mapping a run: its identity, ``rows``, ``layers``, ``iterations``, ``time_us``.
+    unattributed
+        One mapping a run, as `perfml.merge.unattributed` has them.
+    coverage
+        The metrics of which some launches were not measured.
+    """
+
+    rows: int = 0
+    layers: int = 0
+    kernels: int = 0
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    unattributed: list[dict[str, Any]] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user has to know of launches that were not measured."""
+        return coverage_sentences(self.coverage, self.rows)
+
+
+class Tally:
+    """What a merge tells of its runs, counted while it goes."""
+
+    def __init__(self) -> None:
+        self.kernels = 0
+        self.rows = 0
+        self._outside: list[pd.DataFrame] = []
+        self._coverage: list[Coverage] = []
+        self._runs: dict[Any, dict[str, Any]] = {}
+        self._pairs: dict[str, set[tuple[Any, Any]]] = {"layer": set(), "iteration": set()}
+
+    def add_launches(self, launches: pd.DataFrame) -> None:
+        """Count launches in and outside layers."""
+        self.kernels += len(launches)
+        self._outside.append(_plain(outside_times(launches)))
+
+    def add_layers(self, layers: pd.DataFrame, coverage: list[Coverage]) -> None:
+        """Count finished layers."""
+        self.rows += len(layers)
+        self._coverage += coverage
+        by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
+        sums = by_run["time_us"].agg(["size", "sum"])
+        identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))
+        for run, rows, time in zip(identity.to_dict("records"), *sums.to_numpy().T, strict=True):
+            entry = self._runs.setdefault(run["run_id"], {**run, "rows": 0, "time_us": 0.0})
+            entry["rows"] += int(rows)
+            entry["time_us"] += float(time)
+        for name, pairs in self._pairs.items():
+            distinct = _plain(layers[["run_id", name]].drop_duplicates())
+            pairs.update(zip(distinct["run_id"], distinct[name], strict=True))
+
+    def summary(self) -> Merged:
+        """Return what was counted."""
+        counts = {name: Counter(run for run, _ in pairs) for name, pairs in self._pairs.items()}
+        runs = [
+            {
+                **{name: entry[name] for name in RUN_COLUMNS},
+                "rows": entry["rows"],
+                "layers": counts["layer"][run],
+                "iterations": counts["iteration"][run],
+                "time_us": entry["time_us"],
+            }
+            for run, entry in self._runs.items()
+        ]
+        outside = pd.concat(self._outside, ignore_index=True)
+        outside = outside.groupby("run_id", dropna=False, sort=False).sum(min_count=1).reset_index()
+        outside["share"] = outside["time_us"] / outside.pop("total_us")
+        unattributed = [
+            {str(name): value for name, value in row.items()}
+            for row in _plain(outside).to_dict("records")
+        ]
+        names = len({layer for _, layer in self._pairs["layer"]})
+        coverage = joined(self._coverage)
+        return Merged(self.rows, names, self.kernels, runs, unattributed, coverage)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return text as plain objects, None where missing: categories differ between parts."""
+    texts = [name for name in frame.columns if not pd.api.types.is_float_dtype(frame[name])]
+    return frame.assign(
+        **{name: frame[name].astype(object).where(frame[name].notna(), None) for name in texts}
+    )
+
+
+class Writer:
+    """Writes finished layers to one Parquet file, in row groups of `ROW_GROUP` and more.
+
+    Parameters
+    ----------
+    path
+        The file.
+    files
+        Where the kernels come from: types and provenance.
+    """
+
+    def __init__(self, path: Path, files: KernelFiles) -> None:
+        self._files = files
+        same = (*RUN_COLUMNS, "iteration", "layer")
+        types = {name: files.types[name] for name in same}
+        types |= {"kernels": pa.int64(), "kernel_names": pa.string(), "time_us": pa.float64()}
+        types |= {name: files.types[name] for name in LAYER_OPTIONAL if name in files.types}
+        types |= dict.fromkeys(files.merged, pa.float64())
+        text = [name for name, kind in types.items() if kind == pa.string()]
+        self._schema = pa.schema(
+            [(name, TEXT if name in text else kind) for name, kind in types.items()]
+        )
+        self._waiting: list[Any] = []
+        self._count = 0
+        # text is written from dictionaries but reads back as plain text: no Arrow schema inside
+        self._file = pq.ParquetWriter(
+            path, self._schema, compression="zstd", use_dictionary=text, store_schema=False
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            self._file.close()
+
+    def note(self, weights: str, merged: Merged) -> None:
+        """Store the provenance, and the column types that pandas noted of the kernels."""
+        document = {
+            **self._files.provenance,
+            "weights": weights,
+            "unattributed": [
+                {name: _without_nan(value) for name, value in row.items()}
+                for row in merged.unattributed
+            ],
+            "warnings": [*self._files.provenance.get("warnings", []), *merged.warnings],
+            "coverage": [each.as_dict() for each in merged.coverage],
+            "kind": "layers",
+            "perfml": __version__,
+        }
+        notes = [
+            self._files.pandas[name] for name in self._schema.names if name in self._files.pandas
+        ]
+        pandas = {"index_columns": [], "column_indexes": [], "columns": notes}
+        self._file.add_key_value_metadata(
+            {METADATA_KEY: json.dumps(document).encode(), b"pandas": json.dumps(pandas).encode()}
+        )
+
+    def add(self, layers: pd.DataFrame) -> None:
+        """Write some layers, or keep them until there are enough."""
+        arrays = [_array(layers[field.name], field.type) for field in self._schema]
+        self._waiting.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._count += len(layers)
+        if self._count >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._count:
+            return
+        # one dictionary for all: Parquet writes text in full after the first that differs
+        table = pa.concat_tables(self._waiting).unify_dictionaries()
+        self._file.write_table(table, row_group_size=self._count)
+        self._waiting, self._count = [], 0
+
+
+def _array(column: pd.Series[Any], kind: Any) -> Any:
+    if kind != TEXT:
+        return pa.array(column, type=kind, from_pandas=True)
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype("category")
+    codes = column.cat.codes.to_numpy().astype(np.int32)
+    indices = pa.array(codes, mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(column.cat.categories, pa.string()))
+
+
+def _without_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,164 @@
+"""Prepare a Layers table: add what is known of a layer before it runs, average its repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError
+from perfml.modeling.features import CONDITION_COLUMNS, group_codes
+
+AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes")
+"""What a layer computes, reads and writes, for the whole batch."""
+
+_KEYS = ("run_id", "workload", "precision", "batch", "layer")
+
+
+def with_shapes(
+    layers: pd.DataFrame, shapes: pd.DataFrame | Iterable[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Add the amounts of work to a Layers table.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    shapes
+        One row a layer (named ``layer`` or ``name``) with `AMOUNTS`; where amounts differ by run,
+        workload, precision or batch, with those columns too. `shapes_of_runs` gives such rows.
+
+    Returns
+    -------
+    DataFrame
+        The table with `AMOUNTS` and ``arithmetic_intensity`` (operations per byte of input,
+        weights and output). A layer without a shape has NaN.
+
+    Raises
+    ------
+    TableError
+        If `shapes` lacks a column, has two rows for one layer, or an amount is negative.
+    PerfmlError
+        If no layer has a shape.
+    """
+    table = pd.DataFrame(shapes if isinstance(shapes, pd.DataFrame) else list(shapes))
+    if "layer" not in table.columns and "name" in table.columns:
+        table = table.rename(columns={"name": "layer"})
+    missing = [name for name in ("layer", *AMOUNTS) if name not in table.columns]
+    if missing:
+        msg = f"the shapes lack {', '.join(missing)}"
+        raise TableError(msg, cure="A run's shapes are in its run.json, under layers.")
+    keys = [name for name in _KEYS if name in table.columns and name in layers.columns]
+    table = table[[*keys, *AMOUNTS]].copy()
+    for name in AMOUNTS:
+        table[name] = pd.to_numeric(table[name], errors="coerce").astype(float)
+    if (table[list(AMOUNTS)] < 0).any(axis=None):
+        msg = "an amount of work is negative"
+        raise TableError(msg, cure="Correct the shapes.")
+    key = _joined(table, keys)
+    if key.duplicated().any():
+        msg = f"two shapes for one layer: {key[key.duplicated()].iloc[0]}"
+        raise TableError(msg, cure="Say by batch or run_id which shape is meant.")
+    table.index = pd.Index(key)
+    found = table.reindex(_joined(layers, keys).to_numpy())
+    if found["flops"].isna().all():
+        msg = "no layer of the table has a shape"
+        raise PerfmlError(
+            msg,
+            found=f"layers such as {layers['layer'].iloc[0]}, shapes such as {key.iloc[0]}",
+            cure="Use the shapes of the same workload, batch and run.",
+        )
+    joined = layers.copy()
+    for name in AMOUNTS:
+        joined[name] = found[name].to_numpy()
+    moved = joined["weight_bytes"] + joined["input_bytes"] + joined["output_bytes"]
+    joined["arithmetic_intensity"] = joined["flops"] / moved.where(moved > 0)
+    return joined
+
+
+def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Return the shapes that ingest kept, or None if there are none.
+
+    They come from the runs' ``run.json``, or from ``layers.json`` beside loose profiles.
+
+    Parameters
+    ----------
+    provenance
+        Of a Kernels or Layers table.
+    """
+    rows = [row for row in described_layers(provenance) if all(name in row for name in AMOUNTS)]
+    of_runs = [row for row in rows if "run_id" in row]
+    return pd.DataFrame(of_runs or rows) if rows else None
+
+
+def described_layers(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the manifests in a provenance document say of layers, a row a layer.
+
+    Parameters
+    ----------
+    provenance
+        Of a Kernels or Layers table: ``runs`` is a list of manifests with ``layers``; layers of
+        loose profiles stand in the document itself. Anything else there is ignored.
+
+    Returns
+    -------
+    list
+        What is said, with its ``layer`` (a manifest may call it ``name``) and, inside a run, its
+        ``run_id``.
+    """
+    runs = provenance.get("runs")
+    sources = [(run, {"run_id": run.get("run_id")}) for run in _mappings(runs)]
+    rows = []
+    for source, run_id in (*sources, (provenance, {})):
+        for row in _mappings(source.get("layers")):
+            name = row.get("layer", row.get("name"))
+            if isinstance(name, str) and name:
+                rows.append({**run_id, **row, "layer": name})
+    return rows
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
+    """Return the keys of each row as one text, so that 1, 1.0 and a nullable 1 are the same."""
+    parts = []
+    for name in keys:
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column):
+            column = column.astype("Float64").astype("Int64")
+        parts.append(column.astype("string").fillna("").to_numpy(dtype=object))
+    text = np.array(["/".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
+    return pd.Series(text, dtype=object)
+
+
+def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a condition: the mean of its repeats.
+
+    Repeats of a condition differ by the noise of the clock and by metrics that were weighted with
+    that same clock. Their means keep what distinguishes conditions, and cross-validation inside a
+    model (such as the choice of a ridge penalty) no longer tests on copies.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `layers`, in order of first appearance; ``iteration`` is the first repeat's,
+        numbers are means (undefined cells left out), text is the first repeat's.
+    """
+    codes = group_codes(layers, CONDITION_COLUMNS)
+    first = np.unique(codes, return_index=True)[1]
+    means = layers.iloc[first].reset_index(drop=True)
+    kept = {*CONDITION_COLUMNS, "run_id", "iteration"}
+    for name in layers.columns:
+        if name not in kept and pd.api.types.is_numeric_dtype(layers[name]):
+            values = layers[name].astype("Float64").groupby(codes).mean()
+            means[name] = values.to_numpy(dtype=float, na_value=np.nan)
+    return means

@@ -1,0 +1,143 @@
+"""The fitted tree: arrays that predict, decompose and are shown; no training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, centred, relative_weights
+from perfml.modeling.linear_model_tree.grow import Node, descend
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and spread of each column; a constant column keeps spread 1."""
+
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, values: Array, weights: Array | None = None) -> Scale:
+        """Measure the columns of `values`, shape (n, c), each row as often as its weight says."""
+        mean = np.average(values, axis=0, weights=weights)
+        spread = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+        # Rounding alone gives a constant column a spread of this size.
+        noise = 10 * values.shape[0] ** 0.5 * np.finfo(float).eps * np.abs(mean)
+        constant = (spread <= noise) | (values.max(axis=0) == values.min(axis=0))
+        return cls(mean, np.where(constant, 1.0, spread))
+
+    def apply(self, values: Array) -> Array:
+        """Standardise."""
+        return np.asarray((values - self.mean) / self.spread)
+
+
+@dataclass(frozen=True)
+class FittedTree:
+    """A linear model tree in standardised units.
+
+    Attributes
+    ----------
+    nodes
+        Nodes without their rows and Gram matrices, the root first.
+    x_scale, y_scale
+        Standardisation of the features and of the targets.
+    mean_x, mean_y
+        Means of the features over the rows of each node, and what its model predicts there (the
+        mean of the target, unless the model was smoothed), standardised: (nodes, p), (nodes, k).
+    intercept, coef
+        Models of the nodes: (nodes, k) and (nodes, p, k).
+    low, high
+        Bounds of the predictions of each node, (nodes, k); infinite where nothing is clipped.
+    """
+
+    nodes: list[Node]
+    x_scale: Scale
+    y_scale: Scale
+    mean_x: Array
+    mean_y: Array
+    intercept: Array
+    coef: Array
+    low: Array
+    high: Array
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """Numbers of the leaves, left to right."""
+        return np.array([i for i, node in enumerate(self.nodes) if node.is_leaf])
+
+    @cached_property
+    def parents(self) -> Ints:
+        """Number of the parent of each node; -1 for the root."""
+        parent = np.full(len(self.nodes), -1)
+        for number, node in enumerate(self.nodes):
+            if not node.is_leaf:
+                parent[[node.left, node.right]] = number
+        return parent
+
+    def path(self, number: int) -> list[int]:
+        """Return the nodes from the root to node `number`, both included."""
+        upwards = [number]
+        while self.parents[upwards[-1]] >= 0:
+            upwards.append(int(self.parents[upwards[-1]]))
+        return upwards[::-1]
+
+    def apply(self, x: Array) -> Ints:
+        """Return the number of the leaf of each row."""
+        return descend(self.nodes, x)
+
+    def predict(self, x: Array) -> Array:
+        """Return the predictions in the units of the targets, shape (n, k)."""
+        return self.predict_both(x)[1]
+
+    def predict_both(self, x: Array) -> tuple[Array, Array]:
+        """Return the predictions without and with clipping, each of shape (n, k)."""
+        leaf = self.apply(x)
+        z = self.x_scale.apply(x)
+        free = np.empty((x.shape[0], self.intercept.shape[1]))
+        for number in np.unique(leaf):
+            mine = leaf == number
+            free[mine] = self.intercept[number] + z[mine] @ self.coef[number]
+        safe = np.clip(free, self.low[leaf], self.high[leaf])
+        scale = self.y_scale
+        return free * scale.spread + scale.mean, safe * scale.spread + scale.mean
+
+    def equations(self) -> tuple[Array, Array]:
+        """Return intercepts (nodes, k) and coefficients (nodes, p, k) in the units of the data."""
+        coef = self.coef * self.y_scale.spread / self.x_scale.spread[None, :, None]
+        shift = np.einsum("p,npk->nk", self.x_scale.mean, coef)
+        return self.intercept * self.y_scale.spread + self.y_scale.mean - shift, coef
+
+
+def bare(nodes: list[Node]) -> list[Node]:
+    """Return the nodes without their Gram matrices, which only fitting needs."""
+    return [replace(node, total=np.empty((0, 0))) for node in nodes]
+
+
+def importances(nodes: list[Node], design: Design) -> Array:
+    """Share the explained variance of the target among the features; the shares add up to one.
+
+    Splits and slopes explain the same variance in part: the slopes of the root leave less to the
+    splits, and a split into two means leaves less to the slopes of the leaves. Each is therefore
+    credited with the average over both orders, which is the Shapley value of two players. Within
+    a model, correlated features share by relative weights (see `relative_weights`).
+    """
+    shares = np.zeros(design.n_linear)
+    for node in nodes:
+        if node.is_leaf:
+            shares += 0.5 * relative_weights(design, node.total)
+            continue
+        left, right = nodes[node.left], nodes[node.right]
+        by_slope = node.model.loss - left.model.loss - right.model.loss
+        by_mean = _spread(design, node) - _spread(design, left) - _spread(design, right)
+        shares[node.feature] += 0.5 * (max(by_slope, 0.0) + max(by_mean, 0.0))
+    shares += 0.5 * relative_weights(design, nodes[0].total)
+    total = shares.sum()
+    if total <= design.resolution:
+        return np.zeros(design.n_linear)
+    return np.asarray(shares / total)
+
+
+def _spread(design: Design, node: Node) -> float:
+    return float(np.trace(centred(design, node.total)[4]))

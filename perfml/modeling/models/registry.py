@@ -1,0 +1,352 @@
+"""The registry of models: the six of the study under short names, and variants of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from perfml.errors import PerfmlError
+from perfml.modeling.models.ebm import make_boosting, require_boosting
+from perfml.modeling.models.forest import QuickForestClassifier
+
+REGRESSION = ("dt", "gbr", "lmt")
+"""Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
+
+CLASSIFICATION = ("dt", "lr", "rf")
+"""Models of the study that predict the backend: tree, logistic regression, random forest."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """An entry of the registry.
+
+    Attributes
+    ----------
+    name
+        As the user wrote it, such as ``gbr`` or ``lr:0.1``.
+    title
+        For people.
+    task
+        ``regression`` or ``classification``.
+    make
+        Returns an unfitted scikit-learn estimator for a seed.
+    builtin
+        Name of the importance that the fitted model brings along: ``gini``, ``coefficient``,
+        ``explained-variance``, ``term-importance``; None if it has none.
+    seeded
+        Whether the fit depends on the seed.
+    cost
+        Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
+    require
+        Raises MissingExtraError where a package that the model needs is not installed.
+    """
+
+    name: str
+    title: str
+    task: str
+    make: Callable[[int], Any]
+    builtin: str | None
+    seeded: bool
+    cost: float
+    require: Callable[[], None] | None = None
+
+
+def _logistic(c: float) -> Callable[[int], Any]:
+    # the penalised likelihood has one optimum, and Newton steps reach it in a tenth of the time
+    # that lbfgs needs on unscaled fractions
+    return lambda seed: LogisticRegression(C=c, solver="newton-cholesky", max_iter=1000)
+
+
+def _standardized(seed: int) -> Any:
+    return make_pipeline(
+        StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=1000)
+    )
+
+
+def _linear_model_tree(seed: int) -> Any:
+    from perfml.modeling.linear_model_tree.regressor import LinearModelTreeRegressor
+
+    return LinearModelTreeRegressor()
+
+
+def log_features(X: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the logarithm of features, with 0.001 added so that 0 stays finite.
+
+    A time is a product (operations / rate / utilization), which logarithms turn into a sum.
+    """
+    return np.asarray(np.log(np.maximum(X, 0.0) + 1e-3), dtype=np.float64)
+
+
+def _power_law(seed: int) -> Any:
+    from sklearn.linear_model import RidgeCV
+
+    return make_pipeline(
+        FunctionTransformer(log_features), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
+    )
+
+
+def _log_tree(seed: int) -> Any:
+    return make_pipeline(FunctionTransformer(log_features), _linear_model_tree(seed))
+
+
+def _gaussian_process(seed: int) -> Any:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(10.0, (1.0, 1e3)) + WhiteKernel(
+        1e-2, (1e-6, 1.0)
+    )
+    return make_pipeline(
+        FunctionTransformer(log_features),
+        StandardScaler(),
+        GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed),
+    )
+
+
+def _boosting(task: str) -> Model:
+    return Model(
+        "ebm",
+        "explainable boosting machine",
+        task,
+        functools.partial(make_boosting, task),
+        "term-importance",
+        True,
+        0.7,
+        require_boosting,
+    )
+
+
+def _linear_tree(seed: int) -> Any:
+    from perfml.modeling.models.sklearn_compat import linear_tree_regressor
+
+    return linear_tree_regressor()
+
+
+_REGRESSION: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            "dt",
+            "decision tree",
+            "regression",
+            lambda seed: DecisionTreeRegressor(random_state=seed),
+            "gini",
+            True,
+            0.001,
+        ),
+        Model(
+            "gbr",
+            "gradient boosting",
+            "regression",
+            lambda seed: GradientBoostingRegressor(random_state=seed),
+            "gini",
+            True,
+            0.06,
+        ),
+        Model(
+            "lmt",
+            "linear model tree",
+            "regression",
+            _linear_model_tree,
+            "explained-variance",
+            False,
+            0.025,
+        ),
+        Model(
+            "lmt:linear-tree",
+            "linear model tree (linear-tree)",
+            "regression",
+            _linear_tree,
+            "gini",
+            False,
+            0.4,
+        ),
+        Model(
+            "lmt:log",
+            "linear model tree on the logarithms of the features",
+            "regression",
+            _log_tree,
+            "explained-variance",
+            False,
+            0.025,
+        ),
+        Model(
+            "power-law",
+            "ridge regression on the logarithms of the features",
+            "regression",
+            _power_law,
+            "coefficient",
+            False,
+            0.005,
+        ),
+        Model(
+            "gp",
+            "Gaussian process on the logarithms of the features",
+            "regression",
+            _gaussian_process,
+            None,
+            False,
+            0.3,
+        ),
+    )
+}
+
+_CLASSIFICATION: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            "dt",
+            "decision tree",
+            "classification",
+            lambda seed: DecisionTreeClassifier(random_state=seed),
+            "gini",
+            True,
+            0.001,
+        ),
+        Model(
+            "lr",
+            "logistic regression",
+            "classification",
+            _logistic(1.0),
+            "coefficient",
+            False,
+            0.01,
+        ),
+        Model(
+            "lr:standardized",
+            "logistic regression, standardised features",
+            "classification",
+            _standardized,
+            "coefficient",
+            False,
+            0.01,
+        ),
+        Model(
+            "rf",
+            "random forest",
+            "classification",
+            lambda seed: QuickForestClassifier(random_state=seed),
+            "gini",
+            True,
+            0.1,
+        ),
+    )
+}
+
+_REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
+
+_EXTRA = {"ebm": {task: _boosting(task) for task in _REGISTRY}}
+"""Models of optional packages: name, task, model."""
+
+
+def model_names(task: str) -> tuple[str, ...]:
+    """Return the names that `get_model` always knows for a task, besides ``lr:C``.
+
+    ``ebm``, the explainable boosting machine, is there with the extra ``explain``.
+    """
+    return tuple(_REGISTRY[task])
+
+
+def get_model(name: str, task: str) -> Model:
+    """Return a model of the registry.
+
+    Parameters
+    ----------
+    name
+        One of `model_names`, ``ebm``, or ``lr:0.1`` for logistic regression with another C.
+    task
+        ``regression`` or ``classification``.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no such model for the task.
+    MissingExtraError
+        If the model's package is not installed.
+    """
+    registry = _REGISTRY[task]
+    if name in registry:
+        return registry[name]
+    if name in _EXTRA:
+        model = _EXTRA[name][task]
+        if model.require is not None:
+            model.require()
+        return model
+    base, _, argument = name.partition(":")
+    if task == "classification" and base == "lr" and argument:
+        try:
+            c = float(argument)
+        except ValueError:
+            c = 0.0
+        if 0 < c < float("inf"):
+            title = f"logistic regression, C = {c:g}"
+            return Model(name, title, task, _logistic(c), "coefficient", False, 0.01)
+    other = [each for each in _REGISTRY if each != task and name in _REGISTRY[each]]
+    msg = f"no {task} model is called {name!r}"
+    extra = " and lr:C, such as lr:0.1" if task == "classification" else ""
+    raise PerfmlError(
+        msg,
+        found=f"a {other[0]} model" if other else None,
+        cure=f"Models are: {', '.join([*registry, *_EXTRA])}{extra}.",
+    )
+
+
+def get_models(names: str | Sequence[str] | None, task: str) -> tuple[Model, ...]:
+    """Return models by name (one, several, or ``"dt,lmt"``); None means the three of the study."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",") if name.strip()]
+    if names is None:
+        names = REGRESSION if task == "regression" else CLASSIFICATION
+    if not names:
+        msg = "no model was named"
+        raise PerfmlError(msg, cure=f"Models are: {', '.join([*_REGISTRY[task], *_EXTRA])}.")
+    return tuple(get_model(name, task) for name in dict.fromkeys(names))
+
+
+def make_imputer() -> SimpleImputer:
+    """Return what fills undefined metrics: the training median, and a column that says so."""
+    return SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+
+
+def imputed_owners(imputer: SimpleImputer, n_features: int) -> npt.NDArray[np.int64]:
+    """Return which feature each column of an imputed matrix belongs to.
+
+    An indicator belongs to its metric, so its importance is the metric's.
+    """
+    flagged = np.asarray(imputer.indicator_.features_, dtype=np.int64)
+    return np.concatenate([np.arange(n_features, dtype=np.int64), flagged])
+
+
+def make_estimator(name: str, task: str = "regression", *, seed: int = 0) -> Pipeline:
+    """Return a model of the registry as a scikit-learn pipeline that takes undefined metrics.
+
+    Parameters
+    ----------
+    name, task
+        As for `get_model`.
+    seed
+        ``random_state`` of the model.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        Steps ``imputer`` and ``model``; regression expects time in milliseconds.
+
+    Examples
+    --------
+    >>> from perfml.modeling import make_estimator
+    >>> list(make_estimator("gbr").named_steps)
+    ['imputer', 'model']
+    """
+    return Pipeline([("imputer", make_imputer()), ("model", get_model(name, task).make(seed))])

@@ -1,0 +1,210 @@
+"""Tell learning from looking up.
+
+Repeats of a few conditions make a random split easy: the test rows are near-copies of training
+rows. The numbers here say how far that goes, and `Leakage.warning` says it in a sentence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfml.modeling.features import Problem
+from perfml.modeling.models.registry import get_model
+from perfml.modeling.parallel import quietly
+from perfml.modeling.scoring.baselines import Lookup, best_metric, predict_baseline
+from perfml.modeling.scoring.folds import fit, predict, prepare, score
+from perfml.modeling.scoring.protocols import RepeatedRandomSplit, Split, twin_codes
+from perfml.modeling.scoring.targets import Target
+
+PROBE_SPLITS = 20
+"""Random splits that the detector looks at."""
+
+AS_GOOD = 1.25
+"""A lookup matches the models if its MAPE is at most this times that of the best of them.
+
+The three models of the study differ by as much among themselves on the published file."""
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What a random split of a dataset can and cannot show.
+
+    Attributes
+    ----------
+    rows, conditions
+        How many; rows of one condition (workload, backend, precision, batch, layer) are repeats.
+    distinct_feature_rows
+        How many different feature vectors there are.
+    twin_share
+        Mean share of test rows, in a random 70/30 split, with an exact copy of their features
+        among the training rows.
+    variance_explained
+        Share of the variance of time that the means of the conditions explain (R2, in sample).
+    lookup_metric
+        The metric that a lookup table was built on in most splits.
+    lookup_score
+        Median score of that baseline on random splits: MAPE or accuracy.
+    condition_score
+        Median MAPE, on random splits, of predicting the mean of the row's condition, which knows
+        no metric at all; None for classification.
+    model_score
+        Median score of the best model (or of a decision tree, where no model was scored).
+    identifying_metrics
+        Metrics whose every value occurs in one condition only: each alone names the condition.
+    warning
+        A sentence where a lookup does as well as the models; else None.
+    """
+
+    rows: int
+    conditions: int
+    distinct_feature_rows: int
+    twin_share: float
+    variance_explained: float
+    lookup_metric: str
+    lookup_score: float
+    condition_score: float | None
+    model_score: float
+    identifying_metrics: tuple[str, ...]
+    warning: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {**asdict(self), "identifying_metrics": list(self.identifying_metrics)}
+
+
+def detect_leakage(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    model_scores: dict[str, float] | None = None,
+    baseline_scores: dict[str, float] | None = None,
+) -> Leakage:
+    """Look for signs that a random split measures lookup, not prediction.
+
+    Parameters
+    ----------
+    problem
+        What is modelled.
+    seed
+        Seed of the probing splits.
+    model_scores
+        Median score of each model on random splits; without it a decision tree is fitted.
+    baseline_scores
+        Median score of each baseline on the same splits as `model_scores`.
+    """
+    splits = list(RepeatedRandomSplit(PROBE_SPLITS, random_state=seed).split(problem.design.values))
+    twins = twin_codes(problem.design.values)
+    shares = [float(np.isin(twins[test], twins[train]).mean()) for train, test in splits]
+    metrics = [_lookup_metric(problem, train) for train, _ in splits]
+    if not model_scores or not baseline_scores:
+        model_scores = {"dt": quietly(_probe_tree, (problem, splits))[0]}
+        baseline_scores = _probe_baselines(problem, splits)
+    pick = min if problem.task == "regression" else max
+    best = pick(model_scores, key=lambda name: model_scores[name])
+    # among equals the metric that comes first in the table's order is named
+    metric = Counter(metrics).most_common(1)[0][0]
+    found = Leakage(
+        rows=problem.rows,
+        conditions=int(problem.condition.max()) + 1,
+        distinct_feature_rows=int(twins.max()) + 1,
+        twin_share=float(np.mean(shares)),
+        variance_explained=_explained(problem),
+        lookup_metric=metric,
+        lookup_score=baseline_scores["lookup"],
+        condition_score=baseline_scores.get("condition-mean"),
+        model_score=model_scores[best],
+        identifying_metrics=_identifying(problem),
+        warning=None,
+    )
+    return replace(found, warning=_warning(found, problem.task, best))
+
+
+def _lookup_metric(problem: Problem, train: npt.NDArray[np.intp]) -> str:
+    column = best_metric(problem.design.values[train], problem.truth[train], problem.task)
+    return problem.design.names[column]
+
+
+def _probe_baselines(problem: Problem, splits: list[Split]) -> dict[str, float]:
+    names = ("lookup", "condition-mean") if problem.task == "regression" else ("lookup",)
+    return {
+        name: float(
+            np.median(
+                [
+                    score(
+                        problem.task,
+                        problem.truth[test],
+                        predict_baseline(name, problem, train, test),
+                    )
+                    for train, test in splits
+                ]
+            )
+        )
+        for name in names
+    }
+
+
+def _probe_tree(task: tuple[Problem, list[Split]]) -> float:
+    problem, splits = task
+    model, target = get_model("dt", problem.task), Target("time")
+    found = []
+    for seed, (train, test) in enumerate(splits):
+        prepared = prepare(problem, train, test)
+        fitted = fit(model, problem, target, prepared.train, train, seed)
+        guess = predict(fitted, problem, target, prepared.test, test)
+        found.append(score(problem.task, problem.truth[test], guess))
+    return float(np.median(found))
+
+
+def _explained(problem: Problem) -> float:
+    time, codes = problem.time_us, problem.condition
+    count = np.bincount(codes)
+    means = np.bincount(codes, weights=time) / count
+    total = float(((time - time.mean()) ** 2).sum())
+    if total == 0:
+        return 0.0
+    return 1.0 - float(((time - means[codes]) ** 2).sum()) / total
+
+
+def _identifying(problem: Problem) -> tuple[str, ...]:
+    found = []
+    for column, name in enumerate(problem.design.names):
+        values = problem.design.values[:, column]
+        table = Lookup.fit(values, problem.condition, "classification")
+        # a metric with as many values as rows would name every row, not its condition
+        repeated = len(table.keys) < problem.rows / 2
+        if repeated and bool(np.all(table.predict(values) == problem.condition)):
+            found.append(name)
+    return tuple(found)
+
+
+def _warning(found: Leakage, task: str, model: str) -> str | None:
+    if task == "classification":
+        if found.lookup_score < found.model_score - 0.01:
+            return None
+        rival = f"a lookup table on {found.lookup_metric} alone"
+        scores = f"accuracy {found.lookup_score:.3f} against {found.model_score:.3f} of {model}"
+    else:
+        limit = found.model_score * AS_GOOD
+        if found.lookup_score <= limit:
+            rival, reached = f"a lookup table on {found.lookup_metric} alone", found.lookup_score
+        elif found.condition_score is not None and found.condition_score <= limit:
+            rival, reached = "the mean of the row's condition", found.condition_score
+        else:
+            return None
+        scores = f"MAPE {reached:.4f} against {found.model_score:.4f} of {model}"
+    about = "time" if task == "regression" else "backend"
+    start = f"On random splits {rival} does about as well as the models (median {scores})"
+    if found.rows == found.conditions:
+        return (
+            f"{start}: no condition was measured twice, so the models add nothing to what that "
+            "one metric tells."
+        )
+    return (
+        f"{start}: the {found.rows} rows are repeats of {found.conditions} conditions, so such "
+        f"scores show recognition of a condition, not understanding of its {about}."
+    )

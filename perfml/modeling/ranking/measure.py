@@ -1,0 +1,178 @@
+"""Fit the models on one resample, and measure every importance: of metrics and of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfml.modeling.features import Floats, Problem
+from perfml.modeling.models.registry import Model, get_model
+from perfml.modeling.ranking.groups import Groups
+from perfml.modeling.ranking.importance import (
+    builtin_importance,
+    permutation_importance,
+    shapley_importance,
+)
+from perfml.modeling.ranking.resamples import Drawn
+from perfml.modeling.scoring.folds import (
+    REPEATS,
+    Prepared,
+    copies_loss,
+    fit,
+    predict,
+    predict_copies,
+    prepare,
+)
+from perfml.modeling.scoring.targets import Target
+
+GROUP_METHOD = "group-permutation"
+REFIT_METHOD = "drop-column"
+
+MAX_EXPLAINED = 64
+"""Held-out rows whose Shapley values are averaged; their cost grows with the rows."""
+
+
+@dataclass(frozen=True)
+class Resample:
+    """One resample, and what to measure on it."""
+
+    problem: Problem
+    target: Target
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    groups: Groups
+    drawn: Drawn
+    seed: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The importances of one model by one method on one resample.
+
+    Attributes
+    ----------
+    model, method, seed
+        Which fit.
+    values
+        One number a metric; one a group for `GROUP_METHOD`.
+    joint
+        One number a group, its members taken as one: their importances added (builtin), all of
+        them shuffled by the same order, left out together, or the absolute value of the sum of
+        their Shapley values.
+    """
+
+    model: str
+    method: str
+    seed: int
+    values: Floats
+    joint: Floats
+
+
+def measure(work: Resample) -> list[Measured]:
+    """Fit every model on one resample and measure every importance."""
+    problem, drawn = work.problem, work.drawn
+    prepared = prepare(problem, drawn.rows, drawn.held_out)
+    rng = np.random.default_rng([work.seed, 2])
+    results: list[Measured] = []
+    for name in work.models:
+        # among metrics that split alike, an estimator without a seed takes the first column
+        order = rng.permutation(prepared.train.shape[1])
+        shuffled = Prepared(
+            prepared.train[:, order], prepared.test[:, order], prepared.owners[order]
+        )
+        results += _Fit(work, get_model(name, problem.task), shuffled, rng).importances()
+    return results
+
+
+class _Fit:
+    """One model fitted on one resample, and its importances."""
+
+    def __init__(
+        self, work: Resample, model: Model, prepared: Prepared, rng: np.random.Generator
+    ) -> None:
+        self.work, self.model, self.prepared, self.rng = work, model, prepared, rng
+        problem, held_out = work.problem, work.drawn.held_out
+        self.width = problem.design.values.shape[1]
+        self.fitted = fit(model, problem, work.target, prepared.train, work.drawn.rows, work.seed)
+        self.loss = copies_loss(problem, held_out)
+        self.guess = predict_copies(self.fitted, problem, work.target, held_out)
+        self.shared = [group for group in work.groups if len(group) > 1]
+        self.columns = [np.flatnonzero(prepared.owners == owner) for owner in range(self.width)]
+
+    def importances(self) -> list[Measured]:
+        """Return one result a method that this model has."""
+        results = []
+        permuted: tuple[Floats, Floats] | None = None
+        for method in self.work.methods:
+            name = method
+            if method == "builtin":
+                both = self._builtin()
+                name = self.model.builtin or method
+            elif method in ("permutation", GROUP_METHOD):
+                permuted = permuted or self._permuted()
+                both = permuted if method == "permutation" else (permuted[1], permuted[1])
+            elif method == REFIT_METHOD:
+                both = self._dropped()
+            else:
+                both = self._shapley()
+            if both is not None:
+                results.append(Measured(self.model.name, name, self.work.seed, *both))
+        return results
+
+    def _builtin(self) -> tuple[Floats, Floats] | None:
+        if self.model.builtin is None:
+            return None
+        values = builtin_importance(self.fitted, self.prepared.owners, self.width)
+        return values, np.array([values[list(group)].sum() for group in self.work.groups])
+
+    def _permuted(self) -> tuple[Floats, Floats]:
+        values = permutation_importance(
+            self.guess,
+            self.loss,
+            self.prepared.test,
+            self.columns
+            + [np.concatenate([self.columns[j] for j in group]) for group in self.shared],
+            repeats=REPEATS,
+            rng=self.rng,
+        )
+        return values[: self.width], self._joint(values[: self.width], values[self.width :])
+
+    def _dropped(self) -> tuple[Floats, Floats]:
+        """Return how much the loss grows when the model is fitted without a metric, or a group."""
+        base = float(self.loss(self.guess(self.prepared.test)[None, :])[0])
+        parts = [(feature,) for feature in range(self.width)] + self.shared
+        values = np.array([self._loss_without(part) - base for part in parts])
+        return values[: self.width], self._joint(values[: self.width], values[self.width :])
+
+    def _loss_without(self, features: tuple[int, ...]) -> float:
+        problem, drawn = self.work.problem, self.work.drawn
+        kept = np.flatnonzero(~np.isin(self.prepared.owners, features))
+        if not len(kept):
+            # nothing is left to learn from: what remains is one value for every row
+            train, test = np.zeros((len(drawn.rows), 1)), np.zeros((len(drawn.held_out), 1))
+        else:
+            train, test = self.prepared.train[:, kept], self.prepared.test[:, kept]
+        fitted = fit(self.model, problem, self.work.target, train, drawn.rows, self.work.seed)
+        guess = predict(fitted, problem, self.work.target, test, drawn.held_out)
+        return float(self.loss(guess[None, :])[0])
+
+    def _shapley(self) -> tuple[Floats, Floats] | None:
+        rows = self.rng.permutation(len(self.prepared.test))[:MAX_EXPLAINED]
+        group_of = np.empty(self.width, dtype=np.int64)
+        for code, group in enumerate(self.work.groups):
+            group_of[list(group)] = code
+        values = shapley_importance(
+            self.fitted,
+            self.prepared.test[rows],
+            self.prepared.train,
+            (self.prepared.owners, group_of[self.prepared.owners]),
+        )
+        return None if values is None else (values[0], values[1])
+
+    def _joint(self, values: Floats, shared: Floats) -> Floats:
+        """Return one number a group: that of its only member, or the next of the shared ones."""
+        following = iter(shared)
+        return np.array(
+            [values[group[0]] if len(group) == 1 else next(following) for group in self.work.groups]
+        )

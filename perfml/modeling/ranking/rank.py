@@ -1,0 +1,311 @@
+"""Rank the metrics by importance, with intervals and a null: a ranking is never one number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
+from perfml.modeling.features import Ints, Problem, build_problem
+from perfml.modeling.layer_shapes import average_repeats
+from perfml.modeling.models.convergence import Notes, sentences
+from perfml.modeling.models.registry import Model, get_models
+from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.ranking.groups import Groups, spearman_groups
+from perfml.modeling.ranking.importance import has_shap
+from perfml.modeling.ranking.leakage import detect_leakage
+from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
+from perfml.modeling.ranking.null import (
+    FEWEST_PERMUTATIONS,
+    NULL_RESAMPLES,
+    Baseline,
+    Null,
+    permuted_problems,
+)
+from perfml.modeling.ranking.resamples import resampled
+from perfml.modeling.ranking.summary import (
+    Pair,
+    agreement,
+    by_pair,
+    group_scores,
+    group_table,
+    leading_share,
+    metric_table,
+    summarised_methods,
+)
+from perfml.modeling.results import Ranking
+from perfml.modeling.scoring.targets import Target, make_target
+from perfml.time_sources import time_note
+from perfml.util.installed import install_command
+
+METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")
+"""How importance is measured.
+
+``builtin`` appears in the results under its own name: ``gini`` for trees, ``coefficient`` (mean
+absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree,
+``term-importance`` for the explainable boosting machine.
+``permutation`` and ``group-permutation`` shuffle a metric, or a group of interchangeable ones, on
+held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the mean absolute
+Shapley value on held-out rows; for trees it needs the package shap (extra ``explain``).
+"""
+
+REFIT_SHARE = 5
+"""Drop-column fits a model once a metric, so it runs on every fifth resample only."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is ranked, and how."""
+
+    problem: Problem
+    target: Target
+    pieces: Ints
+    groups: Groups
+    models: tuple[Model, ...]
+    methods: tuple[str, ...]
+    resamples: int
+    permutations: int
+    seed: int
+
+    @property
+    def null_resamples(self) -> int:
+        """Resamples of each permutation."""
+        return min(NULL_RESAMPLES, self.resamples)
+
+
+def rank(
+    layers: pd.DataFrame,
+    task: str = "regression",
+    models: str | Sequence[str] | None = None,
+    resamples: int = 50,
+    seed: int = 0,
+    progress: Progress | None = None,
+    *,
+    features: str | Sequence[str] = "published",
+    target: str = "time",
+    methods: str | Sequence[str] | None = None,
+    permutations: int = 40,
+    n_jobs: int | None = None,
+) -> Ranking:
+    """Rank the metrics of a Layers table.
+
+    Repeats of a condition are averaged. Each resample draws distinct layers with replacement
+    (copies of a layer count as one, see `distinct_layers`), fits every model with a new seed and a
+    new order of the metrics, and measures every importance; what was not drawn is held out. So
+    the intervals cover the choice of layers, the models' own chance, and ties between metrics.
+
+    The same is done with times permuted between layers. A group of interchangeable metrics is
+    scored by how far its joint importance lies above what that group gets there, in standard
+    deviations (Altmann et al. 2010), so that a large group has no advantage; and the probability
+    of being among the first three stands beside what a leading group gets there.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    task
+        ``"regression"`` of the time or ``"classification"`` of the backend.
+    models
+        Name or names of the registry; None for the three of the study.
+    resamples
+        Bootstrap resamples.
+    seed
+        Resample i uses ``seed + i``.
+    progress
+        Called as ``progress(done, total, what)``.
+    features, target
+        As for `evaluate`.
+    methods
+        One or some of `METHODS`; None for all that can run.
+    permutations
+        How often times are permuted between layers, each with 10 resamples. With the defaults
+        that is 400 fits of each model beside the 50 of the ranking.
+    n_jobs
+        Processes; None starts one a core where the work takes longer than a few seconds.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    PerfmlError
+        If a name is unknown, the table does not name its layers, has fewer than five distinct
+        ones, or has too few backends for the task.
+    """
+    if resamples < 2:
+        msg = "an interval needs at least two resamples"
+        raise PerfmlError(msg, found=str(resamples), cure="Ask for 50 or more.")
+    if permutations < FEWEST_PERMUTATIONS:
+        msg = f"the 95 % point of chance needs at least {FEWEST_PERMUTATIONS} permutations"
+        raise PerfmlError(msg, found=str(permutations), cure="Ask for 40.")
+    chosen = get_models(models, task)
+    wanted, notes = _methods(methods)
+    every_row = build_problem(layers, task, features)
+    pieces = _enough_layers(every_row, layers)
+    averaged = average_repeats(layers)
+    problem = build_problem(averaged, task, features)
+    plan = _Plan(
+        problem,
+        make_target(target, averaged),
+        pieces,
+        spearman_groups(problem),
+        chosen,
+        wanted,
+        resamples,
+        permutations,
+        seed,
+    )
+    fits: Notes = Counter()
+    observed, permuted = _measured(plan, progress, n_jobs, fits)
+    baselines = _baselines(permuted)
+    leakage = detect_leakage(every_row, seed=seed)
+    warnings = [leakage.warning] if leakage.warning else []
+    if task == "regression" and (note := time_note(layers)) is not None:
+        warnings.append(note)
+    null = Null(
+        permutations,
+        plan.null_resamples,
+        tuple(leading_share(*group_scores(one, baselines)) for one in permuted),
+    )
+    summary = group_table(problem, plan.groups, *group_scores(observed, baselines))
+    return Ranking(
+        task=task,
+        table=metric_table(problem, plan.groups, observed),
+        summary=summary.assign(null_p_top3=null.limit),
+        groups=tuple(tuple(problem.design.names[j] for j in group) for group in plan.groups),
+        agreement=agreement(observed, baselines),
+        warnings=(*warnings, *_cautions(problem), *notes, *sentences(fits)),
+        dropped=problem.design.dropped,
+        resampling="layers",
+        resamples=resamples,
+        distinct_layers=int(pieces.max()) + 1,
+        null=null,
+    )
+
+
+def _measured(
+    plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
+) -> tuple[list[Measured], list[list[Measured]]]:
+    """Return the importances of the table, and those of each permutation of it."""
+    names = tuple(model.name for model in plan.models)
+    works = [
+        Resample(
+            plan.problem,
+            plan.target,
+            names,
+            tuple(
+                method
+                for method in plan.methods
+                if method != REFIT_METHOD or index % REFIT_SHARE == 0
+            ),
+            plan.groups,
+            drawn,
+            plan.seed + index,
+        )
+        for index, drawn in enumerate(
+            resampled(plan.problem, plan.pieces, range(plan.seed, plan.seed + plan.resamples))
+        )
+    ]
+    methods = summarised_methods(plan.methods)
+    start = plan.seed + plan.resamples
+    for problem in permuted_problems(
+        plan.problem, plan.target, plan.pieces, plan.permutations, plan.seed
+    ):
+        seeds = range(start, start + plan.null_resamples)
+        works += [
+            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
+            for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
+        ]
+        start = seeds.stop
+    results = run_all(
+        measure,
+        works,
+        n_jobs=n_jobs,
+        seconds=_seconds(plan, len(works)),
+        progress=progress,
+        what=f"{plan.problem.task}: resamples",
+        notes=fits,
+    )
+    permuted = [
+        _joined(results[first : first + plan.null_resamples])
+        for first in range(plan.resamples, len(works), plan.null_resamples)
+    ]
+    return _joined(results[: plan.resamples]), permuted
+
+
+def _joined(results: Sequence[list[Measured]]) -> list[Measured]:
+    return [measured for result in results for measured in result]
+
+
+def _baselines(permuted: Sequence[list[Measured]]) -> dict[Pair, Baseline]:
+    return {pair: Baseline.of(results) for pair, results in by_pair(_joined(permuted)).items()}
+
+
+def _methods(methods: str | Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
+    if isinstance(methods, str):
+        methods = (methods,)
+    unknown = [name for name in methods or () if name not in METHODS]
+    if unknown:
+        msg = f"no importance is called {unknown[0]!r}"
+        raise PerfmlError(msg, cure=f"There are: {', '.join(METHODS)}.")
+    if methods is not None and not methods:
+        msg = "no importance was named"
+        raise PerfmlError(msg, cure=f"There are: {', '.join(METHODS)}.")
+    if methods is None and not has_shap():
+        note = (
+            "Shapley values of trees were left out: the package shap is not installed "
+            f"({install_command('explain')})."
+        )
+        return tuple(name for name in METHODS if name != "shapley"), [note]
+    return tuple(dict.fromkeys(methods or METHODS)), []
+
+
+def _enough_layers(problem: Problem, layers: pd.DataFrame) -> Ints:
+    """Return the distinct layer of each condition, or say why there is no ranking."""
+    if not problem.has_layers:
+        msg = "no ranking: the table does not say which layer each row is"
+        raise PerfmlError(
+            msg,
+            found=f"{int((problem.layer < 0).sum())} of {problem.rows} rows without a layer",
+            cure="Rank a table of perfml merge, whose kernels were ingested with their layers.",
+        )
+    pieces = distinct_layers(average_repeats(layers))
+    count = int(pieces.max()) + 1
+    if count >= ENOUGH_LAYERS:
+        return pieces
+    names = problem.n_layers
+    copies = f" ({names} names, but copies of a layer count once)" if names > count else ""
+    msg = (
+        f"no ranking: it needs {ENOUGH_LAYERS} distinct layers, because with fewer any metric "
+        "that tells them apart comes first"
+    )
+    raise PerfmlError(
+        msg,
+        found=f"{count}{copies}",
+        cure="Profile a network with more layers; to compare two sides, use perfml explain.",
+    )
+
+
+def _cautions(problem: Problem) -> list[str]:
+    conditions = int(problem.condition.max()) + 1
+    features = len(problem.design.names)
+    if conditions > features:
+        return []
+    caution = (
+        f"{conditions} conditions cannot tell {features} metrics apart: several metrics make "
+        "the same cut, and which of them a model names is chance."
+    )
+    return [caution]
+
+
+def _seconds(plan: _Plan, fits: int) -> float:
+    size = plan.problem.design.values.size / (261 * 16)
+    refits = 0.0
+    if REFIT_METHOD in plan.methods:
+        refits = plan.resamples * len(plan.problem.design.names) / REFIT_SHARE
+    return sum(model.cost for model in plan.models) * size * (1.5 * fits + refits)

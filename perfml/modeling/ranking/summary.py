@@ -1,0 +1,152 @@
+"""From measured importances to tables: each metric's, each group's, and how far methods agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.modeling.features import Floats, Problem
+from perfml.modeling.ranking.groups import Groups, group_label
+from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
+from perfml.modeling.ranking.null import Baseline
+from perfml.modeling.ranking.resamples import ranks, top_share
+
+Pair = tuple[str, str]
+"""A model and a method."""
+
+
+def by_pair(measured: Sequence[Measured]) -> dict[Pair, list[Measured]]:
+    """Return the results of each model and method."""
+    pairs: dict[Pair, list[Measured]] = {}
+    for result in measured:
+        pairs.setdefault((result.model, result.method), []).append(result)
+    return pairs
+
+
+def summarised_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that the summary of the groups rests on.
+
+    Shuffling a group is what ``permutation`` does for a group anyway, so it does not count twice.
+    Drop-column fits again for every metric, too often for a null, so it counts only alone.
+    """
+    kept = [name for name in methods if name != REFIT_METHOD]
+    if "permutation" in kept:
+        kept = [name for name in kept if name != GROUP_METHOD]
+    return tuple(kept or methods)
+
+
+def metric_table(problem: Problem, groups: Groups, measured: Sequence[Measured]) -> pd.DataFrame:
+    """Return one row a (model, method, metric); see `Ranking.table`."""
+    names = problem.design.names
+    labels = [group_label(problem, group) for group in groups]
+    group_of = {
+        column: label for group, label in zip(groups, labels, strict=True) for column in group
+    }
+    frames = []
+    for (model, method), results in by_pair(measured).items():
+        values = np.stack([result.values for result in results])
+        whole = method == GROUP_METHOD
+        places = ranks(values)
+        low, high = np.quantile(values, [0.025, 0.975], axis=0)
+        rank_low, rank_high = np.quantile(places, [0.025, 0.975], axis=0)
+        frame = pd.DataFrame(
+            {
+                "model": model,
+                "method": method,
+                "metric": labels if whole else names,
+                "group": labels if whole else [group_of[j] for j in range(len(names))],
+                "importance": values.mean(axis=0),
+                "low": low,
+                "high": high,
+                "mean_rank": places.mean(axis=0),
+                "rank_low": rank_low,
+                "rank_high": rank_high,
+                "p_top1": top_share(values, 1).mean(axis=0),
+                "p_top3": top_share(values, 3).mean(axis=0),
+            }
+        )
+        frames.append(frame.sort_values("mean_rank", kind="stable"))
+    return pd.concat(frames, ignore_index=True)
+
+
+def group_scores(
+    measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]
+) -> tuple[Floats, Floats]:
+    """Return the scores of the groups in every resample that the summary rests on, and weights.
+
+    Returns
+    -------
+    scores : ndarray of shape (results, groups)
+        Standard deviations above chance, see `Baseline.scores`.
+    weight : ndarray of shape (results,)
+        Every (model, method) counts the same, however many resamples it ran on; sums to 1.
+    """
+    scores, weights = [], []
+    for pair, results in by_pair(measured).items():
+        if pair in baselines:
+            scores.append(baselines[pair].scores(np.stack([result.joint for result in results])))
+            weights.append(np.full(len(results), 1.0 / len(results)))
+    return np.concatenate(scores), np.concatenate(weights) / len(weights)
+
+
+def group_table(problem: Problem, groups: Groups, scores: Floats, weight: Floats) -> pd.DataFrame:
+    """Return one row a group, best mean rank first; see `Ranking.summary`."""
+    places = ranks(scores)
+    low, high = (_weighted_quantile(places, weight, q) for q in (0.025, 0.975))
+    frame = pd.DataFrame(
+        {
+            "group": [group_label(problem, group) for group in groups],
+            "members": [", ".join(problem.design.names[j] for j in group) for group in groups],
+            "mean_rank": weight @ places,
+            "rank_low": low,
+            "rank_high": high,
+            "p_top1": weight @ top_share(scores, 1),
+            "p_top3": weight @ top_share(scores, 3),
+        }
+    )
+    return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
+
+
+def leading_share(scores: Floats, weight: Floats) -> float:
+    """Return the largest probability of being among the first three that any group has."""
+    return float((weight @ top_share(scores, 3)).max())
+
+
+def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:
+    """Return the weighted quantile of each column (the smallest value that reaches `q`)."""
+    order = np.argsort(values, axis=0, kind="stable")
+    reached = np.cumsum(weight[order], axis=0) >= q - 1e-12
+    first = reached.argmax(axis=0)
+    quantile: Floats = np.take_along_axis(
+        np.take_along_axis(values, order, axis=0), first[None], axis=0
+    )[0]
+    return quantile
+
+
+def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> pd.DataFrame:
+    """Return how far two (model, method) pairs name the same groups; see `Ranking.agreement`."""
+    tops = {
+        "/".join(pair): {
+            result.seed: top_share(_scores(result, baselines.get(pair)), 3) for result in results
+        }
+        for pair, results in by_pair(measured).items()
+    }
+    names = list(tops)
+    rows = []
+    for start, left in enumerate(names):
+        for right in names[start + 1 :]:
+            # a method that names nobody in a resample neither agrees nor disagrees there
+            both = [
+                (tops[left][seed], tops[right][seed])
+                for seed in tops[left]
+                if seed in tops[right] and tops[left][seed].any() and tops[right][seed].any()
+            ]
+            common = [np.minimum(a, b).sum() / max(a.sum(), b.sum()) for a, b in both]
+            rows.append((left, right, float(np.mean(common)) if common else float("nan")))
+    return pd.DataFrame(rows, columns=["left", "right", "share"])
+
+
+def _scores(result: Measured, baseline: Baseline | None) -> Floats:
+    return result.joint if baseline is None else baseline.scores(result.joint)

@@ -1,0 +1,403 @@
+"""Score the models under several protocols side by side, next to their baselines."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.modeling.features import Problem, build_problem
+from perfml.modeling.models.convergence import Notes, sentences
+from perfml.modeling.models.registry import Model, get_models
+from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.ranking.leakage import Leakage, detect_leakage
+from perfml.modeling.results import Evaluation
+from perfml.modeling.scoring.baselines import baseline_names
+from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
+from perfml.modeling.scoring.protocols import Protocol, make_protocol
+from perfml.modeling.scoring.targets import make_target
+from perfml.time_sources import time_note
+
+PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
+"""The published protocol and an honest one: neither is shown without the other by default."""
+
+LEAST_SEEDS, MOST_SEEDS = 3, 10
+"""Model seeds a fold of a grouped protocol: ties in trees make one fit arbitrary."""
+
+GAP = 3.0
+"""Grouped MAPE over random MAPE beyond which the difference is worth a warning."""
+
+
+@dataclass
+class _Task:
+    """One protocol's work and, later, its outcomes."""
+
+    protocol: Protocol
+    works: list[Work]
+    outcomes: list[list[Outcome]]
+
+
+def evaluate(
+    layers: pd.DataFrame,
+    task: str = "regression",
+    models: str | Sequence[str] | None = None,
+    protocols: str | Sequence[str] = PROTOCOLS_SHOWN,
+    features: str | Sequence[str] = "published",
+    splits: int = 20,
+    seed: int = 0,
+    progress: Progress | None = None,
+    *,
+    target: str = "time",
+    importances: bool | str | Sequence[str] = False,
+    n_jobs: int | None = None,
+) -> Evaluation:
+    """Train and test the models.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    task
+        ``"regression"`` of the time or ``"classification"`` of the backend.
+    models
+        Name or names of the registry; None for the three of the study.
+    protocols
+        Name or names: how to split, see `perfml.modeling.scoring.protocols.PROTOCOLS`.
+    features
+        A feature set or column names, see `perfml.modeling.features.FEATURE_SETS`.
+    splits
+        Random splits. Grouped protocols have as many splits as groups, and fit every model that
+        has one with 3 to 10 seeds, so that about `splits` scores come together.
+    seed
+        Random split i, and the models on it, use ``seed + i``.
+    progress
+        Called as ``progress(done, total, what)``.
+    target
+        What regression fits, see `perfml.modeling.scoring.targets.TARGETS`.
+    importances
+        Keep importances of every fit: ``builtin``, ``permutation`` (on its test rows), or both;
+        True is ``builtin``.
+    n_jobs
+        Processes; None starts one a core where the work takes longer than a few seconds.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    PerfmlError
+        If a name is unknown, or the table has too few rows, layers or backends for the task.
+    """
+    _check_splits(splits)
+    problem = build_problem(layers, task, features)
+    chosen = get_models(models, task)
+    goal = make_target(target, layers)
+    named = (protocols,) if isinstance(protocols, str) else protocols
+    kept, warnings = _possible(named, problem)
+    tasks = []
+    for name in kept:
+        protocol = make_protocol(name, problem, splits=splits, seed=seed)
+        works = [
+            Work(
+                problem,
+                goal,
+                tuple(model.name for model in chosen),
+                baseline_names(task),
+                split,
+                _seeds(protocol, index, splits, seed),
+                _methods(importances),
+            )
+            for index, split in enumerate(protocol.splits)
+        ]
+        _check_trainable(problem, protocol)
+        tasks.append(_Task(protocol, works, []))
+    notes = _run(tasks, chosen, problem, n_jobs, progress)
+    if task == "regression" and (note := time_note(layers)) is not None:
+        warnings.append(note)
+    return _result(problem, tasks, chosen, seed, target, (*warnings, *sentences(notes)))
+
+
+def _methods(importances: bool | str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(importances, bool):
+        return ("builtin",) if importances else ()
+    if isinstance(importances, str):
+        importances = (importances,)
+    unknown = [name for name in importances if name not in ("builtin", "permutation")]
+    if unknown:
+        msg = f"no importance of a fit is called {unknown[0]!r}"
+        raise PerfmlError(msg, cure="There are: builtin, permutation. For more, use rank.")
+    return tuple(importances)
+
+
+def _check_splits(splits: int) -> None:
+    if splits < 1:
+        msg = "at least one split is needed"
+        raise PerfmlError(msg, found=str(splits), cure="Ask for one or more splits.")
+
+
+def _possible(names: Sequence[str], problem: Problem) -> tuple[list[str], list[str]]:
+    """Return the protocols that the table allows; leave out layer protocols where it has none."""
+    kept, warnings = [], []
+    for name in dict.fromkeys(names):
+        lacking = _lacking(name, problem)
+        if lacking is None or len(names) == 1:
+            kept.append(name)
+        else:
+            warnings.append(
+                f"Protocol {name} was left out: {lacking}. Random splits alone say nothing about "
+                "a layer that was not measured."
+            )
+    if not kept:
+        msg = "no protocol is left that this table allows"
+        raise PerfmlError(msg, found=", ".join(names), cure="Name a layer in every row.")
+    return kept, warnings
+
+
+def _lacking(name: str, problem: Problem) -> str | None:
+    if name == "leave-one-shape-out" and (problem.shape < 0).any():
+        return "the table does not hold the shapes of its layers"
+    if name not in ("leave-one-layer-out", "grouped", "leave-one-condition-out"):
+        return None
+    if not problem.has_layers:
+        return "the table does not name the layer of every row"
+    if problem.n_layers < 2 and name != "leave-one-condition-out":
+        return "the table has only one layer"
+    return None
+
+
+def _check_trainable(problem: Problem, protocol: Protocol) -> None:
+    if problem.task == "regression":
+        return
+    for train, test in protocol.splits:
+        if len(np.unique(problem.truth[train])) < 2:
+            msg = f"protocol {protocol.name} leaves one backend to learn from"
+            raise PerfmlError(
+                msg,
+                where=f"layer {problem.layer_names[test[0]]} held out",
+                cure="Profile every backend on at least two layers, or use random splits.",
+            )
+
+
+def _seeds(protocol: Protocol, index: int, splits: int, seed: int) -> tuple[int, ...]:
+    if protocol.random and protocol.name.startswith("random"):
+        return (seed + index,)
+    wanted = math.ceil(splits / len(protocol.splits))
+    return tuple(range(seed, seed + min(MOST_SEEDS, max(LEAST_SEEDS, wanted))))
+
+
+def _run(
+    tasks: list[_Task],
+    models: Sequence[Model],
+    problem: Problem,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> Notes:
+    notes: Notes = Counter()
+    works = [(task, work) for task in tasks for work in task.works]
+    seconds = fitting_seconds(models, problem, sum(len(work.seeds) for _, work in works))
+    outcomes = run_all(
+        run_split,
+        [work for _, work in works],
+        n_jobs=n_jobs,
+        seconds=seconds,
+        progress=progress,
+        what=f"{problem.task}: splits",
+        notes=notes,
+    )
+    for (task, _), found in zip(works, outcomes, strict=True):
+        task.outcomes.append(found)
+    return notes
+
+
+def _result(
+    problem: Problem,
+    tasks: list[_Task],
+    models: Sequence[Model],
+    seed: int,
+    target: str,
+    warnings: tuple[str, ...],
+) -> Evaluation:
+    folds = _folds(tasks)
+    scores = _scores(folds, problem.task)
+    leakage = _leakage(problem, scores, models, seed)
+    notes = [leakage.warning] if leakage.warning else []
+    notes += _gap_warnings(scores, problem.task)
+    return Evaluation(
+        task=problem.task,
+        features=problem.design.names,
+        dropped=problem.design.dropped,
+        scores=scores,
+        predictions=_predictions(problem, tasks),
+        leakage=leakage,
+        warnings=(*notes, *warnings),
+        folds=folds.drop(columns="baseline"),
+        importances=_importances(problem, tasks),
+        classes=problem.classes,
+        target=target,
+    )
+
+
+def _folds(tasks: list[_Task]) -> pd.DataFrame:
+    rows = [
+        (each.model, task.protocol.name, split, each.seed, each.score, each.model in baselines)
+        for task in tasks
+        for split, (work, found) in enumerate(zip(task.works, task.outcomes, strict=True))
+        for baselines in (work.baselines,)
+        for each in found
+    ]
+    columns = ["model", "protocol", "split", "seed", "score", "baseline"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
+    return frame
+
+
+def _scores(folds: pd.DataFrame, task: str) -> pd.DataFrame:
+    found = []
+    for (protocol, baseline, model), part in folds.groupby(
+        ["protocol", "baseline", "model"], sort=False
+    ):
+        values = part["score"].to_numpy()
+        low, middle, high = np.quantile(values, [0.025, 0.5, 0.975])
+        found.append(
+            {
+                "model": model,
+                "protocol": protocol,
+                "score": "mape" if task == "regression" else "accuracy",
+                "mean": float(values.mean()),
+                "median": float(middle),
+                "q025": float(low),
+                "q975": float(high),
+                "splits": len(values),
+                "baseline": bool(baseline),
+            }
+        )
+    # models before the baselines they have to beat, protocols as asked for
+    place = {name: index for index, name in enumerate(dict.fromkeys(folds["protocol"]))}
+    found.sort(key=lambda row: (place[row["protocol"]], row["baseline"]))
+    return pd.DataFrame(found)
+
+
+def _leakage(problem: Problem, scores: pd.DataFrame, models: Sequence[Model], seed: int) -> Leakage:
+    shown = scores[scores["protocol"].str.startswith("random")]
+    medians = dict(zip(shown["model"], shown["median"], strict=True))
+    return detect_leakage(
+        problem,
+        seed=seed,
+        model_scores={m.name: float(medians[m.name]) for m in models if m.name in medians},
+        baseline_scores={
+            n: float(medians[n]) for n in baseline_names(problem.task) if n in medians
+        },
+    )
+
+
+def _gap_warnings(scores: pd.DataFrame, task: str) -> list[str]:
+    """Return sentences about scores that do not survive holding out layers."""
+    unseen = _means(scores[scores["protocol"] == "leave-one-layer-out"])
+    seen = _means(scores[scores["protocol"].str.startswith("random")])
+    if not unseen:
+        return []
+    models = [name for name in unseen if name not in baseline_names(task)]
+    simple = {
+        name: unseen[name]
+        for name in ("training-mean", "backend-mean", "most-frequent")
+        if name in unseen
+    }
+    if task == "regression":
+        rival = min(simple, key=lambda name: simple[name])
+        worse = [name for name in models if unseen[name] >= simple[rival]]
+    else:
+        rival = max(simple, key=lambda name: simple[name])
+        worse = [name for name in models if unseen[name] <= simple[rival]]
+    notes = []
+    if worse:
+        verb = "predicts" if len(worse) == 1 else "predict"
+        notes.append(
+            f"On layers not seen in training {', '.join(worse)} {verb} no better than the baseline "
+            f"{rival} ({simple[rival]:.3g})."
+        )
+    fallen = [
+        f"{name} {seen[name]:.3g} to {unseen[name]:.3g}"
+        for name in models
+        if task == "regression" and name in seen and unseen[name] > GAP * seen[name]
+    ]
+    if fallen:
+        notes.append(
+            "From random splits to layers not seen in training the mean MAPE goes from "
+            f"{', from '.join(fallen)}; the second number is what a new layer will get."
+        )
+    return notes
+
+
+def _means(scores: pd.DataFrame) -> dict[str, float]:
+    means: dict[str, float] = {}
+    for name, mean in zip(scores["model"].tolist(), scores["mean"].tolist(), strict=True):
+        means.setdefault(name, mean)
+    return means
+
+
+def _predictions(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
+    frames = []
+    truth = np.asarray(problem.classes, dtype=object)[problem.truth] if problem.classes else None
+    for task in tasks:
+        sums: dict[str, npt.NDArray[np.float64]] = {}
+        width = max(1, len(problem.classes))
+        counts: dict[str, npt.NDArray[np.int64]] = {}
+        for work, found in zip(task.works, task.outcomes, strict=True):
+            test = work.split[1]
+            for each in found:
+                total = sums.setdefault(each.model, np.zeros((problem.rows, width)))
+                count = counts.setdefault(each.model, np.zeros(problem.rows, dtype=np.int64))
+                count[test] += 1
+                if problem.classes:
+                    total[test, each.predicted] += 1
+                else:
+                    total[test, 0] += each.predicted
+        for model, total in sums.items():
+            rows = np.flatnonzero(counts[model])
+            guess: Any = total[rows, 0] / counts[model][rows]
+            if problem.classes:
+                guess = np.asarray(problem.classes, dtype=object)[total[rows].argmax(axis=1)]
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "row": rows,
+                        "layer": problem.layer_names[rows],
+                        "backend": problem.backend[rows],
+                        "model": model,
+                        "protocol": task.protocol.name,
+                        "truth": problem.truth[rows] if truth is None else truth[rows],
+                        "predicted": guess,
+                        "count": counts[model][rows],
+                    }
+                )
+            )
+    return pd.concat(frames, ignore_index=True)
+
+
+def _importances(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
+    columns = ["model", "method", "protocol", "split", "seed", "metric", "importance"]
+    keys: list[tuple[str, str, str, int, int]] = []
+    values = []
+    for task in tasks:
+        for split, found in enumerate(task.outcomes):
+            for each in found:
+                for method, importance in each.importances.items():
+                    keys.append((each.model, method, task.protocol.name, split, each.seed))
+                    values.append(importance)
+    if not values:
+        return pd.DataFrame(columns=columns)
+    width = len(problem.design.names)
+    frame = pd.DataFrame(keys, columns=columns[:5])
+    frame = frame.loc[frame.index.repeat(width)].reset_index(drop=True)
+    frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
+    frame["metric"] = list(problem.design.names) * len(values)
+    frame["importance"] = np.concatenate(values)
+    return frame

@@ -1,0 +1,338 @@
+"""The smallest set of metrics that predicts about as well as any: forward selection, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.modeling.features import Problem, build_problem
+from perfml.modeling.models.convergence import Notes, sentences
+from perfml.modeling.models.registry import get_model
+from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.scoring.protocols import Split
+from perfml.modeling.scoring.targets import Target, make_target
+from perfml.modeling.selection.search import Search, best_baseline, mean_score, search_folds
+from perfml.util.html import section
+from perfml.util.json_values import json_value, records
+
+MOST = 3
+"""Metrics in a set unless told: each one more costs a fit a metric and fold."""
+
+TOLERANCES = {"regression": 0.1, "classification": 0.01}
+"""MAPE may be 10 % (of itself) above the best, accuracy one point below it."""
+
+
+@dataclass(frozen=True)
+class SufficientSet:
+    """The smallest set of metrics found, how it was found, and what it is worth elsewhere.
+
+    Attributes
+    ----------
+    task, model, protocol, target, tolerance
+        What was asked.
+    metrics
+        The set, in the order of choice.
+    score
+        Its MAPE (a fraction) or accuracy on the folds it was chosen on: optimistic.
+    all_score
+        Of all features, on the same folds.
+    path
+        One row a step: ``size, metric, score, sufficient, alternatives``. ``alternatives``: other
+        metrics that did as well at this step, within the tolerance.
+    checks
+        One row an outer fold, whose rows took no part in the choice: ``fold, layers, metrics,
+        score, all_score, baseline, baseline_score``; the set was chosen anew without them.
+        Empty where the data do not allow it. ``baseline`` is the best of the means, or the most
+        frequent class; a lookup on one metric is itself a set of one metric, so no rival.
+    held_out, held_out_all, held_out_baseline
+        Means of `checks`; NaN where it is empty.
+    stability
+        Metric to the share of outer folds that chose it.
+    warnings
+        Sentences for the top of every output.
+    verdict
+        One sentence.
+    """
+
+    task: str
+    model: str
+    protocol: str
+    target: str
+    tolerance: float
+    metrics: tuple[str, ...]
+    score: float
+    all_score: float
+    path: pd.DataFrame
+    checks: pd.DataFrame
+    held_out: float
+    held_out_all: float
+    held_out_baseline: float
+    stability: dict[str, float]
+    warnings: tuple[str, ...]
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; undefined numbers are None."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in ("path", "checks"):
+            plain[name] = records(plain[name])
+        found: dict[str, Any] = json_value(plain)
+        return found
+
+    def _repr_html_(self) -> str:
+        path = self.path.assign(alternatives=self.path["alternatives"].map(", ".join))
+        return section(self.verdict, self.warnings, path)
+
+
+@dataclass(frozen=True)
+class _Search(Search):
+    """One forward selection."""
+
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class _Found:
+    path: pd.DataFrame
+    metrics: tuple[str, ...]
+    all_score: float
+
+
+def smallest_sufficient_set(
+    layers: pd.DataFrame,
+    *,
+    task: str = "regression",
+    model: str = "dt",
+    protocol: str = "leave-one-layer-out",
+    features: str | Sequence[str] = "published",
+    target: str = "time",
+    tolerance: float | None = None,
+    most: int = MOST,
+    seed: int = 0,
+    progress: Progress | None = None,
+    n_jobs: int | None = None,
+) -> SufficientSet:
+    """Find few metrics that predict about as well as the best set on the way, or as all.
+
+    Metrics are added one by one, each time the one that helps most. A search over test folds
+    flatters what it finds, so the whole search is repeated without each of up to four parts of
+    the data (layers kept whole, as in the protocol) and what it finds is scored on that part.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    task, model, protocol, features, target
+        As for `evaluate`; one model and one protocol.
+    tolerance
+        How much worse than the best a set may be and still suffice: for regression relative to
+        the best MAPE, for classification in accuracy. None takes `TOLERANCES`.
+    most
+        Largest size tried.
+    seed
+        Of folds and models.
+    progress
+        Called as ``progress(done, total, what)``.
+    n_jobs
+        Processes; None starts one a core where the work takes longer than a few seconds.
+
+    Raises
+    ------
+    PerfmlError
+        If a name is unknown, `most` or `tolerance` make no sense, or the table is too small.
+    """
+    if most < 1:
+        msg = "a set needs at least one metric"
+        raise PerfmlError(msg, found=str(most), cure="Choose most=1 or more.")
+    allowed = TOLERANCES[task] if tolerance is None and task in TOLERANCES else (tolerance or 0.0)
+    if not 0 <= allowed < float("inf"):
+        msg = "the tolerance must not be negative"
+        raise PerfmlError(msg, found=str(tolerance), cure="Choose 0 or more, such as 0.1.")
+    layers = layers.reset_index(drop=True)
+    problem = build_problem(layers, task, features)
+    chosen = get_model(model, task)
+    goal = make_target(target, layers)
+    folds = search_folds(problem, protocol, seed)
+    search = _Search(
+        layers, task, model, protocol, problem.design.names, target, most, seed, allowed
+    )
+    outer, reason = search.repeatable(folds)
+    searches = [
+        search,
+        *(dataclasses.replace(search, layers=layers.iloc[train]) for train, _ in outer),
+    ]
+    columns = len(problem.design.names)
+    fits = len(searches) * len(folds) * min(most, columns) * columns
+    seconds = fits * chosen.cost * problem.rows / 261
+    notes: Notes = Counter()
+    found = run_all(
+        _run,
+        searches,
+        n_jobs=n_jobs,
+        seconds=seconds,
+        progress=progress,
+        what="search",
+        notes=notes,
+    )
+    checks = pd.DataFrame(
+        [
+            _check(problem, goal, search, fold, split, each.metrics)
+            for fold, (split, each) in enumerate(zip(outer, found[1:], strict=True))
+        ],
+        columns=["fold", "layers", "metrics", "score", "all_score", "baseline", "baseline_score"],
+    )
+    result = _result(search, found[0], checks, reason)
+    return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
+
+
+def _run(search: _Search) -> _Found:
+    problem, goal, folds = search.prepared()
+    names, better = problem.design.names, search.sign
+    kept: list[int] = []
+    rows = []
+    for _ in range(min(search.most, len(names))):
+        tried = {
+            column: better * _score(problem, goal, search, folds, (*kept, column))
+            for column in range(len(names))
+            if column not in kept
+        }
+        best = min(tried, key=lambda column: tried[column])
+        limit = _limit(tried[best], search)
+        others = sorted(
+            (column for column in tried if column != best and tried[column] <= limit),
+            key=lambda column: tried[column],
+        )
+        kept.append(best)
+        rows.append(
+            {
+                "size": len(kept),
+                "metric": names[best],
+                "score": better * tried[best],
+                "alternatives": tuple(names[column] for column in others),
+            }
+        )
+    path = pd.DataFrame(rows)
+    everything = _score(problem, goal, search, folds, tuple(range(len(names))))
+    losses = better * path["score"].to_numpy(dtype=float)
+    enough = losses <= _limit(min(float(losses.min()), better * everything), search)
+    path.insert(3, "sufficient", enough)
+    # all features together may beat every set that was tried; then the best of those is given
+    size = int(enough.argmax() if enough.any() else losses.argmin()) + 1
+    return _Found(path, tuple(path["metric"].iloc[:size]), everything)
+
+
+def _limit(best: float, search: _Search) -> float:
+    """Return the worst loss that still suffices; the loss of a class is minus its accuracy."""
+    allowed = search.tolerance if search.task == "classification" else search.tolerance * best
+    return best + allowed + 1e-12
+
+
+def _score(
+    problem: Problem,
+    goal: Target,
+    search: _Search,
+    folds: Sequence[Split],
+    columns: tuple[int, ...],
+) -> float:
+    """Return the mean score over folds of the model on some columns."""
+    return mean_score(problem, goal, search.model, folds, columns, search.seed)
+
+
+def _check(
+    problem: Problem,
+    goal: Target,
+    search: _Search,
+    fold: int,
+    split: Split,
+    metrics: tuple[str, ...],
+) -> dict[str, Any]:
+    _, test = split
+    names = problem.design.names
+    columns = tuple(names.index(name) for name in metrics)
+    rival, rival_score = best_baseline(problem, split)
+    return {
+        "fold": fold,
+        "layers": ", ".join(sorted({str(name) for name in problem.layer_names[test]})),
+        "metrics": ", ".join(metrics),
+        "score": _score(problem, goal, search, [split], columns),
+        "all_score": _score(problem, goal, search, [split], tuple(range(len(names)))),
+        "baseline": rival,
+        "baseline_score": rival_score,
+    }
+
+
+def _result(
+    search: _Search, found: _Found, checks: pd.DataFrame, reason: str | None
+) -> SufficientSet:
+    counts = Counter(name for names in checks["metrics"] for name in names.split(", "))
+    stability = {name: count / len(checks) for name, count in counts.most_common()}
+    held, full, rival = (
+        float(checks[name].mean()) if len(checks) else float("nan")
+        for name in ("score", "all_score", "baseline_score")
+    )
+    chosen = float(found.path["score"].iloc[len(found.metrics) - 1])
+    return SufficientSet(
+        task=search.task,
+        model=search.model,
+        protocol=search.protocol,
+        target=search.target,
+        tolerance=search.tolerance,
+        metrics=found.metrics,
+        score=chosen,
+        all_score=found.all_score,
+        path=found.path,
+        checks=checks,
+        held_out=held,
+        held_out_all=full,
+        held_out_baseline=rival,
+        stability=stability,
+        warnings=_cautions(search, found, checks, reason, stability),
+        verdict=_verdict(search, found, chosen, held, full, rival),
+    )
+
+
+def _cautions(
+    search: _Search,
+    found: _Found,
+    checks: pd.DataFrame,
+    reason: str | None,
+    stability: dict[str, float],
+) -> tuple[str, ...]:
+    notes = ["The scores of the path are optimistic: metrics were chosen on the folds they score."]
+    if reason is not None:
+        notes.append(f"The choice could not be checked on rows that took no part in it: {reason}.")
+        return tuple(notes)
+    if search.protocol.startswith("random"):
+        notes.append("Random splits test on repeats of training rows, the check included.")
+    different = checks["metrics"].map(lambda names: frozenset(names.split(", "))).nunique()
+    if different > 1:
+        rarest = min(stability.get(name, 0.0) for name in found.metrics)
+        notes.append(
+            f"{len(checks)} searches, each without a part of the data, found {different} different "
+            f"sets; a metric of this one is in as few as {rarest:.0%} of them."
+        )
+    return tuple(notes)
+
+
+def _verdict(
+    search: _Search, found: _Found, chosen: float, held: float, full: float, rival: float
+) -> str:
+    what = "accuracy" if search.task == "classification" else "MAPE"
+    names = " + ".join(found.metrics)
+    start = f"{names}: {what} {chosen:.3g} on the folds it was chosen on"
+    if np.isnan(held):
+        return f"{start} (all {len(search.features)} features {found.all_score:.3g}), unchecked."
+    middle = f"{held:.3g} where a set so chosen met new rows (all features {full:.3g}"
+    if search.sign * held >= search.sign * rival:
+        return (
+            f"No set suffices: {start}, but {middle}), which is no better than the baselines "
+            f"({rival:.3g})."
+        )
+    return f"{start}, {middle}, baselines {rival:.3g})."

@@ -1,0 +1,84 @@
+"""JSON documents from profilers: parsed whole, within bounds, with errors that name the place."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from perfml.errors import InputError
+from perfml.readers.source import Source
+
+MOST = 1 << 30
+"""Bytes of the largest document; in memory it takes about ten times as many."""
+
+_CURE = "Copy or export it again; it may be cut."
+
+
+def parsed(source: Source, cure: str) -> Any:
+    """Return the document in a file.
+
+    Parameters
+    ----------
+    source
+        The file, compressed or not.
+    cure
+        How to record a smaller one.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON, nested beyond reason, or larger than `MOST`.
+    """
+    where = str(source.path)
+    size = len(source.data)
+    if size > MOST:
+        msg = f"this JSON document has {size >> 20} MiB, more than {MOST >> 20}"
+        raise InputError(msg, where=where, cure=cure)
+    try:
+        return json.loads(source.text(), parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        msg = "no whole JSON document"
+        at = f"{where}:{error.lineno}"
+        raise InputError(msg, where=at, found=error.msg, cure=_CURE) from error
+    except (RecursionError, ValueError) as error:
+        deep = isinstance(error, RecursionError)
+        msg = "no usable JSON document"
+        said = "nested too deeply" if deep else str(error)[:120]
+        raise InputError(msg, where=where, found=said, cure=_CURE) from error
+
+
+def _no_number(word: str) -> NoReturn:
+    msg = f"{word} where a number belongs"
+    raise ValueError(msg)
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, or None for anything else; older traces write numbers as text.
+
+    Examples
+    --------
+    >>> number("1.5"), number(2), number(True), number("x")
+    (1.5, 2.0, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number that fits into 63 bits, or None for anything else.
+
+    Examples
+    --------
+    >>> whole(7), whole("8"), whole(1.5), whole(1e300)
+    (7, 8, None, None)
+    """
+    found = number(value)
+    if found is None or found != math.floor(found) or abs(found) >= 1 << 62:
+        return None
+    return value if isinstance(value, int) else int(found)

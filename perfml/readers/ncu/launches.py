@@ -1,0 +1,228 @@
+"""From launches under Nsight Compute's names to a Kernels table: shared by both ncu readers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.metrics.catalogue import DURATION
+from perfml.metrics.expressions import Array
+from perfml.readers.frame import CodedRanges, kernels_frame
+from perfml.readers.ncu.units import to_base
+from perfml.readers.occurrences import text_column
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.tables import Kernels
+
+DURATIONS = (
+    DURATION,
+    "gpu__time_duration",
+    "gpu__time_duration.avg",
+    "gpu__time_duration.max",
+    "gpu__time_duration.min",
+    "gpu__time_active.sum",
+    "gpu__time_active.avg",
+)
+"""Names under which a report may hold a launch's duration, best first; ncu 2019 has no suffix."""
+
+GRID = ("launch__grid_dim_x", "launch__grid_dim_y", "launch__grid_dim_z")
+BLOCK = ("launch__block_dim_x", "launch__block_dim_y", "launch__block_dim_z")
+DEVICE_NAME = "device__attribute_display_name"
+CAPABILITY = (
+    "device__attribute_compute_capability_major",
+    "device__attribute_compute_capability_minor",
+)
+
+_NAMED = 4
+"""Names that a warning lists before it only counts."""
+
+
+@functools.cache
+def needed() -> frozenset[str]:
+    """Return every ncu metric that the catalogue can make use of."""
+    catalogue = load_catalogue()
+    names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY}
+    for metric in (catalogue[name] for name in catalogue.names):
+        for formula in (metric.ncu, metric.guard, metric.fallback, *metric.substitutes):
+            if formula is not None:
+                names.update(formula.names)
+    for name in tuple(names):
+        base = name.removesuffix(".pct")
+        if base != name:
+            names |= {f"{base}.ratio", f"{base}.max_rate"}
+    return frozenset(names)
+
+
+@dataclass
+class Launches:
+    """What an ncu reader found, one entry a launch.
+
+    Attributes
+    ----------
+    identity
+        Columns ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``.
+    counters
+        ncu's metrics in base units, and text where `ReadOptions.raw` asks for it.
+    ranges
+        Names of the NVTX ranges around each launch, outermost first.
+    facts
+        For the provenance.
+    warnings
+        What the reader has to say.
+    """
+
+    identity: dict[str, Any]
+    counters: dict[str, Any]
+    ranges: Sequence[Sequence[str]] | CodedRanges
+    facts: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str) -> Kernels:
+    """Evaluate the catalogue over launches and make a Kernels table.
+
+    Raises
+    ------
+    InputError
+        If a launch has a negative duration.
+    """
+    counters, warnings = found.counters, found.warnings
+    _without_infinity(counters, warnings)
+    rows = len(found.identity["kernel"])
+    nanoseconds = _duration(counters, warnings, rows)
+    negative = np.flatnonzero(nanoseconds < 0)
+    if len(negative):
+        row = int(negative[0])
+        msg = f"launch {row} has a negative duration"
+        raise InputError(
+            msg,
+            where=str(source.path),
+            found=f"{nanoseconds[row]:g} ns ({str(found.identity['kernel'][row])[:60]})",
+            cure="Profile it again.",
+        )
+    result = load_catalogue().evaluate({DURATION: nanoseconds, **counters})
+    # columns, not a table: making one out of another costs more than a report's values
+    cells = {
+        **found.identity,
+        "time_us": nanoseconds / 1000.0,
+        "ncu_time_us": nanoseconds / 1000.0,
+        "time_source": text_column(np.zeros(rows, dtype=np.int64), ["ncu"]),
+        "launches": np.ones(rows, dtype=np.int64),
+        **result.columns,
+    }
+    if options.raw:
+        # the details page has labels of its own, and some are names of metrics: theirs go first
+        taken = {*cells, *load_catalogue().names}
+        cells |= {name: col.copy() for name, col in counters.items() if name not in taken}
+    table = kernels_frame(cells, found.ranges)
+    absent = [metric for metric in PUBLISHED if metric in result.missing]
+    if absent:
+        rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        warnings.append(
+            f"{len(absent)} of the {len(PUBLISHED)} published metrics were not collected: "
+            f"{', '.join(absent[:_NAMED])}{rest}."
+        )
+    for metric in PUBLISHED:
+        if metric in result.substituted:
+            formula = result.substituted[metric]
+            warnings.append(f"{metric} was not collected; {formula} stands in for it.")
+        if metric in result.clipped:
+            warnings.append(
+                f"{metric} lay outside its limits in {result.clipped[metric]} launches "
+                "and was clipped: threads that share words, or passes that disagree, give "
+                "such values."
+            )
+    provenance: dict[str, Any] = {
+        "path": source.path.name,
+        "sha256": source.sha256,
+        "format": name,
+        "tool": "ncu",
+        "tool_version": None,
+        "device": _only(table["device"]),
+        "compute_capability": _only(table["compute_capability"]),
+        **found.facts,
+    }
+    for key, value in (("substituted", result.substituted), ("undefined", result.undefined)):
+        if value:
+            provenance[key] = value
+    return Kernels(table, provenance, tuple(warnings))
+
+
+def require_times(units: Mapping[str, str], where: str) -> None:
+    """Raise `InputError` if a duration comes in a unit that is no time.
+
+    Parameters
+    ----------
+    units
+        Unit of each metric that is in the file.
+    where
+        The file.
+    """
+    for name in DURATIONS:
+        if name in units and to_base(units[name])[1] != "ns":
+            msg = f"column {name} is in a unit that is no time"
+            cure = "Export again with: ncu --import FILE.ncu-rep --csv --page raw"
+            raise InputError(msg, where=where, found=repr(units[name])[:60], cure=cure)
+
+
+def shape_of(counters: Mapping[str, Array], parts: tuple[str, ...], rows: int) -> pd.Series[str]:
+    """Return ``(x, y, z)`` from three metrics; missing where one of them is."""
+    return numbers_of(counters, parts, rows, lambda sizes: f"({', '.join(sizes)})")
+
+
+def numbers_of(
+    counters: Mapping[str, Array],
+    parts: tuple[str, ...],
+    rows: int,
+    written: Callable[[Sequence[str]], str],
+) -> pd.Series[str]:
+    """Return a text made of some whole numbers; missing where one of them is."""
+    if not counters.keys() >= set(parts):
+        return text_column(np.zeros(rows, dtype=np.int64), [None])
+    codes: dict[tuple[float, ...], int] = {}
+    columns = [counters[name].tolist() for name in parts]
+    places = [codes.setdefault(sizes, len(codes)) for sizes in zip(*columns, strict=True)]
+    texts = [
+        None if any(map(math.isnan, sizes)) else written([f"{size:.0f}" for size in sizes])
+        for sizes in codes
+    ]
+    return text_column(np.array(places, dtype=np.int64), texts)
+
+
+def _duration(counters: Mapping[str, Array], warnings: list[str], rows: int) -> Array:
+    """Return nanoseconds a launch, NaN where the file has none."""
+    for name in DURATIONS:
+        if name in counters:
+            values = np.asarray(counters[name], dtype=float)
+            lacking = int(np.isnan(values).sum())
+            if lacking:
+                warnings.append(f"{lacking} launches have no duration ({name} is empty).")
+            return values
+    warnings.append(
+        f"No durations: the export lacks {DURATION}, so a timing pass is needed to merge it."
+    )
+    return np.full(rows, np.nan)
+
+
+def _without_infinity(counters: dict[str, Any], warnings: list[str]) -> None:
+    """Make infinities missing, which ncu prints for a division by zero."""
+    for name, values in counters.items():
+        if not isinstance(values, np.ndarray) or not (endless := np.isinf(values)).any():
+            continue
+        counters[name] = np.where(endless, np.nan, values)
+        count = int(endless.sum())
+        warnings.append(f"{name} is infinite in {count} launches, where it now has no value.")
+
+
+def _only(column: pd.Series[Any]) -> str | None:
+    """Return the one value of a column; several are joined."""
+    values = [str(value) for value in column.unique() if not pd.isna(value)]
+    return ", ".join(values) if values else None

@@ -1,0 +1,133 @@
+"""From labels and values as Nsight Compute prints them to a Kernels table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from perfml.errors import InputError
+from perfml.readers.ncu.launches import Launches, needed, require_times, to_kernels
+from perfml.readers.ncu.section_labels import add_warp_size, metric_of
+from perfml.readers.ncu.units import to_base
+from perfml.readers.numbers import ENGLISH, BadNumberError, convention_of, decide, to_numbers
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.tables import Kernels
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as it is printed, and its unit; empty for none."""
+
+    text: str
+    unit: str
+
+
+@dataclass
+class PrintedLaunch:
+    """A launch, or the mean of several.
+
+    Attributes
+    ----------
+    kernel
+        Its name.
+    line
+        Where it begins in the file, from 1.
+    grid, block
+        As ``(x, y, z)``; None where the text has none.
+    capability
+        Compute capability; None where the text has none.
+    launches
+        How many launches the values are means of.
+    cells
+        Values by label.
+    """
+
+    kernel: str
+    line: int
+    grid: str | None = None
+    block: str | None = None
+    capability: str | None = None
+    launches: int = 1
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+
+def kernels_of(
+    printed: Sequence[PrintedLaunch],
+    source: Source,
+    options: ReadOptions,
+    form: str,
+    *,
+    facts: dict[str, Any],
+    warnings: list[str],
+) -> Kernels:
+    """Return the Kernels table of launches whose values were read as text.
+
+    Raises
+    ------
+    InputError
+        If a value that is needed is no number, a duration is in a unit that is no time, or
+        numbers can be read in two ways.
+    """
+    wanted = needed()
+    cells = [{metric_of(label): cell for label, cell in item.cells.items()} for item in printed]
+    names = dict.fromkeys(name for row in cells for name in row if name in wanted)
+    columns = {name: [row.get(name) for row in cells] for name in names}
+    for name, column in columns.items():
+        for unit in {cell.unit for cell in column if cell is not None}:
+            require_times({name: unit}, str(source.path))
+    counters = _numbers(columns, printed, source, options)
+    add_warp_size(counters, len(printed))
+    identity = {
+        "kernel": pd.Series([item.kernel for item in printed], dtype="string"),
+        "grid": pd.Series([item.grid for item in printed], dtype="string"),
+        "block": pd.Series([item.block for item in printed], dtype="string"),
+        "device": pd.Series([None] * len(printed), dtype="string"),
+        "compute_capability": pd.Series([item.capability for item in printed], dtype="string"),
+    }
+    found = Launches(identity, counters, [()] * len(printed), facts, warnings)
+    kernels = to_kernels(found, source, options, form)
+    counts = np.array([item.launches for item in printed], dtype=np.int64)
+    return replace(kernels, frame=kernels.frame.assign(launches=counts))
+
+
+def _numbers(
+    columns: dict[str, list[Cell | None]],
+    printed: Sequence[PrintedLaunch],
+    source: Source,
+    options: ReadOptions,
+) -> dict[str, Any]:
+    """Return one column a metric in base units, NaN where a launch lacks it."""
+    texts = {
+        name: pa.chunked_array([pa.array([cell and cell.text for cell in column], pa.string())])
+        for name, column in columns.items()
+    }
+    units = {name: {cell.unit for cell in column if cell} for name, column in columns.items()}
+    if options.locale is not None:
+        convention = convention_of(options.locale)
+    else:
+        decided, example = decide(
+            [(name, text, "%" if units[name] == {"%"} else "") for name, text in texts.items()]
+        )
+        if decided is None and example is not None:
+            msg = f"{example[0]} can be read in two ways, and so can every other number"
+            cure = "Say how numbers are written: --locale en (1,234.5) or --locale de (1.234,5)."
+            raise InputError(msg, where=str(source.path), found=example[1][:60], cure=cure)
+        convention = decided or ENGLISH
+    counters: dict[str, Any] = {}
+    for name, text in texts.items():
+        try:
+            values = to_numbers(text, convention)
+        except BadNumberError as error:
+            msg = f"{name} is no number"
+            where = f"{source.path}:{printed[error.row].line}"
+            cure = "Copy the text again, or say how numbers are written with --locale."
+            raise InputError(msg, where=where, found=repr(error.text)[:60], cure=cure) from None
+        factors = [to_base(cell.unit)[0] if cell is not None else 1.0 for cell in columns[name]]
+        counters[name] = values * np.array(factors)
+    return counters

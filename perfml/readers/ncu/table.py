@@ -1,0 +1,362 @@
+"""The columns of an ncu table that are needed, as Arrow arrays of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from perfml.errors import InputError
+from perfml.metrics.expressions import Array
+from perfml.readers.frame import CodedRanges
+from perfml.readers.ncu import nvtx
+from perfml.readers.ncu.find_table import find_page
+from perfml.readers.ncu.page import CUT
+from perfml.readers.numbers import (
+    ENGLISH,
+    MISSING,
+    BadNumberError,
+    Convention,
+    convention_of,
+    decide,
+    to_numbers,
+)
+from perfml.readers.occurrences import text_column
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+
+_DIMENSIONS = re.compile(r"\(?\s*(\d{1,20})[,;x\s]+(\d{1,20})[,;x\s]+(\d{1,20})\s*\)?")
+_BLOCK = 1 << 20
+_SAMPLE = 50
+"""Rows that show how the numbers of a file are written."""
+
+_PUSH_POP = "Push/Pop_Range"
+_START_END = "Start/Stop_Range"
+_REPEATED = (
+    "Kernel Name",
+    "Process Name",
+    "Block Size",
+    "Grid Size",
+    "CC",
+    "Section Name",
+    "Metric Name",
+    "Metric Unit",
+)
+"""Columns whose texts recur, kept once each."""
+
+
+T = TypeVar("T")
+
+Codes = npt.NDArray[np.integer[Any]]
+"""Row numbers, or what stands for recurring texts."""
+
+
+class Table:
+    """Columns of a page, parsed when asked for.
+
+    Parameters
+    ----------
+    source
+        The export.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.page = find_page(source)
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        self._rows: npt.NDArray[Any] | None = None
+
+    def load(self, names: Iterable[str], numbers: Sequence[tuple[str, str]] = ()) -> None:
+        """Parse columns; names that the page lacks are passed over.
+
+        Parameters
+        ----------
+        names
+            The columns.
+        numbers
+            Those of them that hold numbers, and their units. Where the first rows show that they
+            need no care (English, no groups), they are parsed as numbers at once.
+
+        Raises
+        ------
+        InputError
+            If a row is damaged, or a column that is asked for comes twice.
+        """
+        wanted = [name for name in dict.fromkeys(names) if name in self.page.header]
+        for name in wanted:
+            if self.page.header.count(name) > 1:
+                msg = f"column {name} comes twice"
+                raise InputError(msg, where=str(self.source.path), cure="Export the profile again.")
+        plain = self._plain(numbers)
+        try:
+            try:
+                self._columns = self._parse(wanted, plain)
+            except pa.ArrowInvalid:
+                if not plain:
+                    raise
+                self._columns = self._parse(wanted)
+            damaged = len(self) != self.page.count
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            damaged = True
+        if damaged:
+            # Lines that look like rows are not: look closely, which names the one at fault.
+            self.page = find_page(self.source, thorough=True)
+            try:
+                self._columns = self._parse(wanted)
+            except pa.ArrowInvalid as error:
+                msg = "the table cannot be parsed"
+                found = str(error).splitlines()[0][:200]
+                where = str(self.source.path)
+                raise InputError(msg, where=where, found=found, cure=CUT) from error
+
+    def _plain(self, numbers: Sequence[tuple[str, str]]) -> frozenset[str]:
+        """Return the columns of numbers that the first rows show to be plain English ones."""
+        first = _first_rows(self.page.rows, _SAMPLE)
+        try:
+            cells = self._parse([name for name, _ in numbers], rows=first) if numbers else {}
+        except pa.ArrowInvalid:
+            return frozenset()
+        found, _ = decide([(name, cells[name], unit) for name, unit in numbers])
+        if found is not ENGLISH:
+            return frozenset()
+        return frozenset(
+            name for name in cells if not pc.any(pc.match_substring(cells[name], ",")).as_py()
+        )
+
+    def _parse(
+        self,
+        names: Sequence[str],
+        plain: frozenset[str] = frozenset(),
+        rows: memoryview | bytes | None = None,
+    ) -> dict[str, pa.ChunkedArray]:
+        place = {name: self.page.header.index(name) for name in names}
+        keys = [f"c{number}" for number in range(len(self.page.header))]
+        shared = pa.dictionary(pa.int32(), pa.string())
+        recurring = {*_REPEATED, *self.ranges_in()}
+        types = {
+            f"c{number}": shared
+            if name in recurring
+            else pa.float64()
+            if name in plain
+            else pa.string()
+            for name, number in place.items()
+        }
+        table = pa.csv.read_csv(
+            pa.BufferReader(self.page.rows if rows is None else rows),
+            read_options=pa.csv.ReadOptions(
+                column_names=keys, block_size=max(_BLOCK, 2 * self.page.longest)
+            ),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=self.page.multiline),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(types),
+                column_types=types,
+                null_values=sorted(MISSING),
+                strings_can_be_null=False,
+            ),
+        )
+        return {name: table.column(f"c{number}") for name, number in place.items()}
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()))) if self._columns else 0
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a loaded column's cells as they are written."""
+        return self._columns[name]
+
+    def take(self, rows: npt.NDArray[Any]) -> None:
+        """Keep these rows alone."""
+        self._columns = {name: cells.take(rows) for name, cells in self._columns.items()}
+        self._rows = rows
+
+    def line(self, row: int) -> int:
+        """Return the line of the file that a row begins in."""
+        return self.page.line(int(self._rows[row]) if self._rows is not None else row)
+
+    def convention(self, metrics: Sequence[tuple[str, str]], options: ReadOptions) -> Convention:
+        """Decide how the file writes numbers.
+
+        Parameters
+        ----------
+        metrics
+            Columns of numbers, and their units.
+        options
+            The user's locale, if any, decides.
+
+        Raises
+        ------
+        InputError
+            If every number can be read in two ways.
+        """
+        cells = [(name, self.column(name), unit) for name, unit in metrics]
+        return self._convention(cells, options)
+
+    def convention_of_rows(
+        self,
+        name: str,
+        percentages: npt.NDArray[Any],
+        others: npt.NDArray[Any],
+        options: ReadOptions,
+    ) -> Convention:
+        """Decide how a column of mixed units is written, given which rows are percentages."""
+        column = self.column(name)
+        cells = [
+            (name, column.filter(pa.array(percentages)), "%"),
+            (name, column.filter(pa.array(others)), ""),
+        ]
+        return self._convention(cells, options)
+
+    def _convention(
+        self, cells: Sequence[tuple[str, pa.ChunkedArray, str]], options: ReadOptions
+    ) -> Convention:
+        if options.locale is not None:
+            return convention_of(options.locale)
+        if any(pa.types.is_floating(column.type) for _, column, _ in cells):
+            # Its first rows have decided; every other cell is still checked against that.
+            return ENGLISH
+        found, example = decide(cells)
+        if found is None and example is not None:
+            found, _ = decide(self._other_numbers())
+        if found is None and example is not None:
+            name, cell = example
+            msg = f"column {name} can be read in two ways, and so can every other one"
+            raise InputError(
+                msg,
+                where=str(self.source.path),
+                found=repr(cell),
+                cure="Say which: --locale en (1,234 is a thousand) or --locale de (a decimal).",
+            )
+        return found or ENGLISH
+
+    def _other_numbers(self) -> list[tuple[str, pa.ChunkedArray, str]]:
+        """Parse the columns that were not asked for: one of their cells may decide."""
+        header, units = self.page.header, self.page.units or []
+        names = [name for name in header if name not in self._columns and "__" in name]
+        names = [name for name in names if header.count(name) == 1]
+        cells = self._parse(names) if names else {}
+        found = dict(zip(header, units, strict=False))
+        return [(name, cells[name], found.get(name, "")) for name in names]
+
+    def numbers(self, name: str, convention: Convention, rows: Codes | None = None) -> Array:
+        """Return a column as numbers, NaN where there is none.
+
+        Parameters
+        ----------
+        name
+            The column.
+        convention
+            How the file writes numbers.
+        rows
+            The rows to read; all of them by default.
+
+        Raises
+        ------
+        InputError
+            If a cell is no number; the message names its line.
+        """
+        cells = self.column(name)
+        if pa.types.is_floating(cells.type):
+            return np.asarray(cells.to_numpy())
+        try:
+            return to_numbers(cells if rows is None else cells.take(rows), convention)
+        except BadNumberError as error:
+            other = "de" if convention is ENGLISH else "en"
+            row = error.row if rows is None else int(rows[error.row])
+            msg = f"column {name} needs a number written like {_sample(convention)}"
+            raise InputError(
+                msg,
+                where=f"{self.source.path}:{self.line(row)}",
+                found=repr(error.text[:80]),
+                cure=f"If the file was exported under another locale, say so: --locale {other}.",
+            ) from error
+
+    def whole_numbers(self, name: str) -> Array:
+        """Return a column of whole numbers, which have neither marks nor gaps.
+
+        Raises
+        ------
+        InputError
+            If a cell is something else.
+        """
+        cells = self.column(name)
+        try:
+            return np.asarray(pc.cast(cells, pa.int64()).to_numpy())
+        except pa.ArrowInvalid:
+            texts = cells.to_pylist()
+            row = next((row for row, text in enumerate(texts) if not text.isdigit()), 0)
+            msg = f"column {name} needs a whole number"
+            raise InputError(
+                msg,
+                where=f"{self.source.path}:{self.line(row)}",
+                found=repr(texts[row][:60]),
+                cure="Export the profile again.",
+            ) from None
+
+    def ranges_in(self) -> list[str]:
+        """Return the names of the columns with NVTX ranges."""
+        return [name for name in self.page.header if _PUSH_POP in name or _START_END in name]
+
+    def ranges(self) -> CodedRanges:
+        """Return the range names around each row, start/end ranges outermost."""
+        found = CodedRanges(np.zeros(len(self), dtype=np.int64), [()])
+        for name in sorted(self.ranges_in(), key=lambda name: _PUSH_POP in name):
+            codes, texts = self.coded(name)
+            stack = _PUSH_POP in name
+            names = nvtx.push_pops(texts) if stack else list(map(nvtx.start_end, texts))
+            if not any(names):
+                continue
+            if found.paths == [()]:
+                found = CodedRanges(codes.astype(np.int64), names)
+                continue
+            pairs, joined = np.unique(found.codes * len(names) + codes, return_inverse=True)
+            paths = [found.paths[each // len(names)] + names[each % len(names)] for each in pairs]
+            found = CodedRanges(joined.astype(np.int64), paths)
+        return found
+
+    def coded(self, name: str) -> tuple[Codes, list[str]]:
+        """Return a column of recurring texts as numbers, and the text each number stands for."""
+        cells = self.column(name)
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_encode()
+        cells = cells.unify_dictionaries()
+        if not cells.num_chunks:
+            return np.empty(0, dtype=np.int64), []
+        codes = np.concatenate([np.asarray(chunk.indices) for chunk in cells.chunks])
+        return codes.astype(np.int64), cells.chunk(0).dictionary.to_pylist()
+
+    def mapped(self, name: str, function: Callable[[str], T]) -> npt.NDArray[Any]:
+        """Apply a function to a column of recurring texts, once a distinct text."""
+        codes, texts = self.coded(name)
+        values: npt.NDArray[Any] = np.array([function(text) for text in texts])[codes]
+        return values
+
+    def texts(self, name: str, function: Callable[[str], str | None]) -> pd.Series[str]:
+        """Apply a function that gives text, or None for none, to a column of recurring texts."""
+        codes, texts = self.coded(name)
+        return text_column(codes, [function(text) for text in texts])
+
+
+def _first_rows(rows: memoryview | bytes, count: int) -> bytes:
+    """Return whole rows from the beginning, `count` or fewer."""
+    part = bytes(rows[: 1 << 18])
+    lines = part.split(b"\n", count)
+    return part[: len(part) - len(lines[-1])]
+
+
+def dimensions(cell: str) -> str | None:
+    """Return ``(x, y, z)`` however it is spaced; None if the cell is something else."""
+    match = _DIMENSIONS.fullmatch(cell.strip())
+    return f"({match.group(1)}, {match.group(2)}, {match.group(3)})" if match else None
+
+
+def _sample(convention: Convention) -> str:
+    return "1,234.5" if convention is ENGLISH else "1.234,5"

@@ -1,0 +1,274 @@
+"""Read the SQLite file that ``nsys export --type sqlite`` makes of an Nsight Systems report.
+
+Kernels, their times, sizes and streams are read, and the NVTX ranges that were open when their
+API calls began. There are no counters in it. Tables are made lazily and columns came and went
+from 2020 to 2026, so everything but a kernel's name, times, device and shape may be absent.
+The file also holds the environment of the profiled program; none of that is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError, plain
+from perfml.readers.frame import kernels_frame
+from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read_ranges
+from perfml.readers.options import ReadOptions, at_most
+from perfml.readers.source import Source
+from perfml.readers.sqlite_database import Database, is_database, opened
+from perfml.readers.timeline import Ints, busy_share, timeline_columns
+from perfml.tables import Kernels
+
+NAME = "nsys-sqlite"
+
+_STRINGS = "StringIds"
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+_EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+_REQUIRED = ("start", "end", "deviceId", *_SIZES)
+_OPTIONAL = (
+    *("correlationId", "globalPid", "streamId", "demangledName", "shortName"),
+    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
+)
+_WARNING = 2
+"""Severity in DIAGNOSTIC_EVENT from which on a message is a warning."""
+
+
+def recognises(source: Source) -> bool:
+    """Tell whether the file is an SQLite database with the tables of Nsight Systems."""
+    if not is_database(source):
+        return False
+    if b"StringIds" in source.head or b"StringTable" in source.head:
+        return b"StringIds" in source.head
+    try:
+        with opened(source, ".sqlite") as database:
+            return _STRINGS in database.tables
+    except InputError:
+        return False
+
+
+def read(source: Source, options: ReadOptions | None = None) -> Kernels:
+    """Read an export of Nsight Systems; metrics are absent from the table.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged or cut, or holds no kernels.
+    """
+    del options
+    with opened(source, ".sqlite") as database:
+        return _Reader(source, database).kernels()
+
+
+class _Reader:
+    def __init__(self, source: Source, database: Database) -> None:
+        self.source = source
+        self.database = database
+        self.warnings: list[str] = []
+
+    def kernels(self) -> Kernels:
+        """Return the Kernels table of the whole export."""
+        raw = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL)
+        if raw.empty:
+            raise self._nothing()
+        calls = self._calls(raw)
+        began = raw["start"].tolist()
+        order = sorted(range(len(raw)), key=lambda row: (calls[row].time, began[row]))
+        raw = raw.iloc[order].reset_index(drop=True)
+        calls = [calls[row] for row in order]
+        ranges = read_ranges(self.database, by_process=self._names_processes(raw))
+        paths, instances, notes = ranges_around(calls, ranges)
+        self.warnings += notes
+        without_call = sum(call.thread is None for call in calls)
+        if without_call and any(ranges.values()):
+            self.warnings.append(
+                f"{without_call} kernels have no API call in the file; they were put into the "
+                "NVTX ranges by the time they began on the GPU, which may be later than the launch."
+            )
+        devices = self._devices()
+        launches = self._launches(raw, devices)
+        frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
+        self._other_records(calls)
+        return Kernels(frame, self._provenance(raw, frame), tuple(self.warnings))
+
+    def _nothing(self) -> InputError:
+        where = self.database.where
+        graphs = self.database.count(_GRAPHS)
+        if graphs:
+            msg = "this Nsight Systems export holds whole CUDA graphs and no kernels"
+            cure = "Record again with: nsys profile --cuda-graph-trace=node CMD ..."
+            return InputError(msg, where=where, found=f"{graphs} graph launches", cure=cure)
+        held = [
+            f"{count} rows of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
+            for name in sorted(self.database.tables)
+            if name in (_CALLS, *_MEMORY, "NVTX_EVENTS") and (count := self.database.count(name))
+        ]
+        msg = "this Nsight Systems export holds no kernels"
+        return InputError(
+            msg,
+            where=where,
+            found=", ".join(held) or "no CUDA activity",
+            cure="Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ...",
+        )
+
+    @staticmethod
+    def _names_processes(raw: pd.DataFrame) -> bool:
+        return bool((raw["globalPid"] >= 0).all())
+
+    def _calls(self, raw: pd.DataFrame) -> list[LaunchCall]:
+        """Return the API call of each kernel; correlation ids count within a process."""
+        by_process = self._names_processes(raw)
+        calls = self.database.integers(_CALLS, ("start",), ("correlationId", "globalTid"))
+        known: dict[tuple[int, int], LaunchCall] = {}
+        columns = (calls[name].tolist() for name in ("start", "correlationId", "globalTid"))
+        for start, correlation, thread in zip(*columns, strict=True):
+            process = process_of(thread) if by_process and thread >= 0 else 0
+            call = LaunchCall(process, start, thread if thread >= 0 else None)
+            known.setdefault((process, correlation), call)
+        launched = []
+        columns = (raw[name].tolist() for name in ("start", "correlationId", "globalPid"))
+        for start, correlation, owner in zip(*columns, strict=True):
+            process = process_of(owner) if by_process else 0
+            found = known.get((process, correlation)) if correlation >= 0 else None
+            launched.append(found or LaunchCall(process, start, None))
+        return launched
+
+    def _devices(self) -> dict[int, tuple[str | None, str | None]]:
+        """Return the name and compute capability of each CUDA device id."""
+        table = "TARGET_INFO_GPU"
+        optional = ("cuDevice", "computeMajor", "computeMinor")
+        numbers = self.database.integers(table, ("id",), optional)
+        texts = self.database.frame(table, (), ("name",))
+        names = texts["name"].tolist() if "name" in texts else [None] * len(numbers)
+        devices: dict[int, tuple[str | None, str | None]] = {}
+        columns = (numbers[name].tolist() for name in ("id", *optional))
+        for number, cuda, major, minor, name in zip(*columns, names, strict=True):
+            capability = f"{major}.{minor}" if major > 0 and minor >= 0 else None
+            named = name if isinstance(name, str) and name else None
+            devices.setdefault(cuda if cuda >= 0 else number, (named, capability))
+        return devices
+
+    def _launches(
+        self, raw: pd.DataFrame, devices: dict[int, tuple[str | None, str | None]]
+    ) -> pd.DataFrame:
+        start, end = raw["start"].to_numpy(), raw["end"].to_numpy()
+        invalid = end <= start
+        if invalid.any():
+            self.warnings.append(
+                f"{int(invalid.sum())} kernels have invalid timestamps; their times are missing."
+            )
+        known = [devices.get(number, (None, None)) for number in raw["deviceId"].tolist()]
+        shared = raw["staticSharedMemory"] + raw["dynamicSharedMemory"]
+        told = (raw["staticSharedMemory"] >= 0) & (raw["dynamicSharedMemory"] >= 0)
+        registers = raw["registersPerThread"].astype(float)
+        columns: dict[str, Any] = {
+            "kernel": self._names(raw),
+            "grid": _shapes(raw, _SIZES[:3]),
+            "block": _shapes(raw, _SIZES[3:]),
+            "device": [name for name, _ in known],
+            "compute_capability": [capability for _, capability in known],
+            "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
+            "time_source": [None if wrong else "nsys" for wrong in invalid],
+            "launches": np.ones(len(raw), dtype=np.int64),
+            **timeline_columns(
+                raw["deviceId"].to_numpy(), raw["streamId"].to_numpy(), start, end, self._memory()
+            ),
+            "registers_per_thread": registers.where(registers >= 0).to_numpy(),
+            "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
+            "threads": raw[list(_SIZES)].astype(float).prod(axis=1).to_numpy(),
+        }
+        return pd.DataFrame(columns)
+
+    def _names(self, raw: pd.DataFrame) -> list[str]:
+        pairs = list(zip(raw["demangledName"].tolist(), raw["shortName"].tolist(), strict=True))
+        wanted = [number for pair in set(pairs) for number in pair]
+        strings = self.database.texts_of(_STRINGS, "id", "value", wanted)
+        names = {pair: strings.get(pair[0]) or strings.get(pair[1]) for pair in set(pairs)}
+        unnamed = [pair for pair in pairs if not names[pair]]
+        if unnamed:
+            msg = f"{len(unnamed)} kernels have names that are not in {_STRINGS}"
+            found = f"string {unnamed[0][0]}"
+            cure = "The file is damaged; export the report again."
+            raise InputError(msg, where=self.database.where, found=found, cure=cure)
+        return [str(names[pair]) for pair in pairs]
+
+    def _memory(self) -> tuple[Ints, Ints, Ints]:
+        """Return device, start and end of memory copies and sets."""
+        frames = [
+            self.database.integers(table, ("start", "end"), ("deviceId",)) for table in _MEMORY
+        ]
+        frame = pd.concat(frames, ignore_index=True).astype("int64")
+        return frame["deviceId"].to_numpy(), frame["start"].to_numpy(), frame["end"].to_numpy()
+
+    def _other_records(self, calls: list[LaunchCall]) -> None:
+        """Say what the file holds that is not in the table."""
+        processes = len({call.process for call in calls})
+        if processes > 1:
+            self.warnings.append(f"Launches of {processes} processes are read as one run.")
+        graphs = self.database.count(_GRAPHS)
+        if graphs:
+            self.warnings.append(
+                f"{graphs} CUDA graphs were traced as a whole, so their kernels are missing; "
+                "record with --cuda-graph-trace=node to have them."
+            )
+        memory = self._memory_operations()
+        if memory:
+            self.warnings.append(
+                f"{memory} memory copies and sets are no kernels and were left out; they count as "
+                "work where gaps between kernels are given."
+            )
+        table = "DIAGNOSTIC_EVENT"
+        if self.database.has(table):
+            rows = self.database.frame(table, (), ("severity", "text"))
+            if {"severity", "text"} <= set(rows.columns):
+                severe = [
+                    plain(text)
+                    for severity, text in zip(rows["severity"], rows["text"], strict=True)
+                    if isinstance(severity, int) and severity >= _WARNING and isinstance(text, str)
+                ]
+                distinct = [f"Nsight Systems said: {text}" for text in dict.fromkeys(severe)]
+                self.warnings += at_most(distinct)
+
+    def _memory_operations(self) -> int:
+        return sum(self.database.count(table) for table in _MEMORY)
+
+    def _provenance(self, raw: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Any]:
+        facts = self._export_facts()
+        columns = (raw[name].to_numpy() for name in ("deviceId", "start", "end"))
+        return {
+            "path": self.source.path.name,
+            "sha256": self.source.sha256,
+            "format": NAME,
+            "tool": "Nsight Systems",
+            "tool_version": facts.get("EXPORT_PRODUCT_VERSION"),
+            "schema_version": facts.get("EXPORT_SCHEMA_VERSION"),
+            "device": _joined(frame["device"]),
+            "compute_capability": _joined(frame["compute_capability"]),
+            "streams": int(raw["streamId"].nunique()),
+            "kernels_busy": busy_share(*columns),
+            "memory_operations": self._memory_operations(),
+        }
+
+    def _export_facts(self) -> dict[str, str]:
+        for table in _EXPORT_FACTS:
+            if self.database.has(table):
+                rows = self.database.frame(table, ("name", "value"))
+                pairs = zip(rows["name"].tolist(), rows["value"].tolist(), strict=True)
+                return {str(name): str(value)[:80] for name, value in pairs if value is not None}
+        return {}
+
+
+def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> list[str]:
+    sizes = zip(*(raw[name].tolist() for name in names), strict=True)
+    return [f"({x}, {y}, {z})" for x, y, z in sizes]
+
+
+def _joined(column: pd.Series[Any]) -> str | None:
+    """Return the distinct values of a column as one text; None without any."""
+    return ", ".join(str(value) for value in column.dropna().unique()) or None

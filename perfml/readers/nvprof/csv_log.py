@@ -1,0 +1,251 @@
+"""Read nvprof's ``--csv`` output: metrics, the summary, ``--print-gpu-trace``.
+
+Each table has a header, and all but the aggregated metrics a row of units below it. nvprof's own
+lines, and the program's, may stand before, between and behind the rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, field
+
+from perfml.readers.nvprof.kernels import Row, Tables
+from perfml.readers.nvprof.log_lines import Line, Log
+from perfml.readers.nvprof.values import MICROSECONDS, Value, duration, is_kernel, parse_value
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.tables import Kernels
+
+NAME = "nvprof-csv"
+
+_METRICS = ("Device", "Kernel", "Invocations", "Metric Name")
+_EVENTS = ("Device", "Kernel", "Invocations", "Event Name")
+_SUMMARY = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
+_TRACE = ("Start", "Duration")
+_LAUNCHES = ("Device", "Context", "Stream")
+_UNIFIED = ("Device", "Count", "Avg Size")
+_SIZES = ("Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z")
+_TRACE_COLUMNS = {
+    *("Start", "Duration", *_SIZES, "Registers Per Thread", "Static SMem", "Dynamic SMem", "Size"),
+    *("Throughput", "SrcMemType", "DstMemType", "Device", "Context", "Stream", "Src Dev"),
+    *("Src Ctx", "Dst Dev", "Dst Ctx", "Unified Memory", "Virtual Address", "Name", "Kernel"),
+    *("Correlation_ID", ""),
+}
+_TABLES = (
+    (_METRICS, "metrics", "metrics"),
+    (_EVENTS, "events", "event counts"),
+    (_SUMMARY, "summary", "summary"),
+    (("Type", *_SUMMARY), "summary", "summary"),
+    (_TRACE, "trace", "GPU trace"),
+    (_LAUNCHES, "trace", "GPU trace"),
+    (_UNIFIED, "unified", "unified memory"),
+)
+_COUNT = re.compile(r"\d{1,15}")
+_HEADER_LINE = re.compile(
+    r'^[ \t]{0,80}"(?:Device","Kernel","Invocations"|(?:Type",")?Time\(%\)","Time","Calls"'
+    r'|Start","Duration"|Device","Context","Stream")',
+    re.MULTILINE,
+)
+
+
+def has_header(text: str) -> bool:
+    """Tell whether a text has the header of one of nvprof's CSV tables."""
+    return bool(_HEADER_LINE.search(text))
+
+
+def recognises(source: Source) -> bool:
+    """Tell whether the head has the header of one of nvprof's CSV tables."""
+    return has_header(source.head_text())
+
+
+def read(source: Source, options: ReadOptions | None = None) -> Kernels:
+    """Read nvprof's CSV output.
+
+    Rows of a metrics table or a summary are averages over ``launches``; a trace has one row a
+    launch. A file with metrics and with times is joined by kernel.
+
+    Raises
+    ------
+    InputError
+        If a row is damaged or cut off, the units row is missing, or there are no kernels; the
+        message says what the file has instead.
+    """
+    reader = _Reader(Tables(Log(source.path)))
+    last = None
+    text = source.text()
+    for line in reader.tables.log.lines(text):
+        reader.take(line)
+        last = line
+    if last is not None and (last.message is not None or (last.text.strip() and reader.mode)):
+        raise reader.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+    return reader.tables.finish(source, NAME, options or ReadOptions())
+
+
+@dataclass
+class _Reader:
+    """Walks the lines; ``mode`` is the table that rows belong to."""
+
+    tables: Tables
+    mode: str = ""
+    columns: list[str] = field(default_factory=list)
+    units: dict[str, str] | None = None
+    kind: str = ""
+    ranges: bool = False
+
+    def take(self, line: Line) -> None:
+        if line.message is not None:
+            if line.message.endswith("result:") or line.message.startswith("NVPROF is"):
+                self.mode = self.kind = ""
+                self.ranges = line.message.startswith("NVTX")
+            elif line.message.startswith("API calls:"):
+                self.mode, self.kind = "", "API calls"
+            return
+        if not line.text.strip():
+            return
+        cells = _cells(line.text)
+        if cells is not None and self._header(cells):
+            return
+        if not self.mode or self.mode in {"unified", "ranges"}:
+            return
+        if cells is None or len(cells) != len(self.columns):
+            self._refuse(line, len(cells or ()))
+            return
+        if self.units is None:
+            self.units = dict(zip(self.columns, cells, strict=True))
+            self._check_units(line)
+            return
+        self._row(line, dict(zip(self.columns, cells, strict=True)))
+
+    def _header(self, cells: list[str]) -> bool:
+        kind = next((each for each in _TABLES if tuple(cells[: len(each[0])]) == each[0]), None)
+        if kind is None:
+            return False
+        _, mode, title = kind
+        if mode == "summary" and self.ranges:
+            mode, title = "ranges", "NVTX ranges"
+            self.tables.notes.append(
+                "The tables of NVTX ranges were left out, as their kernels are in the summary "
+                "too; for layers, export the profile with nvprof --export-profile."
+            )
+        if mode == "trace" and not {"Name", "Kernel"} & set(cells):
+            return False
+        self.mode, self.columns = mode, cells
+        self.units = {} if mode in {"metrics", "events"} else None
+        self.tables.open(title)
+        return True
+
+    def _check_units(self, line: Line) -> None:
+        """Raise unless the row below the header holds units."""
+        units = self.units or {}
+        times = ("Time", "Avg", "Min", "Max") if self.mode == "summary" else ("Start", "Duration")
+        wrong = [name for name in times if units.get(name, "ns") not in MICROSECONDS]
+        if wrong or any(re.search(r"\d", unit) for unit in units.values()):
+            msg = "the row of units below the header is missing or damaged"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+
+    def _refuse(self, line: Line, found: int) -> None:
+        """Raise if the line looks like a row; otherwise it is the program's."""
+        commas = line.text.count(",")
+        starts_like_row = line.text.startswith('"') if self.mode != "trace" else commas > 2
+        if starts_like_row or (commas >= len(self.columns) // 2 and commas > 2):
+            msg = f"a row has {found} cells where the header has {len(self.columns)}"
+            if not found:
+                msg = "a row's quotes do not close"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+        self.tables.log.foreign.append(line.number)
+
+    def _row(self, line: Line, cells: dict[str, str]) -> None:
+        if self.mode == "metrics":
+            self._metric(line, cells)
+        elif self.mode == "events":
+            self.tables.events.add(cells["Event Name"])
+        elif self.mode == "summary":
+            self._summary(line, cells)
+        else:
+            self._launch(line, cells)
+
+    def _metric(self, line: Line, cells: dict[str, str]) -> None:
+        values = [parse_value(cells.get(name, "")) for name in ("Avg", "Min", "Max")]
+        if None in values or not _COUNT.fullmatch(cells["Invocations"]) or not cells["Kernel"]:
+            msg = f"the row of metric {cells['Metric Name']} cannot be read"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+        self.tables.add_metric(
+            cells["Kernel"],
+            cells["Device"] or None,
+            line.process,
+            int(cells["Invocations"]),
+            cells["Metric Name"],
+            tuple(value for value in values if value is not None),
+        )
+
+    def _summary(self, line: Line, cells: dict[str, str]) -> None:
+        mean = self._time(cells, "Avg")
+        if mean is None or not _COUNT.fullmatch(cells["Calls"]) or not cells["Name"].strip():
+            msg = "the row of the summary cannot be read"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+        kind = cells.get("Type", self.kind)
+        self.tables.add_summary(
+            cells["Name"].strip(), line.process, int(cells["Calls"]), mean, kind
+        )
+
+    def _launch(self, line: Line, cells: dict[str, str]) -> None:
+        name = cells.get("Name", cells.get("Kernel", "")).strip()
+        if not name:
+            msg = "a row of the trace has no name"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+        if not is_kernel(name):
+            self.tables.memory[name] += 1
+            return
+        sizes = [cells.get(column, "") for column in _SIZES]
+        duration = self._time(cells, "Duration")
+        sized = all(_COUNT.fullmatch(size) for size in sizes)
+        if ("Grid X" in cells and not sized) or ("Duration" in cells and duration is None):
+            msg = "the row of the trace has no grid, block or duration"
+            raise self.tables.log.damaged(line.number, msg, line.text)
+        numbers = [int(size) for size in sizes] if sized else []
+        row = Row(
+            name,
+            cells.get("Device") or None,
+            line.process,
+            1,
+            duration if duration is not None else float("nan"),
+            (numbers[0], numbers[1], numbers[2]) if sized else None,
+            (numbers[3], numbers[4], numbers[5]) if sized else None,
+            self._number(cells, "Registers Per Thread"),
+            self._number(cells, "Static SMem") + self._number(cells, "Dynamic SMem"),
+            self._metrics(line, cells),
+        )
+        self.tables.add_launch(row)
+
+    def _metrics(self, line: Line, cells: dict[str, str]) -> dict[str, tuple[Value, ...]]:
+        found: dict[str, tuple[Value, ...]] = {}
+        for name, cell in cells.items():
+            if name in _TRACE_COLUMNS:
+                continue
+            value = parse_value(cell, (self.units or {}).get(name, ""))
+            if value is None:
+                msg = f"the value of {name} cannot be read"
+                raise self.tables.log.damaged(line.number, msg, line.text)
+            found[name] = (value,)
+        return found
+
+    def _time(self, cells: dict[str, str], name: str) -> float | None:
+        value = parse_value(cells.get(name, ""))
+        unit = (self.units or {}).get(name, "")
+        if value is None or value.form != "plain" or unit not in MICROSECONDS:
+            return None
+        return duration(value.number, unit)
+
+    def _number(self, cells: dict[str, str], name: str) -> float:
+        value = parse_value(cells.get(name, ""), (self.units or {}).get(name, ""))
+        return value.number if value is not None else float("nan")
+
+
+def _cells(text: str) -> list[str] | None:
+    """Return the cells of one line; None if its quotes do not close."""
+    try:
+        rows = list(csv.reader([text.strip()], strict=True))
+    except csv.Error:
+        return None
+    return rows[0] if rows else None

@@ -1,0 +1,335 @@
+"""What nvprof's text and CSV readers share: rows become a Kernels table, metrics meet times."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.readers.frame import kernels_frame
+from perfml.readers.nvprof.join import join
+from perfml.readers.nvprof.log_lines import Log
+from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kernel_name
+from perfml.readers.options import ReadOptions, at_most
+from perfml.readers.source import Source
+from perfml.tables import Kernels
+
+__all__ = ["Row", "Tables", "join"]
+
+_ORDINAL = re.compile(r"\(\d+\)$")
+_MISSING = Value(float("nan"), "missing")
+
+
+@dataclass
+class Row:
+    """A kernel of a metrics log or summary (an average over launches), or one launch of a trace.
+
+    ``metrics`` maps nvprof's metric name to its average, or to (average, minimum, maximum).
+    """
+
+    kernel: str
+    device: str | None = None
+    process: int | None = None
+    launches: int = 1
+    time_us: float = float("nan")
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: float = float("nan")
+    shared_memory: float = float("nan")
+    metrics: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class Tables:
+    """The tables found in one log, filled row by row.
+
+    Attributes
+    ----------
+    log
+        The lines around the tables.
+    averages, summary, trace
+        Rows of metrics tables, of summaries, and of traces.
+    titles
+        Kinds of table met, for messages.
+    memory
+        Memory operations that are no kernels: name to how often.
+    events
+        Event names, which are no metrics.
+    notes
+        Further sentences for the user.
+    """
+
+    log: Log
+    averages: list[Row] = field(default_factory=list)
+    summary: list[Row] = field(default_factory=list)
+    trace: list[Row] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+    memory: Counter[str] = field(default_factory=Counter)
+    events: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    api_calls: int = 0
+    _groups: dict[tuple[int, int | None, str | None, str], Row] = field(default_factory=dict)
+    _uneven: set[str] = field(default_factory=set)
+    _section: int = 0
+
+    def open(self, title: str) -> None:
+        """Note the header of a table."""
+        self._section += 1
+        self.titles.append(title)
+
+    def add_metric(
+        self,
+        kernel: str,
+        device: str | None,
+        process: int | None,
+        launches: int,
+        name: str,
+        values: tuple[Value, ...],
+    ) -> None:
+        """Add one line of a metrics table to its kernel's row."""
+        key = (self._section, process, device, kernel)
+        row = self._groups.get(key)
+        if row is None or name in row.metrics:
+            row = Row(kernel, device, process, launches)
+            self._groups[key] = row
+            self.averages.append(row)
+        if row.launches != launches:
+            self._uneven.add(kernel)
+        row.metrics[name] = values
+
+    def add_summary(
+        self, name: str, process: int | None, launches: int, mean_us: float, kind: str
+    ) -> None:
+        """Add one line of a summary; ``kind`` is its type column, empty in old versions."""
+        if kind.startswith("API"):
+            self.api_calls += 1
+        elif kind not in {"", "GPU activities"}:
+            self.notes.append(f"The summary's {kind!r} row {name!r} is no kernel and was left out.")
+        elif not is_kernel(name):
+            self.memory[name] += launches
+        else:
+            self.summary.append(Row(kernel_name(name), None, process, launches, mean_us))
+
+    def add_launch(self, row: Row) -> None:
+        """Add one line of a trace."""
+        if not is_kernel(row.kernel):
+            self.memory[row.kernel] += 1
+        else:
+            row.kernel = kernel_name(row.kernel)
+            self.trace.append(row)
+
+    def finish(self, source: Source, name: str, options: ReadOptions) -> Kernels:
+        """Make the Kernels table of everything that was found.
+
+        Raises
+        ------
+        InputError
+            If there is no kernel.
+        """
+        traced = [row for row in self.trace if row.metrics]
+        counted = traced or self.averages
+        timed = [row for row in self.trace if not row.metrics] or self.summary
+        if not counted and not timed:
+            raise self._nothing()
+        found = self._warnings(bool(traced))
+        provenance = self._provenance(source, name, [*counted, *timed])
+        results = [
+            build(rows, provenance, found if first else (), raw=options.raw)
+            for first, rows in ((True, counted), (not counted, timed))
+            if rows
+        ]
+        if len(results) == 1:
+            return results[0]
+        both = join(results[0], results[1])
+        own = {key: both.provenance[key] for key in both.provenance if key not in _JOINED}
+        return Kernels(both.frame, own, both.warnings)
+
+    def _nothing(self) -> InputError:
+        memory = [f"{count} x {name}" for name, count in self.memory.items()]
+        events = [f"{len(self.events)} events, which are no metrics"] if self.events else []
+        error = self.log.nothing(list(dict.fromkeys(self.titles)))
+        if memory or events:
+            error = InputError(
+                error.what,
+                where=error.where,
+                found=" ".join("; ".join([*memory[:6], *events, str(error.found)]).split()),
+                cure=error.cure,
+            )
+        return error
+
+    def _warnings(self, traced: bool) -> tuple[str, ...]:
+        found = [*self.log.warnings(), *at_most(list(dict.fromkeys(self.notes)))]
+        if self.memory:
+            found.append(
+                f"{self.memory.total()} memory copies and sets are no kernels and were left out."
+            )
+        if self.events:
+            found.append(
+                f"{len(self.events)} events are no metrics and were left out: "
+                f"{_some(sorted(self.events))}."
+            )
+        if self._uneven:
+            found.append(
+                "The metrics of a kernel were averaged over different numbers of invocations: "
+                f"{_some(sorted(self._uneven))}."
+            )
+        if traced and self.averages:
+            found.append("The table of averages was left out; the trace has every launch.")
+        if any(not row.metrics for row in self.trace) and self.summary:
+            found.append("The summary was left out; the trace has every launch.")
+        return tuple(found)
+
+    def _provenance(self, source: Source, name: str, rows: Sequence[Row]) -> dict[str, Any]:
+        devices = list(dict.fromkeys(row.device for row in rows if row.device))
+        commands = list(self.log.commands.values())
+        return {
+            "path": source.path.name,
+            "sha256": source.sha256,
+            "format": name,
+            "tool": "nvprof",
+            "tool_version": None,
+            "device": ", ".join(devices) or None,
+            "compute_capability": None,
+            "command": "; ".join(dict.fromkeys(commands)) or None,
+            "processes": sorted({row.process for row in rows if row.process is not None}),
+            "memory_operations": self.memory.total(),
+        }
+
+
+_JOINED = ("times_path", "times_sha256", "times_format")
+
+
+def build(
+    rows: Sequence[Row], provenance: dict[str, Any], warnings: Sequence[str], *, raw: bool
+) -> Kernels:
+    """Make a Kernels table of rows.
+
+    Parameters
+    ----------
+    rows
+        In launch order, or in the order of the table.
+    provenance, warnings
+        What is known already; warnings about the values are added.
+    raw
+        Also keep ``<metric>_min`` and ``<metric>_max``, and metrics the catalogue does not know.
+    """
+    found = list(warnings)
+    times = np.array([row.time_us for row in rows], dtype=float)
+    launches = pd.DataFrame(
+        {
+            "kernel": [row.kernel for row in rows],
+            "grid": [dim3(row.grid) if row.grid else None for row in rows],
+            "block": [dim3(row.block) if row.block else None for row in rows],
+            "device": [
+                _ORDINAL.sub("", row.device).rstrip() if row.device else None for row in rows
+            ],
+            "time_us": times,
+            "time_source": ["nvprof" if np.isfinite(time) else None for time in times],
+            "launches": np.array([row.launches for row in rows], dtype="int64"),
+        }
+    )
+    if len({row.process for row in rows}) > 1:
+        launches["process"] = pd.array([row.process for row in rows], dtype="Int64")
+    columns = _resources(rows)
+    columns.update(_metrics(rows, found, raw=raw))
+    launches = pd.concat([launches, pd.DataFrame(columns, index=launches.index)], axis=1)
+    frame = kernels_frame(launches, [()] * len(rows))
+    return Kernels(frame, dict(provenance), tuple(dict.fromkeys(found)))
+
+
+def _without_ordinal(device: str | None) -> str | None:
+    return _ORDINAL.sub("", device).rstrip() if device else None
+
+
+def _resources(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the launch attributes that the catalogue has, where any row knows them."""
+    threads = [
+        float(np.prod([*row.grid, *row.block], dtype=float)) if row.grid and row.block else np.nan
+        for row in rows
+    ]
+    columns = {
+        "registers_per_thread": [row.registers for row in rows],
+        "shared_memory_per_block": [row.shared_memory for row in rows],
+        "threads": threads,
+    }
+    return {name: values for name, values in columns.items() if not np.all(np.isnan(values))}
+
+
+def _metrics(rows: Sequence[Row], warnings: list[str], *, raw: bool) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    columns: dict[str, Any] = {}
+    unknown: list[str] = []
+    unusable: dict[str, int] = {}
+    overflow: dict[str, int] = {}
+    lacking: dict[str, int] = {}
+    clipped: dict[str, int] = {}
+    for name in names:
+        values = [row.metrics.get(name, (_MISSING,)) for row in rows]
+        mean = [value[0] for value in values]
+        converted = canonical(name, mean)
+        _count(overflow, name, sum(value.form == "overflow" for value in mean))
+        _count(lacking, name, sum(name not in row.metrics for row in rows))
+        if converted is None:
+            unknown.append(name)
+            if raw:
+                columns[name] = [value.number for value in mean]
+            continue
+        columns[name] = converted.values
+        _count(unusable, name, converted.unusable)
+        _count(clipped, name, converted.clipped)
+        if raw and any(len(value) == 3 for value in values):
+            for place, suffix in ((1, "min"), (2, "max")):
+                side = canonical(name, [v[place] if len(v) == 3 else _MISSING for v in values])
+                if side is not None:
+                    columns[f"{name}_{suffix}"] = side.values
+    _explain(warnings, unknown, unusable, overflow, lacking)
+    if clipped:
+        warnings.append(
+            f"Values outside their metric's limits were clipped: {_counted(clipped)}. Threads that "
+            "share words, or passes that disagree, give such values."
+        )
+    return columns
+
+
+def _explain(
+    warnings: list[str],
+    unknown: list[str],
+    unusable: dict[str, int],
+    overflow: dict[str, int],
+    lacking: dict[str, int],
+) -> None:
+    if unknown:
+        warnings.append(
+            f"{len(unknown)} metrics are not in the catalogue and were left out: {_some(unknown)}."
+        )
+    if unusable:
+        warnings.append(
+            f"Values printed in another form than nvprof gives the metric are missing: "
+            f"{_counted(unusable)}."
+        )
+    if overflow:
+        warnings.append(f"Counters overflowed, the values are missing: {_counted(overflow)}.")
+    if lacking:
+        warnings.append(
+            f"Some kernels lack metrics that others have; the log may be cut: {_counted(lacking)}."
+        )
+
+
+def _count(counts: dict[str, int], name: str, number: int) -> None:
+    if number:
+        counts[name] = number
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return _some([f"{name} ({number} kernels)" for name, number in counts.items()])
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:120] for name in names[:most]) + more

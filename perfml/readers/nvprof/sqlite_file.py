@@ -1,0 +1,316 @@
+"""Read the SQLite profile that ``nvprof --export-profile`` and the Visual Profiler write.
+
+Kernels, their times and sizes, and NVTX ranges are read; a launch belongs to the ranges that
+were open when its API call began. The collected metrics have no names in the file
+(`numbered_metrics`); with `ReadOptions.raw` their values are kept under their numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.readers.demangle import demangled
+from perfml.readers.frame import kernels_frame
+from perfml.readers.launch_ranges import Launch, default_domain, locate
+from perfml.readers.nvprof.numbered_metrics import metric_numbers, metric_values
+from perfml.readers.nvprof.ranges import Marker, pair
+from perfml.readers.nvprof.values import dim3
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.readers.sqlite_database import Database, is_database, opened
+from perfml.tables import Kernels
+
+NAME = "nvprof-sqlite"
+
+_ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+_KERNELS = ("KERNEL", "CONCURRENT_KERNEL")
+_MEMORY = ("MEMCPY", "MEMCPY2", "MEMSET")
+_CALLS = ("RUNTIME", "DRIVER")
+_SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+_KERNEL_COLUMNS = (
+    *("start", "end", "deviceId", "correlationId", "name", *_SIZES, "registersPerThread"),
+    *("staticSharedMemory", "dynamicSharedMemory"),
+)
+_AS_TEXT = "nvprof --import-profile FILE --print-gpu-trace --csv"
+
+
+def recognises(source: Source) -> bool:
+    """Tell whether the file is an SQLite database."""
+    return is_database(source)
+
+
+def read(source: Source, options: ReadOptions | None = None) -> Kernels:
+    """Read an exported nvprof profile.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged or cut, is no profile of nvprof, or has no kernels.
+    """
+    with opened(source, ".nvprof") as profile:
+        return _Reader(source, profile, options or ReadOptions()).kernels()
+
+
+class _Reader:
+    def __init__(self, source: Source, profile: Database, options: ReadOptions) -> None:
+        self.source = source
+        self.profile = profile
+        self.options = options
+        self.metric_numbers = metric_numbers(profile)
+        self.warnings: list[str] = []
+        self.without_call = 0
+
+    def kernels(self) -> Kernels:
+        """Return the Kernels table of the whole profile."""
+        self._require()
+        raw = pd.concat(
+            [self.profile.integers(_ACTIVITY + name, _KERNEL_COLUMNS) for name in _KERNELS],
+            ignore_index=True,
+        )
+        if raw.empty:
+            raise self._nothing()
+        strings = self._strings()
+        launched = self._launched(raw)
+        began = raw["start"].tolist()
+        order = sorted(range(len(raw)), key=lambda row: (launched[row].time, began[row]))
+        raw = raw.iloc[order].reset_index(drop=True)
+        devices = self._devices(strings)
+        launches = self._launches(raw, strings, devices)
+        metrics = self._metrics(raw["correlationId"].tolist())
+        launches = pd.concat([launches, metrics], axis=1)
+        paths, instances = self._ranges([launched[row] for row in order], strings)
+        frame = kernels_frame(launches, paths, instances=instances)
+        self._other_records()
+        return Kernels(frame, self._provenance(devices), tuple(self.warnings))
+
+    def _require(self) -> None:
+        tables = self.profile.tables
+        if "StringTable" not in tables or not any(_ACTIVITY + k in tables for k in _KERNELS):
+            msg = "this SQLite file is no profile of nvprof"
+            raise InputError(
+                msg,
+                where=self.profile.where,
+                found=f"tables {', '.join(sorted(tables)[:6])}" if tables else "no tables",
+                cure="Write one with: nvprof --export-profile FILE CMD ...",
+            )
+
+    def _nothing(self) -> InputError:
+        counts = {
+            name: self.profile.count(name)
+            for name in sorted(self.profile.tables)
+            if name.startswith(_ACTIVITY)
+        }
+        shown = [
+            f"{count} rows of {name.removeprefix(_ACTIVITY)}"
+            for name, count in counts.items()
+            if count
+        ]
+        msg = "this nvprof profile holds no kernels"
+        return InputError(
+            msg,
+            where=self.profile.where,
+            found=", ".join(shown[:8]) or "empty tables",
+            cure="Profile a program that launches kernels.",
+        )
+
+    def _strings(self) -> dict[int, str]:
+        frame = self.profile.frame("StringTable", ("_id_", "value"))
+        return {key: str(value) for key, value in zip(frame["_id_"], frame["value"], strict=True)}
+
+    def _devices(self, strings: dict[int, str]) -> dict[int, tuple[str | None, str]]:
+        """Return the name and compute capability of each device id."""
+        columns = ("id", "name", "computeCapabilityMajor", "computeCapabilityMinor")
+        frame = self.profile.integers(_ACTIVITY + "DEVICE", columns)
+        cells = (frame[name].tolist() for name in columns)
+        return {
+            number: (strings.get(name), f"{major}.{minor}")
+            for number, name, major, minor in zip(*cells, strict=True)
+        }
+
+    def _launched(self, raw: pd.DataFrame) -> list[Launch]:
+        """Return when and by which thread each kernel was launched, from its API call."""
+        calls: dict[int, Launch] = {}
+        for table in _CALLS:
+            frame = self.profile.integers(_ACTIVITY + table, ("correlationId", "start", "threadId"))
+            for key, start, thread in zip(
+                frame["correlationId"].tolist(),
+                frame["start"].tolist(),
+                frame["threadId"].tolist(),
+                strict=True,
+            ):
+                calls.setdefault(key, Launch(start, thread & 0xFFFFFFFF))
+        keys = raw["correlationId"].tolist()
+        self.without_call = sum(key not in calls for key in keys)
+        return [
+            calls.get(key, Launch(start, None))
+            for key, start in zip(keys, raw["start"].tolist(), strict=True)
+        ]
+
+    def _launches(
+        self,
+        raw: pd.DataFrame,
+        strings: dict[int, str],
+        devices: dict[int, tuple[str | None, str]],
+    ) -> pd.DataFrame:
+        start, end = raw["start"].to_numpy(), raw["end"].to_numpy()
+        invalid = (start <= 0) | (end <= start)
+        if invalid.any():
+            self.warnings.append(
+                f"{int(invalid.sum())} kernels have invalid timestamps; their times are missing."
+            )
+        sizes = {name: raw[name].tolist() for name in _SIZES}
+        grids = list(zip(*(sizes[name] for name in _SIZES[:3]), strict=True))
+        blocks = list(zip(*(sizes[name] for name in _SIZES[3:]), strict=True))
+        known = [devices.get(number, (None, None)) for number in raw["deviceId"].tolist()]
+        return pd.DataFrame(
+            {
+                "kernel": self._names(raw["name"].tolist(), strings),
+                "grid": [dim3(grid) for grid in grids],
+                "block": [dim3(block) for block in blocks],
+                "device": [name for name, _ in known],
+                "compute_capability": [capability for _, capability in known],
+                "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
+                "time_source": [None if wrong else "nvprof" for wrong in invalid],
+                "launches": 1,
+                "registers_per_thread": raw["registersPerThread"].astype(float),
+                "shared_memory_per_block": raw["staticSharedMemory"].astype(float)
+                + raw["dynamicSharedMemory"].astype(float),
+                "threads": raw[list(_SIZES)].astype(float).prod(axis=1),
+            }
+        )
+
+    def _names(self, numbers: list[int], strings: dict[int, str]) -> list[str]:
+        unnamed = [number for number in numbers if not strings.get(number)]
+        if unnamed:
+            msg = f"{len(unnamed)} kernels have names that are not in the StringTable"
+            raise InputError(
+                msg,
+                where=self.profile.where,
+                found=f"string {unnamed[0]}",
+                cure="The file is damaged; export the profile again.",
+            )
+        names = demangled(strings[number] for number in numbers)
+        readable = {number: names[strings[number]] for number in set(numbers)}
+        mangled = sum(name is None for name in readable.values())
+        if mangled:
+            self.warnings.append(
+                f"{mangled} kernel names could not be demangled here and stay as they are; they "
+                "will not match the names in nvprof's text output."
+            )
+        return [readable[number] or strings[number] for number in numbers]
+
+    def _ranges(
+        self, launches: list[Launch], strings: dict[int, str]
+    ) -> tuple[list[tuple[str, ...]], list[int] | None]:
+        """Return the NVTX ranges around each launch."""
+        markers = self._markers(strings)
+        if not markers:
+            return [()] * len(launches), None
+        found, notes = pair(markers)
+        ranges, more = default_domain(found)
+        self.warnings += [*notes, *more]
+        if not ranges:
+            return [()] * len(launches), None
+        if self.without_call:
+            self.warnings.append(
+                f"{self.without_call} kernels have no API call in the file; they were put into the "
+                "NVTX ranges by the time they began on the GPU, which may be later than the launch."
+            )
+        threads = {each.thread for each in ranges} - {None}
+        callers = {launch.thread for launch in launches} - {None}
+        if threads and callers and not threads & callers:
+            self.warnings.append(
+                "The threads of the NVTX ranges and of the launches are numbered differently; "
+                "ranges were matched by time alone."
+            )
+            launches = [Launch(launch.time, None) for launch in launches]
+        paths, instances = locate(launches, ranges)
+        if not any(paths):
+            self.warnings.append(
+                f"The file has {len(ranges)} NVTX ranges, and no kernel was launched in one."
+            )
+        return paths, instances
+
+    def _markers(self, strings: dict[int, str]) -> list[Marker]:
+        table = _ACTIVITY + "MARKER"
+        if not self.profile.has(table):
+            return []
+        columns = ("timestamp", "flags", "id", "objectKind", "name")
+        frame = self.profile.integers(table, columns)
+        blobs = self.profile.frame(table, ("objectId",), ("domain",))
+        domains = blobs["domain"].tolist() if "domain" in blobs else [0] * len(blobs)
+        rows = zip(
+            *(frame[name].tolist() for name in columns),
+            blobs["objectId"].tolist(),
+            domains,
+            strict=True,
+        )
+        return [
+            Marker(
+                time,
+                flags,
+                number,
+                kind,
+                blob if isinstance(blob, bytes) else b"",
+                strings.get(name),
+                domain if isinstance(domain, int) else 0,
+            )
+            for time, flags, number, kind, name, blob, domain in rows
+        ]
+
+    def _other_records(self) -> None:
+        """Say what the file holds that is not in the table."""
+        memory = sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY)
+        if memory:
+            self.warnings.append(
+                f"{memory} memory copies and sets are no kernels and were left out."
+            )
+        nested = self.profile.count(_ACTIVITY + "CDP_KERNEL")
+        if nested:
+            self.warnings.append(
+                f"{nested} kernels launched by other kernels were left out; their work is in the "
+                "times of the kernels that launched them."
+            )
+
+    def _metrics(self, correlations: list[int]) -> pd.DataFrame:
+        """Return the values of the nameless metrics, if they are asked for, and say so."""
+        number = len(self.metric_numbers)
+        if not number:
+            return pd.DataFrame()
+        why = "CUPTI's numbers differ between devices and the file does not explain them"
+        cure = f"Print them with {_AS_TEXT} (any machine with that nvprof) and ingest that"
+        if not self.options.raw:
+            self.warnings.append(
+                f"The file has {number} metrics without their names, so they were left out: {why}. "
+                f"{cure}; --raw keeps the values under their numbers."
+            )
+            return pd.DataFrame()
+        values = metric_values(self.profile, correlations)
+        rest = number - len(values.columns)
+        left_out = f"; {rest} with values per unit of the GPU were left out" if rest else ""
+        self.warnings.append(
+            f"The file has {number} metrics without their names: {why}. {len(values.columns)} are "
+            f"kept as cupti_metric_NUMBER, in CUPTI's units{left_out}. {cure}."
+        )
+        return values
+
+    def _provenance(self, devices: dict[int, tuple[str | None, str]]) -> dict[str, Any]:
+        versions = self.profile.frame("Version", ("version",))["version"].tolist()
+        return {
+            "path": self.source.path.name,
+            "sha256": self.source.sha256,
+            "format": NAME,
+            "tool": "nvprof",
+            "tool_version": None,
+            "device": ", ".join(dict.fromkeys(name or "?" for name, _ in devices.values())) or None,
+            "compute_capability": ", ".join(dict.fromkeys(each for _, each in devices.values()))
+            or None,
+            "schema_version": versions[0] if versions and isinstance(versions[0], int) else None,
+            "serialised": self.profile.has(_ACTIVITY + "KERNEL"),
+            "metric_numbers": self.metric_numbers,
+            "memory_operations": sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY),
+        }

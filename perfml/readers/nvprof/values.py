@@ -1,0 +1,199 @@
+"""Single cells of nvprof's tables: values with their units, times, kernel names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfml.metrics import load_catalogue
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?"
+_VALUE = re.compile(rf"({_NUMBER}|[-+]?nan|[-+]?inf)\s*(%|[KMGTP]?B(?:/s)?)?", re.IGNORECASE)
+_LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,2})\)")
+_TIME = re.compile(rf"({_NUMBER})(ns|us|ms|s)")
+_DIM3 = re.compile(r"\((\d{1,10}) (\d{1,10}) (\d{1,10})\)")
+_CORRELATION = re.compile(r"\[\d+\]$")
+
+MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+"""Microseconds in each of nvprof's time units."""
+
+BYTES = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4, "PB": 5}
+"""Powers of 1024 in nvprof's units.
+
+Measured, not documented: in a recorded trace 256.00MB in 35.272 ms print as 7.0877GB/s, and in a
+V100 metrics log the sector counts over the throughputs give one duration per kernel only so.
+"""
+
+_EXPECTED = {
+    "percent": {"percent"},
+    "utilization_level_0_10": {"level"},
+    "throughput_bytes_per_s": {"rate"},
+    "bytes": {"plain", "bytes"},
+    "count": {"plain"},
+    "ratio": {"plain", "percent"},
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One printed value: a number in base units, and the form it was printed in.
+
+    ``form`` is ``plain``, ``percent`` (98.76), ``level`` (0..10), ``bytes``, ``rate`` (byte/s),
+    ``overflow`` (a counter overflowed), ``missing``, ``infinite`` or ``negative``, which no metric
+    is; the last four have NaN.
+    """
+
+    number: float
+    form: str
+
+
+def parse_value(text: str, unit: str = "") -> Value | None:
+    """Read one cell; None if it is no value nvprof prints.
+
+    Parameters
+    ----------
+    text
+        The cell.
+    unit
+        Unit from a units row, for a cell that carries none itself.
+
+    Examples
+    --------
+    >>> parse_value("Max (10)"), parse_value("98.76%")
+    (Value(number=10.0, form='level'), Value(number=98.76, form='percent'))
+    >>> parse_value("1.5KB/s").number
+    1536.0
+    """
+    text = text.strip().strip('"')
+    if text.strip("<>").upper() == "OVERFLOW":
+        return Value(float("nan"), "overflow")
+    if text in {"-", "", "n/a", "N/A"}:
+        return Value(float("nan"), "missing")
+    level = _LEVEL.fullmatch(text)
+    if level:
+        return Value(float(level.group(1)), "level") if int(level.group(1)) <= 10 else None
+    match = _VALUE.fullmatch(text)
+    if match is None:
+        return None
+    number = float(match.group(1))
+    suffix = match.group(2) or unit.strip()
+    if np.isnan(number):
+        return Value(float("nan"), "missing")
+    if not 0 <= number < float("inf"):
+        return Value(float("nan"), "negative" if number < 0 else "infinite")
+    if suffix == "%":
+        return Value(number, "percent")
+    base, _, per = suffix.upper().partition("/")
+    if base in BYTES and per in {"", "S"}:
+        return Value(number * 1024.0 ** BYTES[base], "rate" if per else "bytes")
+    return Value(number, "plain") if not suffix else None
+
+
+def parse_time(text: str) -> float | None:
+    """Return a time such as ``1.6782ms`` in microseconds; None if it is none."""
+    match = _TIME.fullmatch(text.strip())
+    return duration(float(match.group(1)), match.group(2)) if match else None
+
+
+def duration(number: float, unit: str) -> float | None:
+    """Return a duration in microseconds; None if no duration can be that."""
+    time = number * MICROSECONDS[unit]
+    return time if 0 <= time < float("inf") else None
+
+
+def parse_dim3(text: str) -> tuple[int, int, int] | None:
+    """Return ``(32768 1 1)`` as three integers; None if it is none."""
+    match = _DIM3.fullmatch(text.strip())
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def dim3(values: Sequence[int]) -> str:
+    """Write three sizes as the Kernels table does.
+
+    Examples
+    --------
+    >>> dim3([4, 1, 1])
+    '(4, 1, 1)'
+    """
+    return f"({', '.join(str(int(value)) for value in values)})"
+
+
+def kernel_name(text: str) -> str:
+    """Return a printed kernel name without the correlation id that a trace appends.
+
+    Examples
+    --------
+    >>> kernel_name("void copy<double>(double*) [135]")
+    'void copy<double>(double*)'
+    """
+    return _CORRELATION.sub("", text.strip()).rstrip()
+
+
+def is_kernel(name: str) -> bool:
+    """Tell a kernel from ``[CUDA memcpy HtoD]``, ``[CUDA memset]``, ``[Unified Memory ...]``."""
+    return not name.startswith(("[CUDA mem", "[Unified Memory", "[CUDA Unified"))
+
+
+@dataclass(frozen=True)
+class Converted:
+    """One metric's values in the catalogue's unit, and what could not be kept of them.
+
+    Attributes
+    ----------
+    values
+        One a launch; NaN for what is undefined (an efficiency of accesses that never happened,
+        which nvprof prints as 0) or unusable.
+    undefined
+        How many were undefined.
+    unusable
+        How many were printed in a form that the metric cannot have.
+    clipped
+        How many lay outside the metric's limits and were clipped to them.
+    """
+
+    values: npt.NDArray[np.float64]
+    undefined: int
+    unusable: int
+    clipped: int
+
+
+def canonical(name: str, values: Sequence[Value]) -> Converted | None:
+    """Convert one metric's values to the catalogue's unit.
+
+    Parameters
+    ----------
+    name
+        nvprof's metric name.
+    values
+        One value a launch.
+
+    Returns
+    -------
+    Converted or None
+        None if the catalogue has no such metric of nvprof's.
+    """
+    catalogue = load_catalogue()
+    if name not in catalogue or not catalogue[name].nvprof_unit:
+        return None
+    metric = catalogue[name]
+    expected = _EXPECTED.get(metric.nvprof_unit, {"plain"})
+    numbers = np.array([value.number for value in values], dtype=float)
+    forms = np.array([value.form for value in values], dtype=object)
+    empty = np.isin(forms, ["overflow", "missing"])
+    unusable = ~np.isin(forms, sorted(expected)) & ~empty
+    numbers[unusable] = np.nan
+    if metric.nvprof_unit == "ratio":
+        numbers[forms == "percent"] /= 100.0
+    undefined = (numbers == 0) if metric.zero_undefined else np.zeros(len(numbers), dtype=bool)
+    numbers[undefined] = np.nan
+    scaled = catalogue.scaled_from_nvprof(name, numbers)
+    return Converted(
+        np.asarray(metric.clip(scaled), dtype=np.float64),
+        int(undefined.sum()),
+        int(unusable.sum()),
+        metric.beyond(scaled),
+    )

@@ -1,0 +1,230 @@
+"""One input file as the readers see it: decompressed, hashed, never larger than memory allows."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from threading import Thread
+from typing import IO, cast
+
+from perfml.errors import InputError
+from perfml.util.digest import sha256_of, sha256_of_file
+from perfml.util.files import require_file
+
+LARGEST = 4 << 30
+"""Bytes a file may hold when decompressed; beyond it lies a mistake or an attack."""
+
+FREE = 128 << 20
+"""Bytes that a compressed file may always hold."""
+
+RATIO = 200
+"""How many times its own size a larger one may hold: recorded exports have 14 to 49 (xz)."""
+
+HEAD = 1 << 16
+"""Bytes a reader sees to recognise its format."""
+
+_LONG = 1 << 20
+"""Bytes from which a file is hashed aside."""
+
+_BLOCK = 1 << 20
+_UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
+
+_Opener = Callable[[Path], IO[bytes]]
+_MAGIC: dict[bytes, _Opener] = {
+    b"\x1f\x8b": lambda path: cast("IO[bytes]", gzip.open(path, "rb")),  # noqa: SIM115
+    b"\xfd7zXZ\x00": lambda path: cast("IO[bytes]", lzma.open(path, "rb")),  # noqa: SIM115
+    b"BZh": lambda path: cast("IO[bytes]", bz2.open(path, "rb")),  # noqa: SIM115
+}
+
+
+def _hashed_aside(data: bytes) -> Future[str]:
+    """Hash in a thread of its own, which a process that is forked later does not wait for."""
+    found: Future[str] = Future()
+    Thread(target=lambda: found.set_result(sha256_of(data)), daemon=True).start()
+    return found
+
+
+class Source:
+    """A profiler's export on disk.
+
+    Parameters
+    ----------
+    path
+        The file; ``.gz``, ``.xz`` and ``.bz2`` are recognised by content and read as they are.
+
+    Raises
+    ------
+    InputError
+        If it is missing, no regular file, unreadable or empty.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._hashing: Future[str] | None = None
+        require_file(self.path)
+        with self._errors(), self.path.open("rb") as stream:
+            magic = stream.read(8)
+        if not magic:
+            msg = "the file is empty"
+            raise InputError(msg, where=str(path), cure="Export the profile again.")
+        self._open = next((opener for key, opener in _MAGIC.items() if magic.startswith(key)), None)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the file is compressed."""
+        return self._open is not None
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first `HEAD` bytes, decompressed."""
+        with self._errors(), self._stream() as stream:
+            return stream.read(HEAD)
+
+    def head_text(self) -> str:
+        """Return the head as text, whatever it holds; for recognising formats."""
+        encoding = "utf-16" if self.head[:2] in _UTF_16 else "utf-8-sig"
+        return self.head.decode(encoding, errors="replace")
+
+    @cached_property
+    def data(self) -> bytes:
+        """The whole file, decompressed.
+
+        Raises
+        ------
+        InputError
+            If it is damaged, too large, or changes while it is read.
+        """
+        if self.compressed:
+            whole = io.BytesIO()
+            self._copy(whole)
+            return whole.getvalue()
+        with self._unchanged() as size:
+            if size > LARGEST:
+                raise self._too_large(LARGEST)
+            # in one piece: an export is tens of megabytes, and every copy of it costs
+            with self._errors(), self.path.open("rb", buffering=0) as stream:
+                data = stream.read(size) or b""
+                while len(data) < size and (block := stream.read(_BLOCK)):
+                    data += block
+        if len(data) > _LONG:
+            # hashing lets other threads run, and the name is asked for after all parsing
+            self._hashing = _hashed_aside(data)
+        return data
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the file as it lies on disk, in hexadecimal."""
+        if self._hashing is not None:
+            return self._hashing.result()
+        if not self.compressed and "data" in self.__dict__:
+            # What was read is what is named, even if the file has grown since.
+            return sha256_of(self.data)
+        return sha256_of_file(self.path)
+
+    def text(self) -> str:
+        """Return the whole file as text, without its byte order mark, line ends as they are.
+
+        Raises
+        ------
+        InputError
+            If the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
+        """
+        data = self.data
+        encoding = "utf-16" if data[:2] in _UTF_16 else "utf-8-sig"
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError as error:
+            line = data[: error.start].count(b"\n") + 1
+            msg = f"not {encoding.removesuffix('-sig').upper()} text"
+            raise InputError(
+                msg,
+                where=f"{self.path}:{line}",
+                found=f"byte {data[error.start]:#04x}",
+                cure="Export again with LC_ALL=C.UTF-8, or convert the file with iconv.",
+            ) from error
+
+    @contextmanager
+    def local(self, suffix: str = "") -> Iterator[Path]:
+        """Give a path of the decompressed file, for readers that need one."""
+        if not self.compressed and (not suffix or self.path.suffix == suffix):
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+            path = Path(folder) / f"profile{suffix}"
+            with path.open("wb") as out:
+                self._copy(out)
+            yield path
+
+    def _copy(self, out: IO[bytes]) -> None:
+        """Copy the file, decompressed, and refuse one that is a bomb or is still written to."""
+        with self._unchanged() as packed, self._errors(), self._stream() as stream:
+            limit = self._limit(packed)
+            size = 0
+            while block := stream.read(_BLOCK):
+                size += len(block)
+                if size > limit:
+                    raise self._too_large(limit)
+                self._write(out, block)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[int]:
+        """Give the size of the file; refuse one that is still written to."""
+        before = self._state()
+        yield before[0]
+        after = self._state()
+        if after != before:
+            msg = "the file changed while it was read"
+            found = f"{before[0]} bytes before, {after[0]} after"
+            cure = "Wait until the program that writes it has ended."
+            raise InputError(msg, where=str(self.path), found=found, cure=cure)
+
+    def _write(self, out: IO[bytes], block: bytes) -> None:
+        try:
+            out.write(block)
+        except OSError as error:
+            msg = "no room to unpack the file"
+            cure = "Free some space, or set TMPDIR to a folder that has it."
+            found = error.strerror or str(error)
+            raise InputError(msg, where=str(self.path), found=found, cure=cure) from error
+
+    def _state(self) -> tuple[int, int]:
+        """Return what changes when a file is written to: its size and its time."""
+        with self._errors():
+            found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def _limit(self, size: int) -> int:
+        if not self.compressed:
+            return LARGEST
+        return min(LARGEST, max(FREE, RATIO * size))
+
+    def _stream(self) -> IO[bytes]:
+        return self._open(self.path) if self._open is not None else self.path.open("rb")
+
+    def _too_large(self, limit: int) -> InputError:
+        msg = f"larger than {limit >> 20} MiB" + (" when decompressed" if self.compressed else "")
+        if limit == LARGEST:
+            cure = "Split the profile into several files."
+            return InputError(msg, where=str(self.path), cure=cure)
+        found = f"more than {RATIO} times its size"
+        cure = "Profiles shrink less: check where it is from. If you trust it, decompress it first."
+        return InputError(msg, where=str(self.path), found=found, cure=cure)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, OSError) as error:
+            msg = "the file cannot be read to its end"
+            raise InputError(
+                msg, where=str(self.path), found=str(error), cure="Copy or export it again."
+            ) from error

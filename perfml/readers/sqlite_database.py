@@ -1,0 +1,177 @@
+"""An SQLite file from outside, opened so that it can neither run anything nor be changed."""
+
+from __future__ import annotations
+
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.readers.source import Source
+
+_MAGIC = b"SQLite format 3\0"
+_LONGEST_CELL = 16 << 20
+_DAMAGED = "The file is damaged; export or copy the profile again."
+
+
+class Database:
+    """A database opened for reading, whose tables come as frames.
+
+    Table and column names that are passed in are constants of the readers, never names that a
+    file holds.
+
+    Parameters
+    ----------
+    connection
+        The open file.
+    where
+        Its path, for the messages.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, where: str) -> None:
+        self._connection = connection
+        self.where = where
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self.tables = {str(row[0]) for row in rows}
+
+    def has(self, table: str) -> bool:
+        """Tell whether there is such a table, and a row in it."""
+        return table in self.tables and bool(
+            self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()  # noqa: S608
+        )
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has; 0 if there is none."""
+        if table not in self.tables:
+            return 0
+        query = f"SELECT COUNT(*) FROM {table}"  # noqa: S608 - our own constant names
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def columns(self, table: str) -> set[str]:
+        """Return the names of a table's columns; empty if there is no such table."""
+        query = f"SELECT name FROM pragma_table_info('{table}')"  # noqa: S608
+        return {str(row[0]) for row in self._connection.execute(query)}
+
+    def frame(
+        self, table: str, columns: Sequence[str], optional: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Return columns of a table as they are stored.
+
+        Raises
+        ------
+        InputError
+            If a column is missing.
+        """
+        if table not in self.tables:
+            return pd.DataFrame({name: [] for name in (*columns, *optional)}, dtype="object")
+        known = self.columns(table)
+        missing = [name for name in columns if name not in known]
+        if missing:
+            msg = f"the table {table} lacks the columns {', '.join(missing)}"
+            raise InputError(msg, where=self.where, cure="Export the profile again.")
+        present = [*columns, *(name for name in optional if name in known)]
+        quoted = ", ".join(f'"{name}"' for name in present)
+        rows = self._connection.execute(f"SELECT {quoted} FROM {table}").fetchall()  # noqa: S608
+        return pd.DataFrame(rows, columns=present, dtype="object")
+
+    def integers(
+        self, table: str, columns: Sequence[str], optional: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Return columns of a table as 64-bit integers.
+
+        Parameters
+        ----------
+        table
+            Its name; without such a table the frame is empty.
+        columns
+            Columns that must hold integers.
+        optional
+            Columns that may be absent or NULL; they hold -1 there.
+
+        Raises
+        ------
+        InputError
+            If a cell is no integer.
+        """
+        frame = self.frame(table, columns, optional)
+        for name in optional:
+            stored = frame[name].tolist() if name in frame else [None] * len(frame)
+            frame[name] = [-1 if cell is None else cell for cell in stored]
+        for name in frame.columns:
+            cells = frame[name].tolist()
+            wrong = next((cell for cell in cells if type(cell) is not int), None)
+            if wrong is not None or any(type(cell) is not int for cell in cells):
+                msg = f"a cell of {table}.{name} is no integer"
+                raise InputError(msg, where=self.where, found=repr(wrong)[:80], cure=_DAMAGED)
+            frame[name] = np.array(cells, dtype="int64")
+        return frame
+
+    def texts_of(self, table: str, key: str, text: str, wanted: Sequence[int]) -> dict[int, str]:
+        """Return the texts of some keys of a table of strings; absent ones are left out."""
+        keys = set(wanted)
+        query = f'SELECT "{key}", "{text}" FROM {table}'  # noqa: S608 - our own constant names
+        return {
+            number: value
+            for number, value in self._connection.execute(query)
+            if number in keys and isinstance(value, str)
+        }
+
+
+def is_database(source: Source) -> bool:
+    """Tell whether a file is an SQLite database."""
+    return source.head.startswith(_MAGIC)
+
+
+@contextmanager
+def opened(source: Source, suffix: str) -> Iterator[Database]:
+    """Open an SQLite file for reading.
+
+    Parameters
+    ----------
+    source
+        The file, compressed or not.
+    suffix
+        Ending of the decompressed copy's name.
+
+    Raises
+    ------
+    InputError
+        If it is cut, or damaged where it is read.
+    """
+    _check_size(source)
+    with source.local(suffix) as path:
+        # Immutable: the file is opened without locks or journals, and cannot be changed.
+        address = f"file:{urllib.parse.quote(str(Path(path).resolve()))}?mode=ro&immutable=1"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+                connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+                connection.execute("PRAGMA trusted_schema = OFF")
+                yield Database(connection, str(source.path))
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError) as error:
+            msg = "the SQLite file cannot be read"
+            said = " ".join(str(error).split())[:200]
+            raise InputError(msg, where=str(source.path), found=said, cure=_DAMAGED) from error
+
+
+def _check_size(source: Source) -> None:
+    """Raise if the file is shorter than its own header says."""
+    head = source.head[:100]
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    counted = head[24:28] == head[92:96]
+    pages = int.from_bytes(head[28:32], "big") if counted else 0
+    size = len(source.data) if source.compressed else source.path.stat().st_size
+    if len(head) < 100 or size < page * pages:
+        msg = "the SQLite file is cut off"
+        raise InputError(
+            msg,
+            where=str(source.path),
+            found=f"{size} bytes of {page * pages}",
+            cure="Copy or export the profile again.",
+        )

@@ -1,0 +1,191 @@
+"""Documents from tables: everything is computed here once, and the sections say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perfml.report.compared import compare_tables
+from perfml.report.conditions import Condition, conditions
+from perfml.report.document import Document
+from perfml.report.kernels import pack_kernels
+from perfml.report.labels import listed
+from perfml.report.layer_shapes import layer_shapes
+from perfml.report.results import (
+    Pair,
+    Results,
+    colour_numbers,
+    correlated_rows,
+    roofs_of,
+    stalls_of,
+    trees_of,
+)
+from perfml.report.sections.advice import advice_section
+from perfml.report.sections.comparison import comparison_document
+from perfml.report.sections.explanation import why_section
+from perfml.report.sections.kernels import kernels_section
+from perfml.report.sections.machine import roofline_section, stalls_section
+from perfml.report.sections.models import metrics_section, trust_section
+from perfml.report.sections.provenance import moment, provenance_section
+from perfml.report.sections.summary import answer
+from perfml.report.sections.times import extremes_section, times_section
+from perfml.time_sources import time_note
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+    from perfml.explain.roofs.peaks import Peaks
+    from perfml.modeling.results import Evaluation, Ranking
+
+Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
+
+_WHY_LEAD = (
+    "The layer with the largest time difference: its causes by the counters, whose factors "
+    "multiply to the time ratio; then what a fitted model says, with its error on this layer. The "
+    "two are never mixed. Where they contradict each other, it is said."
+)
+
+
+def build_report(
+    layers: pd.DataFrame,
+    *,
+    kernels: pd.DataFrame | None = None,
+    evaluations: Sequence[Evaluation] = (),
+    rankings: Sequence[Ranking] = (),
+    pairs: Sequence[Pair] = (),
+    advice: Mapping[str, Advice] | None = None,
+    peaks: Mapping[str, float] | Peaks | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    title: str | None = None,
+) -> Document:
+    """Return a report: the answer, its evidence, its provenance.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    kernels
+        The Kernels table it was merged from; without it the page has no kernels of a layer.
+    evaluations, rankings
+        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`. Each evaluation adds a
+        tree of three levels that can be read.
+    pairs
+        Why backends are slower than the fastest one, from `perfml.report.explain_pairs`.
+    advice
+        What could be done, from `perfml.report.advise_conditions`.
+    peaks
+        Of the device, for its roofline; what perfml knows of the device without. The section is
+        left out where nothing is known.
+    provenance
+        The table's provenance document. Run manifests in it (``runs``, each with ``layers``)
+        give the shapes of the layers.
+    title
+        Heading; made from workload and device without.
+
+    Raises
+    ------
+    TableError
+        If there are no layers, or the table lacks what times need.
+    """
+    shown = tuple(conditions(layers))
+    series = colour_numbers(shown)
+    results = Results(
+        conditions=shown,
+        series=series,
+        shapes=layer_shapes(provenance or {}),
+        provenance=provenance or {},
+        kernels=None if kernels is None else pack_kernels(kernels, shown, series),
+        evaluations=tuple(evaluations),
+        rankings=tuple(rankings),
+        trees=tuple(trees_of(layers, evaluations)),
+        correlated=correlated_rows(layers),
+        roofs=roofs_of(shown, peaks),
+        stalls=stalls_of(shown),
+        pairs=tuple(pairs),
+        advice=advice or {},
+    )
+    return report_document(results, title)
+
+
+def report_document(results: Results, title: str | None = None) -> Document:
+    """Return the document of a report; sections without results are left out."""
+    several = len(results.conditions) > 1
+    sections = (
+        times_section(results),
+        extremes_section(results),
+        None if results.kernels is None else kernels_section(results.kernels),
+        metrics_section(results),
+        trust_section(results),
+        why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
+        advice_section(results.advice),
+        roofline_section(results),
+        stalls_section(results),
+        provenance_section(("", results.provenance)),
+    )
+    kept = tuple(section for section in sections if section is not None)
+    return Document(title or _title(results), kept, answer(results), _facts(results))
+
+
+def _title(results: Results) -> str:
+    workload = listed(results.named("workload"), 3) or "Layer times"
+    device = listed(results.named("device"), 2)
+    return f"{workload} on {device}" if device else workload
+
+
+def _facts(results: Results) -> tuple[tuple[str, str], ...]:
+    shown = results.conditions
+    labels = "; ".join(condition.label for condition in shown[:4])
+    more = f"; {len(shown) - 4} more" if len(shown) > 4 else ""
+    repeats = [int(value) for condition in shown for value in condition.times["repeats"]]
+    low, high = min(repeats), max(repeats)
+    facts = (
+        ("device", listed(results.named("device"), 3)),
+        ("backends", listed(list(results.series), 8)),
+        ("conditions", labels + more),
+        ("layers", f"{max(len(condition.layers) for condition in shown):,}"),
+        ("repeats", f"{low}" if low == high else f"{low} to {high}"),
+        ("times", _time_note(shown)),
+        ("ingested", moment(results.provenance.get("created"))),
+    )
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _time_note(shown: Sequence[Condition]) -> str:
+    note = time_note(pd.concat([condition.rows for condition in shown]))
+    return (note or "").rstrip(".")
+
+
+def build_comparison(
+    left: Named,
+    right: Named,
+    *,
+    provenance: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    model: str | None = "gbr",
+    seed: int = 0,
+    title: str | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Document:
+    """Return two datasets compared.
+
+    Parameters
+    ----------
+    left, right
+        Name, Layers (or Kernels) table, and the Kernels table behind it or None: baseline and
+        target.
+    provenance
+        Of either table.
+    model, seed
+        As for `perfml.explain.explain`; None leaves the model attribution out.
+    title
+        Heading; the names of both without.
+    progress
+        Called as ``progress(done, total, what)``.
+
+    Raises
+    ------
+    PerfmlError
+        If no measurement of one dataset answers to one of the other.
+    """
+    comparisons, left_out = compare_tables(left, right, model=model, seed=seed, progress=progress)
+    return comparison_document(comparisons, left_out, provenance, title)

@@ -1,0 +1,229 @@
+"""Layers to what a reader compares: times a layer and backend, under one condition at a time.
+
+A condition is what must be equal for two backends to be compared: workload, device, precision
+and batch. Times of different conditions are never averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import TableError
+from perfml.report.labels import clean
+
+_CONDITION = ("workload", "device", "precision", "batch")
+EVERY_RUN = "all runs"
+_NO_LAYER = "(no layer)"
+_NO_BACKEND = "(unnamed)"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The times of every backend under one condition.
+
+    Attributes
+    ----------
+    label
+        What tells it from the other conditions, such as ``fp32, batch 8``.
+    key
+        Column to value: what its rows have in common.
+    backends, layers
+        Names, in order of appearance.
+    times
+        ``layer, backend, median, low, high, repeats, kernels``: microseconds; low and high are
+        the fastest and slowest repeat, NaN when there is only one.
+    totals
+        ``backend, total, low, high, layers``, fastest first: the time of all layers that every
+        backend ran.
+    winners
+        ``layer, fastest, runner_up, ratio, clear``: one row a layer that two or more backends
+        ran. ``clear`` is 1 when no repeat of the fastest overlaps one of any other, 0 when one
+        does, NaN when a spread is unknown.
+    rows
+        The Layers rows it was made of.
+    """
+
+    label: str
+    key: dict[str, object]
+    backends: tuple[str, ...]
+    layers: tuple[str, ...]
+    times: pd.DataFrame
+    totals: pd.DataFrame
+    winners: pd.DataFrame
+    rows: pd.DataFrame
+
+    def select(self, kernels: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of a Kernels table that belong to this condition's layers."""
+        keep = kernels["backend"].isin(self.backends)
+        keep &= kernels["layer"].isin(self.layers) | kernels["layer"].isna()
+        for name, value in self.key.items():
+            if name in kernels.columns:
+                missing = bool(pd.isna(value))  # type: ignore[call-overload]
+                keep &= kernels[name].isna() if missing else (kernels[name] == value).fillna(False)
+        return kernels[keep.astype(bool)]
+
+    @property
+    def slowest(self) -> dict[str, Any] | None:
+        """The row of `times` with the longest time, or None when no layer has one."""
+        timed = self.times[self.times["median"].notna()]
+        rows = timed.nlargest(1, "median").to_dict("records")
+        return {str(name): value for name, value in rows[0].items()} if rows else None
+
+    @property
+    def common(self) -> int:
+        """How many layers every backend ran."""
+        return int(self.totals["layers"].iloc[0]) if len(self.totals) else 0
+
+
+def named_layers(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return a Layers table with every backend and layer named, as printable text.
+
+    Raises
+    ------
+    TableError
+        If there are no rows, or a column that times need is missing.
+    """
+    missing = [name for name in ("backend", "time_us") if name not in layers.columns]
+    if missing:
+        msg = f"columns are missing: {', '.join(missing)}"
+        raise TableError(msg, where="report", cure="Give a Layers table: perfml merge.")
+    if layers.empty:
+        msg = "there are no layers to report"
+        raise TableError(msg, where="report", cure="Merge a Kernels table that has layers.")
+    frame = layers.copy(deep=False)
+    frame["backend"] = _texts(frame["backend"], _NO_BACKEND)
+    names = frame["layer"] if "layer" in frame.columns else pd.Series(None, index=frame.index)
+    frame["layer"] = _texts(names, _NO_LAYER)
+    frame["time_us"] = pd.to_numeric(frame["time_us"], errors="coerce").astype(float)
+    return frame.reset_index(drop=True)
+
+
+def _texts(names: pd.Series, missing: str) -> pd.Series:
+    kept = {name: clean(name, 200) for name in names.dropna().unique()}
+    return names.map(kept).astype(object).where(names.notna(), missing)
+
+
+def conditions(layers: pd.DataFrame) -> list[Condition]:
+    """Split a Layers table into conditions, in order of appearance.
+
+    Raises
+    ------
+    TableError
+        If the table is empty or lacks the columns that times need.
+    """
+    frame = named_layers(layers)
+    keys = [name for name in _CONDITION if name in frame.columns and frame[name].notna().any()]
+    if not keys:
+        return [_condition(EVERY_RUN, {}, frame)]
+    found = [
+        (dict(zip(keys, key, strict=True)), part)
+        for key, part in frame.groupby(keys, dropna=False, sort=False)
+    ]
+    varying = [name for name in keys if len(frame[name].unique()) > 1]
+    shown = [name for name in keys if name in varying or name in ("precision", "batch")]
+    return [_condition(_label(key, shown), key, part) for key, part in found]
+
+
+def _label(values: dict[str, object], shown: Sequence[str]) -> str:
+    parts = []
+    for name in shown:
+        value = values[name]
+        if pd.isna(value):  # type: ignore[call-overload]
+            continue
+        if name == "batch":
+            parts.append(f"batch {int(float(str(value)))}")
+        elif str(value) != "unknown":
+            parts.append(clean(value, 80))
+    return ", ".join(parts) or EVERY_RUN
+
+
+def _condition(label: str, key: dict[str, object], rows: pd.DataFrame) -> Condition:
+    rows = rows.reset_index(drop=True)
+    backends = tuple(dict.fromkeys(rows["backend"]))
+    layers = tuple(dict.fromkeys(rows["layer"]))
+    times = layer_stats(rows)
+    totals, winners = _totals(rows), _winners(times)
+    return Condition(label, key, backends, layers, times, totals, winners, rows)
+
+
+def layer_stats(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return median and spread of every layer and backend of one condition.
+
+    Parameters
+    ----------
+    rows
+        Layers rows with names (`named_layers`).
+
+    Returns
+    -------
+    DataFrame
+        ``layer, backend, median, low, high, repeats, kernels``, in order of appearance.
+    """
+    grouped = rows.groupby(["layer", "backend"], sort=False)
+    stats = grouped["time_us"].agg(["median", "min", "max", "count"]).reset_index()
+    stats.columns = ["layer", "backend", "median", "low", "high", "repeats"]
+    single = stats["repeats"] < 2
+    stats.loc[single, ["low", "high"]] = math.nan
+    if "kernels" in rows.columns:
+        stats["kernels"] = grouped["kernels"].median().to_numpy(dtype=float)
+    else:
+        stats["kernels"] = math.nan
+    return stats
+
+
+def _repeats(rows: pd.DataFrame) -> pd.Series:
+    """Number the repeats: a run and iteration where they are known, else a row's own place."""
+    keys = [name for name in ("run_id", "iteration") if name in rows.columns]
+    keys = [name for name in keys if rows[name].notna().any()]
+    if not keys:
+        return rows.groupby(["backend", "layer"], sort=False).cumcount()
+    return rows.groupby(keys, dropna=False, sort=False).ngroup()
+
+
+def _totals(rows: pd.DataFrame) -> pd.DataFrame:
+    measured = rows[rows["time_us"].notna()]
+    backends = list(dict.fromkeys(measured["backend"]))
+    layer_sets = [set(measured.loc[measured["backend"] == name, "layer"]) for name in backends]
+    common = set.intersection(*layer_sets) if layer_sets else set()
+    inside = measured[measured["layer"].isin(common)].assign(repeat=_repeats(measured))
+    records = []
+    for name in backends:
+        mine = inside[inside["backend"] == name]
+        wide = mine.pivot_table(index="repeat", columns="layer", values="time_us", aggfunc="sum")
+        # a repeat that lacks a layer has no total
+        sums = wide.dropna().sum(axis=1).to_numpy(dtype=float)
+        if len(sums):
+            total = float(np.median(sums))
+        else:
+            total = (
+                float(mine.groupby("layer")["time_us"].median().sum()) if len(mine) else math.nan
+            )
+        spread = (sums.min(), sums.max()) if len(sums) > 1 else (math.nan, math.nan)
+        records.append((name, total, *spread, len(common)))
+    totals = pd.DataFrame(records, columns=["backend", "total", "low", "high", "layers"])
+    return totals.sort_values("total", kind="stable", ignore_index=True)
+
+
+def _winners(times: pd.DataFrame) -> pd.DataFrame:
+    records = []
+    for layer, part in times[times["median"].notna()].groupby("layer", sort=False):
+        if len(part) < 2:
+            continue
+        order = part.sort_values("median", kind="stable")
+        first, others = order.iloc[0], order.iloc[1:]
+        bounds = [first["high"], *others["low"]]
+        clear = (
+            math.nan
+            if any(math.isnan(bound) for bound in bounds)
+            else float(first["high"] < others["low"].min())
+        )
+        second = others.iloc[0]
+        ratio = float(second["median"] / first["median"]) if first["median"] > 0 else math.nan
+        records.append((layer, first["backend"], second["backend"], ratio, clear))
+    return pd.DataFrame(records, columns=["layer", "fastest", "runner_up", "ratio", "clear"])

@@ -1,0 +1,371 @@
+"""What a person reads, apart from how it is written: sentences, tables, pictures, sections.
+
+The sections of a report build a `Document` once from typed results; `perfml.report.render` writes
+the same document as HTML, as Markdown and for a terminal. Text here is as it came: each renderer
+makes text from outside printable and escapes it.
+
+Here to add a kind of block: a dataclass below, its macro in ``render/blocks.html.j2``, and a case
+in ``render/markdown.py`` and ``render/text.py`` where the short forms show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.report.figures.tree import Node
+
+Sure = Literal["firm", "likely", "open", "caution"]
+
+WIDE, NARROW = 1040, 352
+"""Widths of a picture, in points: on a desktop and on a phone."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One statement of an answer.
+
+    Attributes
+    ----------
+    about
+        What it speaks of.
+    sure
+        How sure it is; the rule of the word stands in the document's `Answer`.
+    text
+        The statement.
+    """
+
+    about: Literal["time", "why", "metric", "error", "caution"]
+    sure: Sure
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The sentences at the top of a document, and what their words of certainty mean."""
+
+    heading: str
+    sentences: tuple[Sentence, ...]
+    rules: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: what it says, what it sorts by, how it looks.
+
+    Attributes
+    ----------
+    text, note
+        What it says, and in smaller print below.
+    value
+        What it sorts by; the text without.
+    series
+        Number of the backend whose colour stands before the text, or None.
+    strong
+        Whether it is the best of its row.
+    bar
+        Length of the bar below the text, 0..1, or None.
+    fold
+        A long text, shown when the cell is opened; `text` is its short form.
+    """
+
+    text: str
+    note: str = ""
+    value: float | None = None
+    series: int | None = None
+    strong: bool = False
+    bar: float | None = None
+    fold: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column, and whether it holds numbers."""
+
+    name: str
+    numeric: bool = False
+
+
+def words(*names: str) -> tuple[Column, ...]:
+    """Return columns of text."""
+    return tuple(Column(name) for name in names)
+
+
+def numbers(*names: str) -> tuple[Column, ...]:
+    """Return columns of numbers, which are aligned to the right."""
+    return tuple(Column(name, numeric=True) for name in names)
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table.
+
+    Attributes
+    ----------
+    caption
+        What it holds, for those who hear it; the heading of the short forms without a title.
+    columns
+        Their heads.
+    rows
+        As many cells a row as columns.
+    title
+        A heading above it.
+    cards
+        Whether a row becomes a card where a page is narrow, because its texts are long.
+    most
+        Rows in Markdown and on a terminal, which say how many more there are; all without.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: list[list[Cell]] = field(default_factory=list)
+    title: str = ""
+    cards: bool = False
+    most: int | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title, or else the caption."""
+        return self.title or self.caption
+
+    @property
+    def widths(self) -> list[int]:
+        """Least width of every column of text, in characters: its longest word, within reason."""
+        return [
+            0 if column.numeric else min(self._longest_word(index), 24)
+            for index, column in enumerate(self.columns)
+        ]
+
+    def _longest_word(self, index: int) -> int:
+        lengths = [len(word) for row in self.rows for word in row[index].text.split(" ")]
+        return max(lengths, default=0)
+
+    @property
+    def long(self) -> bool:
+        """Whether a filter is worth its place."""
+        return len(self.rows) > 8
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, drawn when a page is written.
+
+    Attributes
+    ----------
+    label, caption
+        What it is for those who do not see it, and what it shows.
+    draw
+        Takes a width in points and returns the drawn Axes.
+    widths
+        On a desktop and on a phone; equal ones are drawn once, None leaves the figure out there.
+    """
+
+    label: str
+    caption: str
+    draw: Callable[[int], Axes]
+    widths: tuple[int, int | None] = (WIDE, NARROW)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures beside each other, or a single one."""
+
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph, or a note in smaller print."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sentences of one matter, a line each; `heading` marks what the reader must not miss."""
+
+    items: tuple[str, ...]
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Notices:
+    """Warnings about something, such as ``this ranking``; nothing without texts."""
+
+    texts: tuple[str, ...]
+    about: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values."""
+
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A total: what is measured, how long a bar stands for it (0..1), and what is to be noted."""
+
+    name: str
+    value: str = ""
+    series: int = 0
+    length: float | None = None
+    notes: tuple[str, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals beside each other; the short forms show the table instead, where there is one."""
+
+    label: str
+    cards: tuple[Card, ...]
+    table: ReportTable | None = None
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A layer in a field of `LayerMap`: its time, and whether it is ``slow`` or ``fast``."""
+
+    name: str
+    time: str
+    speed: str
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """Layers by filter size (columns) and number of filters (rows): the study's table 2.3."""
+
+    caption: str
+    sizes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[Chip, ...], ...]], ...]
+
+
+@dataclass(frozen=True)
+class Shortlists:
+    """Short lists beside each other: a heading, and names with values."""
+
+    lists: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@dataclass(frozen=True)
+class KernelChooser:
+    """The kernels of a layer that a reader of the page chooses, packed for its script."""
+
+    packed: dict[str, Any]
+    cut: str
+
+
+@dataclass(frozen=True)
+class TreeInWords:
+    """A decision tree, written out."""
+
+    root: Node
+
+
+@dataclass(frozen=True)
+class Preformatted:
+    """Text whose line breaks count."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks folded behind a summary; most often what only a page has room for."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+    page_only: bool = True
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a document.
+
+    Attributes
+    ----------
+    title
+        Its heading.
+    blocks
+        What it holds; a section inside is a part of its own.
+    summary
+        What it says, as a clause; stands right behind the title.
+    lead
+        How it is to be read; on the page only.
+    anchor, link
+        Its address on the page, and its name in the page's navigation.
+    page_only
+        Whether Markdown and the terminal leave it out.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+    summary: str = ""
+    lead: str = ""
+    anchor: str = ""
+    link: str = ""
+    page_only: bool = False
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Sections of which a page shows the one that the reader chooses."""
+
+    name: str
+    sections: tuple[Section, ...]
+
+
+Block = (
+    Facts | Fold | KernelChooser | LayerMap | Notices | Panels | Pictures | Points | Preformatted
+    | ReportTable | Section | Shortlists | Text | Totals | TreeInWords
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Document:
+    """What is to be read.
+
+    Attributes
+    ----------
+    title
+        Its heading.
+    sections
+        In the order in which a reader wants them.
+    answer
+        The sentences at its top.
+    facts
+        What was measured, in a few words.
+    brand
+        What kind of page it is.
+    """
+
+    title: str
+    sections: tuple[Section, ...]
+    answer: Answer | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    brand: str = "perfml report"
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer, a sentence a line."""
+        return [] if self.answer is None else [each.text for each in self.answer.sentences]
+
+
+def section(
+    title: str,
+    *blocks: Block | None,
+    anchor: str = "",
+    link: str = "",
+    lead: str = "",
+    summary: str = "",
+) -> Section:
+    """Return a section of the blocks that there are."""
+    kept = tuple(block for block in blocks if block is not None)
+    return Section(title, kept, summary, lead, anchor, link)

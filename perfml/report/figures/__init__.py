@@ -1,0 +1,33 @@
+"""Figures of layers, kernels, rankings, models and comparisons.
+
+Every function takes a table, draws on ``ax`` or on a new figure, and returns the matplotlib Axes
+(``axes.figure.savefig(...)`` writes it). Colours are told apart in every kind of colour vision
+and labels carry units. matplotlib is imported when a figure is drawn, and never pyplot.
+"""
+
+from __future__ import annotations
+
+from perfml.report.figures.comparisons import attribution, layer_roofline, time_ratios
+from perfml.report.figures.metrics import correlation_clusters, roofline, stall_breakdown
+from perfml.report.figures.models import importances, predicted_vs_measured, ranks
+from perfml.report.figures.style import PALETTE, svg
+from perfml.report.figures.times import filter_table, kernel_shares, layer_times
+from perfml.report.figures.tree import decision_tree
+
+__all__ = [
+    "PALETTE",
+    "attribution",
+    "correlation_clusters",
+    "decision_tree",
+    "filter_table",
+    "importances",
+    "kernel_shares",
+    "layer_roofline",
+    "layer_times",
+    "predicted_vs_measured",
+    "ranks",
+    "roofline",
+    "stall_breakdown",
+    "svg",
+    "time_ratios",
+]

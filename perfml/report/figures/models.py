@@ -1,0 +1,244 @@
+"""Figures of what the models say: importances, ranks, predictions against measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.report.figures.axes import is_narrow, markers, name_rows, reach
+from perfml.report.figures.style import INK, MUTED, PALETTE, colours, new_axes, plain, styled
+from perfml.report.labels import members, model, percent, protocol
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.modeling.results import Ranking
+
+
+@styled
+def importances(
+    ranking: Ranking | pd.DataFrame,
+    *,
+    model: str | None = None,
+    method: str | None = None,
+    top: int = 12,
+    ax: Axes | None = None,
+    width: float = 640,
+) -> Axes:
+    """Draw the importances of one model by one method, with their intervals (figure 2-6).
+
+    Parameters
+    ----------
+    ranking
+        A Ranking, or its ``table`` (columns model, method, metric, importance, low, high).
+    model, method
+        Which; the first of the table without.
+    top
+        Metrics drawn, the most important first.
+    ax
+        Where to draw; a new figure without.
+    width
+        Width of a new figure, points.
+
+    Raises
+    ------
+    PerfmlError
+        If the table has no such model or method.
+    """
+    table = ranking if isinstance(ranking, pd.DataFrame) else ranking.table
+    chosen = _chosen(table, "model", model)
+    chosen = _chosen(chosen, "method", method)
+    rows = chosen.nlargest(top, "importance")
+    ax = new_axes(ax, width, 24 * len(rows) + 70)
+    place = np.arange(len(rows))
+    value = rows["importance"].to_numpy(dtype=float)
+    ax.barh(
+        place,
+        value,
+        0.62,
+        xerr=reach(value, rows["low"], rows["high"]),
+        color=PALETTE[0],
+        error_kw={"ecolor": INK, "elinewidth": 1.2, "capsize": 0},
+    )
+    name_rows(ax, [plain(name, 44) for name in rows["metric"]])
+    first = rows.iloc[0]
+    ax.set_xlabel(f"{plain(first['method'], 30)} importance, with interval over the resamples")
+    ax.set_title(_model_name(first["model"]).capitalize())
+    return ax
+
+
+def _model_name(name: object) -> str:
+    return plain(model(name), 60)
+
+
+def _chosen(table: pd.DataFrame, column: str, value: str | None) -> pd.DataFrame:
+    if table.empty:
+        msg = "the ranking is empty"
+        raise PerfmlError(msg, cure="Rank again, with more resamples or other models.")
+    wanted = table[column].iloc[0] if value is None else value
+    rows = table[table[column] == wanted]
+    if rows.empty:
+        msg = f"the ranking has no {column} {plain(wanted)}"
+        found = ", ".join(map(str, table[column].unique()))
+        raise PerfmlError(msg, found=found, cure="Choose one of these.")
+    return rows
+
+
+@styled
+def ranks(
+    ranking: Ranking,
+    *,
+    top: int = 12,
+    ax: Axes | None = None,
+    width: float = 900,
+    values: bool = True,
+) -> Axes:
+    """Draw the mean rank of every metric group over all models and methods, with its interval.
+
+    Parameters
+    ----------
+    ranking
+        Whose ``summary`` is drawn.
+    top
+        Groups drawn, best first.
+    ax
+        Where to draw; a new figure without.
+    width
+        Width of a new figure, points.
+    values
+        Print each group's probability of being among the first three beside its interval.
+
+    Raises
+    ------
+    PerfmlError
+        If the ranking is empty.
+    """
+    summary = ranking.summary
+    if summary.empty:
+        msg = "the ranking is empty"
+        raise PerfmlError(msg, cure="Rank again, with more resamples or other models.")
+    from matplotlib.ticker import MaxNLocator
+
+    rows = summary.head(top)
+    narrow = is_narrow(width)
+    ax = new_axes(ax, width, 28 * len(rows) + 76)
+    place = np.arange(len(rows), dtype=float)
+    low, high = rows["rank_low"].to_numpy(float), rows["rank_high"].to_numpy(float)
+    strength = rows["p_top3"].to_numpy(float)
+    for at, start, end, mean, sure in zip(
+        place, low, high, rows["mean_rank"].to_numpy(float), strength, strict=True
+    ):
+        tint = PALETTE[0] if sure >= 0.6 else MUTED
+        ax.plot([start, end], [at, at], color=tint, linewidth=2.4, solid_capstyle="round")
+        ax.plot(mean, at, "o", color=tint, markersize=8)
+    ends = np.concatenate([high[np.isfinite(high)], rows["mean_rank"].dropna().to_numpy(float)])
+    last = float(ends.max()) if len(ends) else 1.0
+    if values:
+        for at, end, mean, sure in zip(place, high, rows["mean_rank"], strength, strict=True):
+            edge = float(end if np.isfinite(end) else mean)
+            ax.text(edge + last * 0.025, at, percent(sure), va="center", color=INK)
+    labels = []
+    for value in rows["members"]:
+        names = members(value)
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        labels.append(plain(names[0], 24 if narrow else 44) + more)
+    name_rows(ax, labels)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5 if narrow else 16))
+    ax.set_xlim(0.5, last * (1.2 if values else 1.05) + 0.5)
+    ax.set_xlabel(
+        "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"
+    )
+    return ax
+
+
+@styled
+def predicted_vs_measured(
+    predictions: pd.DataFrame,
+    *,
+    model: str | None = None,
+    protocol: str | None = None,
+    palette: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+    width: float = 460,
+) -> Axes:
+    """Draw predicted against measured times; on the diagonal they agree.
+
+    Parameters
+    ----------
+    predictions
+        ``Evaluation.predictions`` of a regression: backend, model, protocol, truth and predicted
+        in milliseconds (drawn in microseconds, as all times are). Times that are not positive
+        cannot be drawn on a logarithmic axis and are counted in the title.
+    model, protocol
+        Which; the first of the table without.
+    palette
+        Backend to colour.
+    ax
+        Where to draw; a new figure without.
+    width
+        Width and height of a new figure, points.
+
+    Raises
+    ------
+    PerfmlError
+        If there are no such predictions.
+    """
+    rows = _chosen(_chosen(predictions, "model", model), "protocol", protocol)
+    truth = 1000 * rows["truth"].to_numpy(float)
+    guess = 1000 * rows["predicted"].to_numpy(float)
+    drawn = (truth > 0) & (guess > 0)
+    if not drawn.any():
+        msg = "no prediction is positive"
+        raise PerfmlError(msg, cure="Predicted against measured is drawn for times only.")
+    ax = new_axes(ax, width, width)
+    backends = list(dict.fromkeys(rows["backend"].astype(str)))
+    tint = colours(backends, palette)
+    for backend, marker in markers(backends).items():
+        mine = np.flatnonzero(drawn & (rows["backend"].astype(str).to_numpy() == backend))
+        # repeats that lie within 2 % of each other are one point to the eye
+        spots = np.round(np.log(np.column_stack([truth[mine], guess[mine]])) / 0.02)
+        mine = np.sort(mine[np.unique(spots, axis=0, return_index=True)[1]])
+        ax.scatter(
+            truth[mine],
+            guess[mine],
+            s=26,
+            marker=marker,
+            color=tint[backend],
+            alpha=0.75,
+            linewidths=0,
+            label=plain(backend, 30),
+        )
+    both = np.concatenate([truth[drawn], guess[drawn]])
+    limits = (both.min() / 1.25, both.max() * 1.25)
+    ax.axline((limits[0], limits[0]), (limits[1], limits[1]), color=MUTED, linewidth=1, zorder=1)
+    ax.set(xscale="log", yscale="log", xlim=limits, ylim=limits, aspect="equal")
+    _plain_decades(ax)
+    ax.set_xlabel("measured, µs")
+    ax.set_ylabel("predicted, µs")
+    first = rows.iloc[0]
+    hidden = int((~drawn).sum())
+    ax.set_title(
+        plain(_protocol_name(first["protocol"]).capitalize(), 40)
+        + (f" ({hidden} not positive)" if hidden else "")
+    )
+    ax.grid()
+    ax.legend(loc="upper left", handletextpad=0.2, markerscale=1.4)
+    return ax
+
+
+def _protocol_name(name: object) -> str:
+    return protocol(name)
+
+
+def _plain_decades(ax: Axes) -> None:
+    """Label logarithmic axes with plain numbers, few enough to read."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,305 @@
+"""Every figure by name: from datasets to an Axes, for the verb plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.report import figures
+from perfml.report.labels import clean, listed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.explain.results import Explanation
+    from perfml.modeling.results import Ranking
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a figure is drawn from, and how.
+
+    Attributes
+    ----------
+    layers
+        A Layers table.
+    kernels
+        The Kernels table behind it, or None.
+    provenance
+        Of the Layers table.
+    options
+        What was asked for: ``layer, backend, baseline, target, task, model, method, protocol,
+        splits, resamples, seed, top``; missing ones have the figure's defaults.
+    width
+        Points (1/72 inch), or None for the figure's own.
+    progress
+        Called by what takes long.
+    """
+
+    layers: pd.DataFrame
+    kernels: pd.DataFrame | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    width: float | None = None
+    progress: Progress | None = None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the options that were given, and the width."""
+        found = {name: self.options[name] for name in names if self.options.get(name) is not None}
+        return found if self.width is None else {**found, "width": self.width}
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Return an option, or its default."""
+        value = self.options.get(name)
+        return default if value is None else value
+
+
+def _times(request: Request) -> Axes:
+    return figures.layer_times(_of_layer(request), **request.given())
+
+
+def _kernels(request: Request) -> Axes:
+    if request.kernels is None:
+        msg = "the kernels of a layer need the Kernels table"
+        raise PerfmlError(msg, cure="Give the Kernels table itself, or --kernels FILE.")
+    layer = request.option("layer")
+    if layer is None:
+        times = request.kernels[request.kernels["layer"].notna()]
+        totals = times.groupby("layer")["time_us"].sum()
+        if totals.empty:
+            msg = "no launch belongs to a layer"
+            raise PerfmlError(msg, cure="Ingest with ranges or --layer-map, see perfml ingest -h.")
+        layer = str(totals.idxmax())
+    return figures.kernel_shares(request.kernels, layer=layer, **request.given())
+
+
+def _stalls(request: Request) -> Axes:
+    return figures.stall_breakdown(request.layers, **request.given("layer"))
+
+
+def _of_layer(request: Request) -> pd.DataFrame:
+    layer = request.option("layer")
+    if layer is None:
+        return request.layers
+    rows = request.layers[request.layers["layer"] == layer]
+    if rows.empty:
+        raise _unknown_layer(layer, request.layers)
+    kept: pd.DataFrame = rows
+    return kept
+
+
+def _unknown_layer(layer: object, layers: pd.DataFrame) -> PerfmlError:
+    found = listed([clean(name, 60) for name in layers["layer"].dropna().unique()], 8)
+    msg = f"no layer is called {clean(layer, 80)!r}"
+    return PerfmlError(msg, found=found, cure="Name one of these.")
+
+
+def _ranking(request: Request) -> Ranking:
+    from perfml.modeling import rank
+
+    ranking: Ranking = rank(
+        request.layers,
+        task=request.option("task", "regression"),
+        models=_listed(request.option("model")),
+        methods=_listed(request.option("method")) or ("builtin", "permutation"),
+        resamples=request.option("resamples", 20),
+        seed=request.option("seed", 0),
+        progress=request.progress,
+    )
+    return ranking
+
+
+def _listed(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else (str(value),)
+
+
+def _importances(request: Request) -> Axes:
+    return figures.importances(_ranking(request), **request.given("model", "method", "top"))
+
+
+def _ranks(request: Request) -> Axes:
+    return figures.ranks(_ranking(request), **request.given("top"))
+
+
+def _tree(request: Request) -> Axes:
+    from perfml.report.readable_tree import DEPTH, readable_tree
+
+    tree = readable_tree(request.layers, request.option("task", "regression"))
+    return figures.decision_tree(
+        tree.model,
+        feature_names=tree.names,
+        class_names=tree.classes or None,
+        depth=DEPTH,
+        unit="" if tree.classes else "µs",
+        **request.given(),
+    )
+
+
+def _filters(request: Request) -> Axes:
+    return figures.filter_table(request.layers, request.provenance, **request.given("backend"))
+
+
+def _clusters(request: Request) -> Axes:
+    return figures.correlation_clusters(request.layers, **request.given())
+
+
+def _predictions(request: Request) -> Axes:
+    from perfml.modeling import evaluate
+
+    model = request.option("model", "gbr")
+    protocol = request.option("protocol", "leave-one-layer-out")
+    evaluation = evaluate(
+        request.layers,
+        models=(model,),
+        protocols=(protocol,),
+        splits=request.option("splits", 10),
+        seed=request.option("seed", 0),
+        progress=request.progress,
+    )
+    return figures.predicted_vs_measured(
+        evaluation.predictions, model=model, protocol=protocol, **request.given()
+    )
+
+
+def _roofline(request: Request) -> Axes:
+    layer = request.option("layer")
+    names = None if layer is None else (str(layer),)
+    if names and layer not in set(request.layers["layer"]):
+        raise _unknown_layer(layer, request.layers)
+    return figures.layer_roofline(request.layers, names=names, **request.given())
+
+
+def _explained(request: Request) -> Explanation:
+    from perfml.explain import explain, sides_of
+
+    baseline, target = request.option("baseline"), request.option("target")
+    if baseline is None or target is None:
+        msg = "this figure compares two backends"
+        among = listed([clean(name, 60) for name in request.layers["backend"].unique()], 8)
+        raise PerfmlError(msg, found=among, cure="Name two of these: --baseline A --target B.")
+    layer = request.option("layer")
+    explanation: Explanation = explain(
+        *sides_of(request.layers, baseline, target, kernels=request.kernels),
+        layers=None if layer is None else [layer],
+        top=1,
+        model=None,
+    )
+    return explanation
+
+
+def _ratios(request: Request) -> Axes:
+    return figures.time_ratios(_explained(request), **request.given())
+
+
+def _attribution(request: Request) -> Axes:
+    detail = _explained(request).details[0]
+    ax = figures.attribution(detail, **request.given())
+    ax.set_title(f"{clean(detail.layer, 60)}: {detail.time.ratio:.2f}×".replace("$", r"\$"))
+    return ax
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure of `PLOTS`: what it shows, how it is drawn, and which options it heeds."""
+
+    what: str
+    draw: Callable[[Request], Axes]
+    options: tuple[str, ...] = ()
+
+
+_LEARNED = ("task", "model", "seed")
+
+PLOTS: dict[str, Plot] = {
+    "times": Plot("time per layer and backend, with the spread of repeats", _times, ("layer",)),
+    "kernels": Plot("kernels of a layer (the slowest without --layer)", _kernels, ("layer",)),
+    "importances": Plot(
+        "importances of one model, with intervals",
+        _importances,
+        (*_LEARNED, "method", "resamples", "top"),
+    ),
+    "ranks": Plot(
+        "rank of every metric group, with intervals", _ranks, (*_LEARNED, "resamples", "top")
+    ),
+    "tree": Plot("a decision tree that can be read", _tree, ("task",)),
+    "filters": Plot("filter size x filters, fast and slow layers", _filters, ("backend",)),
+    "clusters": Plot("metrics that move together", _clusters),
+    "predictions": Plot(
+        "predicted against measured times", _predictions, ("model", "protocol", "splits", "seed")
+    ),
+    "roofline": Plot("layers under the roofs of their device", _roofline, ("layer",)),
+    "stalls": Plot("why warps waited, of a layer or of all", _stalls, ("layer",)),
+    "ratios": Plot(
+        "time ratio of two backends on every layer", _ratios, ("baseline", "target", "layer")
+    ),
+    "attribution": Plot(
+        "what makes a layer slower (the one that differs most without --layer)",
+        _attribution,
+        ("baseline", "target", "layer"),
+    ),
+}
+"""Every figure that the verb plot draws."""
+
+
+def draw_plot(name: str, request: Request) -> Axes:
+    """Draw a figure by its name.
+
+    Parameters
+    ----------
+    name
+        A key of `PLOTS`.
+    request
+        What it is drawn from.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no such figure, it heeds none of an option that was given, or the table lacks
+        what it shows.
+    """
+    if name not in PLOTS:
+        msg = f"no figure is called {name!r}"
+        raise PerfmlError(msg, cure=f"Figures are: {', '.join(PLOTS)}.")
+    plot = PLOTS[name]
+    ignored = [
+        option
+        for option, value in request.options.items()
+        if value is not None and option not in plot.options
+    ]
+    if ignored:
+        heeded = ", ".join(f"--{option}" for option in plot.options) or "none"
+        msg = f"the figure {name} does not take --{ignored[0]}"
+        raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --kernels, --width.")
+    return plot.draw(request)
+
+
+def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:
+    """Return the tables with backends named after their dataset, where there are several.
+
+    Parameters
+    ----------
+    tables
+        Layers or Kernels tables; None is kept.
+    names
+        Of the datasets; a name that occurs twice is numbered.
+    """
+    if len(tables) == 1:
+        return list(tables)
+    apart = [
+        f"{name} ({place})" if list(names).count(name) > 1 else name
+        for place, name in enumerate(names, start=1)
+    ]
+    return [
+        None
+        if table is None
+        else table.assign(
+            backend=f"{name}: " + table["backend"].astype("string").fillna("–"),
+            run_id=f"{name}: " + table["run_id"].astype("string").fillna("–"),
+        )
+        for name, table in zip(apart, tables, strict=True)
+    ]

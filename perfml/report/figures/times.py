@@ -1,0 +1,296 @@
+"""Figures of where the time goes: layers, kernels of a layer, layers by their filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.kernel_names import short_kernel
+from perfml.report.conditions import Condition, conditions
+from perfml.report.figures.axes import name_rows, reach
+from perfml.report.figures.style import (
+    GRID,
+    INK,
+    MUTED,
+    PALETTE,
+    colours,
+    hatches,
+    legend_columns,
+    new_axes,
+    plain,
+    styled,
+)
+from perfml.report.kernels import kernel_times
+from perfml.report.labels import number
+from perfml.report.layer_shapes import filter_groups, layer_shapes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CLASS_COLOURS = {"fast": PALETTE[2], "middle": MUTED, "slow": PALETTE[5]}
+_CLASS_MARKS = {"fast": "▼", "middle": "", "slow": "▲"}
+
+
+def one_condition(layers: pd.DataFrame) -> Condition:
+    """Return the only condition of a Layers table.
+
+    Raises
+    ------
+    PerfmlError
+        If there are several: their times must not be drawn as one.
+    """
+    found = conditions(layers)
+    if len(found) > 1:
+        msg = "a figure shows one workload, device, precision and batch"
+        raise PerfmlError(
+            msg,
+            found="; ".join(each.label for each in found[:6]),
+            cure="Choose one first, for example layers[layers['batch'] == 1].",
+        )
+    return found[0]
+
+
+@styled
+def layer_times(
+    layers: pd.DataFrame,
+    *,
+    ax: Axes | None = None,
+    horizontal: bool = False,
+    most: int = 40,
+    palette: Mapping[str, str] | None = None,
+    width: float = 1000,
+) -> Axes:
+    """Draw the time of every layer under every backend, with the spread of the repeats.
+
+    Parameters
+    ----------
+    layers
+        A Layers table of one condition. Bars are medians over the repeats; lines reach from the
+        fastest to the slowest repeat.
+    ax
+        Where to draw; a new figure without.
+    horizontal
+        Bars to the right, a row a layer: for narrow pages and long names.
+    most
+        Layers drawn; of more, the slowest are kept, in network order, and the title says so.
+    palette
+        Backend to colour.
+    width
+        Width of a new figure, points.
+
+    Raises
+    ------
+    PerfmlError
+        If the table holds more than one condition, or is empty.
+    """
+    condition = one_condition(layers)
+    times = condition.times
+    names = list(condition.layers)
+    if len(names) > most:
+        slowest = times.groupby("layer")["median"].max().nlargest(most).index
+        names = [name for name in names if name in set(slowest)]
+    backends = list(condition.backends)
+    thickness = 0.8 / len(backends)
+    rows = max(len(names) * len(backends) * 11 + len(names) * 7, 60)
+    ax = new_axes(ax, width, rows + 90 if horizontal else 340)
+    place = np.arange(len(names), dtype=float)
+    tint, pattern = colours(backends, palette), hatches(backends)
+    for index, backend in enumerate(backends):
+        mine = times[times["backend"] == backend].set_index("layer").reindex(names)
+        middle = mine["median"].to_numpy(dtype=float)
+        ends = reach(middle, mine["low"], mine["high"])
+        offset = place + (index - (len(backends) - 1) / 2) * thickness
+        style: dict[str, Any] = {
+            "color": tint[backend],
+            "label": plain(backend, 16 if horizontal else 40),
+            "hatch": pattern[backend],
+            "edgecolor": "none" if not pattern[backend] else INK,
+            "error_kw": {"ecolor": INK, "elinewidth": 0.9, "capsize": 0},
+        }
+        if horizontal:
+            ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
+        else:
+            ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
+    labels = [plain(name, 16 if horizontal else 22) for name in names]
+    if horizontal:
+        name_rows(ax, labels)
+        ax.set_xlabel("time, µs")
+    else:
+        turned = sum(map(len, labels)) > 90
+        ax.set_xticks(
+            place, labels, rotation=45 if turned else 0, ha="right" if turned else "center"
+        )
+        if turned:
+            for label in ax.get_xticklabels():
+                label.set_rotation_mode("anchor")
+        ax.set_xlim(-0.6, len(names) - 0.4)
+        ax.set_ylabel("time, µs")
+        ax.grid(axis="y")
+        ax.tick_params(axis="x", length=0)
+    if len(names) < len(condition.layers):
+        ax.set_title(f"The {len(names)} slowest of {len(condition.layers)} layers")
+    if len(backends) > 1:
+        above = (0.0, 1.0)
+        fitting = legend_columns(backends, 0.8 * width)
+        ax.legend(loc="lower left", bbox_to_anchor=above, ncols=fitting, borderpad=0)
+    return ax
+
+
+@styled
+def kernel_shares(
+    kernels: pd.DataFrame,
+    *,
+    layer: str,
+    ax: Axes | None = None,
+    most: int = 6,
+    width: float = 900,
+) -> Axes:
+    """Draw the kernels of one layer under every backend, as parts of a bar (figure 2-5).
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table of one condition; bars are mean microseconds a repeat.
+    layer
+        Whose kernels.
+    ax
+        Where to draw; a new figure without.
+    most
+        Kernels with a colour of their own; the rest is drawn together.
+    width
+        Width of a new figure, points.
+
+    Raises
+    ------
+    PerfmlError
+        If no launch belongs to the layer, or the table holds more than one condition.
+    """
+    inside = kernels[kernels["layer"] == layer]
+    if inside.empty:
+        msg = "no launch belongs to this layer"
+        known = ", ".join(map(str, kernels["layer"].dropna().unique()[:6]))
+        raise PerfmlError(msg, where=plain(layer), found=known, cure="Choose one of the layers.")
+    from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
+
+    condition = one_condition(inside)
+    times = kernel_times(condition.rows)
+    order = times.groupby("kernel", sort=False)["time_us"].sum().nlargest(most).index
+    tints = dict(zip(order, PALETTE, strict=False))
+    ax = new_axes(ax, width, 46 * len(condition.backends) + 90 + 22 * (len(order) + 1))
+    for place, backend in enumerate(condition.backends):
+        left = 0.0
+        mine = times[times["backend"] == backend]
+        for kernel, size in zip(mine["kernel"], mine["time_us"].to_numpy(dtype=float), strict=True):
+            if not size > 0:
+                continue
+            tint = tints.get(kernel, GRID)
+            ax.barh(place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8)
+            left += size
+        ax.text(left, place, f"  {number(left)} µs", va="center", color=INK)
+    handles = [
+        Patch(color=tint, label=plain(short_kernel(str(name), 70), 72))
+        for name, tint in tints.items()
+    ]
+    if times["kernel"].nunique() > len(tints):
+        handles.append(Patch(color=GRID, label="other kernels"))
+    name_rows(ax, [plain(each, 30) for each in condition.backends])
+    ax.margins(x=0.12)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("time, µs an iteration")
+    ax.set_title(f"Kernels of {plain(layer)}")
+    # a distance in points: a share of the Axes' height would grow while the layout is worked out
+    figure: Any = ax.figure
+    below = ax.transAxes + ScaledTranslation(0, -52 / 72, figure.dpi_scale_trans)
+    ax.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=below,
+        ncols=1,
+        borderpad=0,
+    )
+    return ax
+
+
+@styled
+def filter_table(
+    layers: pd.DataFrame,
+    provenance: Mapping[str, Any],
+    *,
+    backend: str | None = None,
+    ax: Axes | None = None,
+    width: float = 760,
+) -> Axes:
+    """Draw the layers by filter size and number of filters, fast and slow ones marked (table 2.3).
+
+    Parameters
+    ----------
+    layers
+        A Layers table of one condition.
+    provenance
+        The table's provenance, whose run manifests hold the shapes.
+    backend
+        By whose times; the first backend's without.
+    ax
+        Where to draw; a new figure without.
+    width
+        Width of a new figure, points.
+
+    Raises
+    ------
+    PerfmlError
+        If no layer's shape is known, or the backend is not in the table.
+    """
+    condition = one_condition(layers)
+    chosen = condition.backends[0] if backend is None else backend
+    mine = condition.times[condition.times["backend"] == chosen]
+    if mine.empty:
+        msg = f"no layer ran under {plain(chosen)}"
+        raise PerfmlError(msg, found=", ".join(condition.backends), cure="Choose one of these.")
+    groups = filter_groups(mine.set_index("layer")["median"], layer_shapes(provenance))
+    if not groups:
+        msg = "the provenance tells no layer's filter size and number of filters"
+        raise PerfmlError(msg, cure="Collect with perfml collect, whose run.json has the shapes.")
+    sizes = sorted({size for size, _ in groups}, key=lambda size: -int(size.partition("×")[0]))
+    many = sorted({filters for _, filters in groups}, key=lambda text: text.startswith("≥"))
+    ax = new_axes(ax, width, 90 + 74 * len(many))
+    for row, filters in enumerate(many):
+        for column, size in enumerate(sizes):
+            _cell(ax, column, row, groups.get((size, filters), []))
+    ax.set_xlim(0, len(sizes))
+    ax.set_ylim(len(many), 0)
+    ax.set_xticks([place + 0.5 for place in range(len(sizes))], sizes)
+    ax.set_yticks([place + 0.5 for place in range(len(many))], [f"{each} filters" for each in many])
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.set_xticks(range(len(sizes) + 1), minor=True)
+    ax.set_yticks(range(len(many) + 1), minor=True)
+    ax.grid(which="minor")
+    ax.tick_params(which="minor", length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_title(f"Layers by filter, {plain(chosen, 30)}: ▲ slowest, ▼ fastest")
+    return ax
+
+
+def _cell(ax: Axes, column: int, row: int, found: Sequence[tuple[str, float, str]]) -> None:
+    ordered = sorted(found, key=lambda each: each[1])
+    across = 5
+    for place, (layer, _, speed) in enumerate(ordered):
+        lines = -(-len(ordered) // across)
+        x = column + (place % across + 0.5) / across
+        y = row + (place // across + 0.5) / max(lines, 2)
+        ax.text(
+            x,
+            y,
+            f"{_CLASS_MARKS[speed]}{plain(layer.removeprefix('conv_'), 12)}",
+            ha="center",
+            va="center",
+            color=_CLASS_COLOURS[speed],
+            fontweight="normal" if speed == "middle" else "bold",
+        )

@@ -1,0 +1,192 @@
+"""The figure of a decision tree: a question a box, its answers below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfml.report.figures.style import INK, MUTED, PALETTE, new_axes, plain, styled
+from perfml.report.labels import count, number, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LEVEL = 92
+"""Height of a level, points."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a fitted tree, in words.
+
+    Attributes
+    ----------
+    question
+        ``gld_efficiency <= 0.5``; empty for a leaf.
+    answer
+        What the node predicts.
+    kind
+        The predicted class, or empty for a number.
+    rows
+        Rows that reach it.
+    children
+        Where the question is answered yes, and where no; none for a leaf or a node too deep.
+    cut
+        Whether it has children that are too deep to be shown.
+    """
+
+    question: str
+    answer: str
+    kind: str
+    rows: int
+    children: tuple[Node, ...] = ()
+    cut: bool = False
+
+    @property
+    def size(self) -> str:
+        """How many rows, with the noun."""
+        return count(self.rows, "row")
+
+
+def tree_nodes(
+    tree: Any,
+    *,
+    feature_names: Sequence[str],
+    class_names: Sequence[str] | None = None,
+    depth: int = 3,
+    unit: str = "",
+) -> Node:
+    """Return a fitted scikit-learn decision tree in words, to draw it or to write it.
+
+    Parameters
+    ----------
+    tree, feature_names, class_names, depth, unit
+        As for `decision_tree`.
+    """
+    fitted = tree.tree_
+    classes = None if class_names is None else [plain(name, 30) for name in class_names]
+    if classes is None and hasattr(tree, "classes_"):
+        classes = [plain(name, 30) for name in tree.classes_]
+
+    def visit(place: int, level: int) -> Node:
+        value = np.asarray(fitted.value[place][0], dtype=float)
+        if classes is None:
+            kind, answer = "", f"{number(float(value[0]))} {unit}".strip()
+        else:
+            first = int(value.argmax())
+            kind = classes[first]
+            answer = f"{kind} ({percent(float(value[first] / value.sum()))})"
+        rows = int(fitted.n_node_samples[place])
+        left, right = int(fitted.children_left[place]), int(fitted.children_right[place])
+        if left == right:
+            return Node("", answer, kind, rows)
+        name = plain(feature_names[int(fitted.feature[place])], 40)
+        question = f"{name} <= {float(fitted.threshold[place]):.3g}"
+        if level == depth:
+            return Node(question, answer, kind, rows, cut=True)
+        children = (visit(left, level + 1), visit(right, level + 1))
+        return Node(question, answer, kind, rows, children)
+
+    return visit(0, 0)
+
+
+@styled
+def decision_tree(
+    tree: Any,
+    *,
+    feature_names: Sequence[str],
+    class_names: Sequence[str] | None = None,
+    depth: int = 3,
+    unit: str = "",
+    palette: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+    width: float = 1000,
+) -> Axes:
+    """Draw a fitted scikit-learn decision tree (figure 2-7): to the left where a question is true.
+
+    Parameters
+    ----------
+    tree
+        A fitted DecisionTreeRegressor or DecisionTreeClassifier.
+    feature_names
+        The metrics it was fitted on, in order.
+    class_names
+        Of a classifier, the classes in the order of ``tree.classes_``.
+    depth
+        Levels drawn; deeper ones are shown as ``(...)``.
+    unit
+        Of what a regressor predicts.
+    palette
+        Class to colour.
+    ax
+        Where to draw; a new figure without.
+    width
+        Width of a new figure, points.
+    """
+    root = tree_nodes(
+        tree, feature_names=feature_names, class_names=class_names, depth=depth, unit=unit
+    )
+    levels = min(depth, int(tree.get_depth())) + 1
+    ax = new_axes(ax, width, _LEVEL * levels)
+    tint = {"": PALETTE[0], **(palette or {})}
+    for name in dict.fromkeys(_kinds(root)):
+        tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
+    ends = _draw(ax, root, 0, 0.0, tint)
+    ax.set_xlim(-0.5, ends - 0.5)
+    ax.set_ylim(-levels + 0.55, 0.45)
+    ax.set_axis_off()
+    return ax
+
+
+def _kinds(node: Node) -> list[str]:
+    return [node.kind, *(kind for child in node.children for kind in _kinds(child))]
+
+
+def _width(node: Node) -> int:
+    return sum(_width(child) for child in node.children) or 1
+
+
+def _centre(node: Node, start: float) -> float:
+    if not node.children:
+        return start
+    left, right = node.children
+    return (_centre(left, start) + _centre(right, start + _width(left))) / 2
+
+
+def _draw(ax: Axes, node: Node, level: int, start: float, tint: Mapping[str, str]) -> float:
+    """Draw a node above its children; return where the next one to the right starts."""
+    here = _centre(node, start)
+    text = f"{node.question or node.answer}\n{node.size}"
+    if node.cut:
+        text = f"{node.answer}\n{node.size} (...)"
+    leaf = not node.children
+    box = {
+        "boxstyle": "round,pad=0.45",
+        "facecolor": "none",
+        "edgecolor": tint[node.kind] if leaf else MUTED,
+        "linewidth": 2.0 if leaf else 0.9,
+    }
+    style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK, "fontsize": 10.5}
+    weight = "bold" if leaf else "normal"
+    ax.text(here, -float(level), text, bbox=box, linespacing=1.35, fontweight=weight, **style)
+    for child, said in zip(node.children, ("yes", "no"), strict=False):
+        there = _centre(child, start)
+        ends = ((here, there), (-level - 0.25, -level - 0.75))
+        ax.plot(*ends, color=MUTED, linewidth=0.9, zorder=1)
+        side = "right" if said == "yes" else "left"
+        middle = (here + there) / 2
+        ax.annotate(
+            said,
+            (middle, -level - 0.5),
+            xytext=(-9 if said == "yes" else 9, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            color=MUTED,
+            fontsize=10,
+        )
+        start = _draw(ax, child, level + 1, start, tint)
+    return start if node.children else start + 1

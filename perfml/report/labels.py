@@ -1,0 +1,152 @@
+"""How a report words things: names from outside made printable, numbers with fitting digits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from perfml.util.json_values import is_missing
+
+MODELS = {
+    "dt": "decision tree",
+    "gbr": "gradient boosting",
+    "lmt": "linear model tree",
+    "lr": "logistic regression",
+    "rf": "random forest",
+    "ebm": "explainable boosting",
+    "training-mean": "mean of all rows",
+    "backend-mean": "mean of the backend",
+    "condition-mean": "mean of the condition",
+    "lookup": "lookup on one metric",
+    "most-frequent": "most frequent backend",
+}
+"""What the short names of models and baselines stand for; other names are shown as they are."""
+
+PROTOCOLS = {
+    "random": "random split",
+    "leave-one-layer-out": "unseen layers",
+    "leave-one-shape-out": "unseen shapes",
+    "leave-one-condition-out": "unseen conditions",
+}
+
+TASKS = {"regression": "time", "classification": "backend"}
+"""What a task predicts, in a word."""
+
+# C0 and C1 controls, lone surrogates, and the marks that reorder text on screen: a kernel called
+# by such a name must neither break the file nor disguise itself.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def clean(value: object, limit: int = 4000) -> str:
+    """Return text from outside as printable text of bounded length.
+
+    Parameters
+    ----------
+    value
+        Anything; a missing value gives an en dash.
+    limit
+        Characters kept; what is cut is announced in the text.
+    """
+    if is_missing(value):
+        return "–"
+    text = _UNPRINTABLE.sub("\ufffd", str(value))
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with `digits` significant digits and thousands separators.
+
+    Examples
+    --------
+    >>> number(3797.0015), number(47.952), number(0.012345), number(float("nan"))
+    ('3,797', '48.0', '0.0123', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def micros(value: float) -> str:
+    """Return a time given in microseconds, with its unit; ten milliseconds and more in ms."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
+
+
+def percent(value: float) -> str:
+    """Return a fraction in percent; a share below one percent keeps a decimal.
+
+    Examples
+    --------
+    >>> percent(0.253), percent(0.0071), percent(0.0)
+    ('25 %', '0.7 %', '0 %')
+    """
+    if not math.isfinite(value):
+        return "–"
+    places = 1 if 0 < abs(value) < 0.0995 else 0
+    return f"{100 * value:.{places}f} %"
+
+
+def count(amount: int, noun: str, plural: str | None = None) -> str:
+    """Return an amount with its noun: ``1 layer``, ``21 layers``."""
+    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
+
+
+def listed(names: Sequence[str], limit: int = 4) -> str:
+    """Return names as a list in prose; what exceeds `limit` is counted.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    >>> listed(["a", "b", "c", "d", "e", "f"])
+    'a, b, c and 3 more'
+    """
+    if len(names) > limit:
+        head, tail = list(names[: limit - 1]), f"{len(names) - limit + 1} more"
+    else:
+        head, tail = list(names[:-1]), names[-1] if names else ""
+    return f"{', '.join(head)} and {tail}" if head else tail
+
+
+def model(name: Any) -> str:
+    """Return what a model is called in prose."""
+    return MODELS.get(str(name), clean(name, 80))
+
+
+def protocol(name: Any) -> str:
+    """Return what a protocol is called in prose; an argument stands behind it.
+
+    Examples
+    --------
+    >>> protocol("leave-one-layer-out"), protocol("random:0.2")
+    ('unseen layers', 'random split (0.2)')
+    """
+    base, _, argument = str(name).partition(":")
+    text = PROTOCOLS.get(base, clean(base, 80))
+    return f"{text} ({clean(argument, 40)})" if argument else text
+
+
+def is_random(protocol_name: Any) -> bool:
+    """Return whether a protocol splits rows at random, so that repeats lie on both sides."""
+    return str(protocol_name).partition(":")[0] == "random"
+
+
+def members(value: object) -> tuple[str, ...]:
+    """Return the members of a metric group, given as a sequence or as one string."""
+    if isinstance(value, str):
+        parts = re.split(r"[,;|\n]\s*", value)
+        return tuple(clean(part, 120) for part in parts if part.strip())
+    if isinstance(value, Sequence):
+        return tuple(clean(part, 120) for part in value)
+    try:
+        return tuple(clean(part, 120) for part in iter(value))  # type: ignore[call-overload]
+    except TypeError:
+        return (clean(value, 120),)

@@ -1,0 +1,139 @@
+"""What a report computes for every condition: why backends are slower, and what could be done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.report.conditions import Condition, conditions
+from perfml.report.kernels import printable
+from perfml.report.results import Pair
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+    from perfml.explain.roofs.peaks import Peaks
+
+MOST_PAIRS = 6
+"""Pairs of backends explained in a report; the verb explain takes any other."""
+
+
+def explain_pairs(
+    layers: pd.DataFrame,
+    kernels: pd.DataFrame | None = None,
+    *,
+    top: int = 1,
+    model: str | None = "gbr",
+    seed: int = 0,
+    most: int = MOST_PAIRS,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> list[Pair]:
+    """Explain, under every condition, why the other backends are slower than the fastest.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    kernels
+        The Kernels table behind it.
+    top
+        Layers explained of every pair: those with the largest time difference.
+    model, seed
+        As for `perfml.explain.explain`.
+    most
+        Pairs explained; of more, those with the largest difference of a layer.
+    progress
+        Called as ``progress(done, total, pair)``.
+
+    Returns
+    -------
+    list of Pair
+        Conditions in order, in each the largest difference first. Pairs that cannot be explained
+        (a table without kernel names, no layer in common) are left out.
+    """
+    from perfml.explain import explain, sides_of
+
+    candidates = _largest(conditions(layers), most)
+    pairs = []
+    for done, each in enumerate(candidates):
+        condition, baseline, target = each.condition, each.baseline, each.target
+        if progress is not None:
+            progress(done, len(candidates), f"{target} against {baseline}")
+        launches = None if kernels is None else condition.select(printable(kernels))
+        try:
+            sides = sides_of(condition.rows, baseline, target, kernels=launches)
+            explanation = explain(*sides, top=top, model=model, training=condition.rows, seed=seed)
+        except PerfmlError:
+            continue
+        rows = condition.rows[condition.rows["backend"].isin([baseline, target])]
+        pairs.append(Pair(condition.label, explanation, rows))
+    return pairs
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A pair that may be explained, and its largest difference of a layer, in microseconds."""
+
+    condition: Condition
+    baseline: str
+    target: str
+    difference: float
+
+
+def _largest(shown: Sequence[Condition], most: int) -> list[_Candidate]:
+    """Return the pairs with the largest differences: conditions in order, the largest first."""
+    candidates = [each for condition in shown for each in _candidates(condition)]
+    by_size = sorted(candidates, key=lambda each: -each.difference)
+    kept = by_size[:most]
+    return [each for condition in shown for each in kept if each.condition is condition]
+
+
+def _candidates(condition: Condition) -> Iterator[_Candidate]:
+    totals = condition.totals[condition.totals["total"].notna()]
+    wide = condition.times.pivot_table(index="layer", columns="backend", values="median")
+    fastest, *others = [str(name) for name in totals["backend"]] or [""]
+    for target in others:
+        largest = float((wide[target] - wide[fastest]).abs().max())
+        if math.isfinite(largest):
+            yield _Candidate(condition, fastest, target, largest)
+
+
+def advise_conditions(
+    layers: pd.DataFrame,
+    kernels: pd.DataFrame | None = None,
+    *,
+    peaks: Mapping[str, float] | Peaks | None = None,
+) -> dict[str, Advice]:
+    """Check the layers of every condition against the rules of advice.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    kernels
+        The Kernels table behind it; rules about single launches need it.
+    peaks
+        As for `perfml.explain.advise`.
+
+    Returns
+    -------
+    dict
+        Label of the condition to what the rules say. Conditions that cannot be checked (a table
+        without the columns of launches) are left out.
+    """
+    from perfml.explain import advise
+
+    advice = {}
+    for condition in conditions(layers):
+        launches = None if kernels is None else condition.select(printable(kernels))
+        if launches is not None and launches.empty:
+            launches = None
+        try:
+            advice[condition.label] = advise(condition.rows, kernels=launches, peaks=peaks)
+        except PerfmlError:
+            continue
+    return advice

@@ -1,0 +1,68 @@
+"""A document as one self-contained HTML page: it needs no network and no other file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+from importlib import resources
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from perfml import __version__
+from perfml.report.document import Block, Document, Picture
+from perfml.report.figures.style import svg
+from perfml.report.labels import clean
+
+
+def to_html(document: Document) -> str:
+    """Return a document as one HTML page.
+
+    Every text is made printable and escaped; the page's Content-Security-Policy allows no
+    connection, and no script but its own.
+
+    Parameters
+    ----------
+    document
+        With an answer, and sections with anchors and links.
+    """
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+        loader=FunctionLoader(_part),
+    )
+    figures = itertools.count()
+
+    def draw(picture: Picture, width: int) -> Markup:
+        image = svg(picture.draw(width), prefix=f"f{next(figures)}", label=clean(picture.label))
+        return Markup(image)  # noqa: S704 - drawn here; its texts are escaped as XML
+
+    def show(block: Block) -> Markup:
+        shown: Markup = getattr(macros, type(block).__name__)(block)
+        return shown
+
+    environment.globals.update(show=show, svg=draw)
+    macros = environment.get_template("blocks.html.j2").module
+    script, style = _part("script.js"), _part("style.css")
+    page = environment.get_template("page.html.j2").render(
+        document=document,
+        version=__version__,
+        script=Markup(script),  # noqa: S704 - a file of this package
+        style=Markup(style),  # noqa: S704 - a file of this package
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+    # a lone surrogate that no cleaning saw must not keep the file from being written
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _printable(value: object) -> object:
+    """Return what a template prints: text from outside as printable text."""
+    return clean(value) if type(value) is str else value
+
+
+def _part(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")

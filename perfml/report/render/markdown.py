@@ -1,0 +1,133 @@
+"""A document as GitHub's Markdown, for a pull request: the answer, short tables, what to fear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from perfml import __version__
+from perfml.report.document import (
+    Block,
+    Cell,
+    Document,
+    Facts,
+    Fold,
+    KernelChooser,
+    LayerMap,
+    Notices,
+    Panels,
+    Pictures,
+    Points,
+    Preformatted,
+    ReportTable,
+    Section,
+    Sentence,
+    Shortlists,
+    Text,
+    Totals,
+    TreeInWords,
+)
+from perfml.report.labels import clean, count
+
+_SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+"""What Markdown reads as markup inside a line; an underscore within a word is none."""
+
+_MOST_OPEN = 14
+"""Lines of a table that is not folded."""
+
+_MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": ""}
+
+
+def to_markdown(document: Document) -> str:
+    """Return a document in GitHub's Markdown; long tables fold, pictures are left out."""
+    lines = [f"# {escape(document.title)}", ""]
+    for sentence in () if document.answer is None else document.answer.sentences:
+        lines += _sentence(sentence)
+    for section in document.sections:
+        lines += _section(section, 2)
+    text = "\n".join([*lines, "", f"perfml {__version__}"])
+    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
+
+
+def escape(text: object) -> str:
+    r"""Return text from outside so that Markdown shows it as it is: no markup, HTML or mention.
+
+    Examples
+    --------
+    >>> escape("<b>a|b</b>")
+    '&lt;b&gt;a\\|b&lt;/b&gt;'
+    """
+    plain = " ".join(clean(text, 1000).split())
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # a word joiner is invisible, and keeps a name from notifying the person it resembles
+    return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\u2060")
+
+
+def _sentence(sentence: Sentence) -> list[str]:
+    text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
+    return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
+
+
+def _section(section: Section, level: int) -> list[str]:
+    """Return a section's lines; none where all it holds is for a page."""
+    summary = f"{section.summary[:1].upper()}{section.summary[1:]}." if section.summary else ""
+    lines = [escape(summary), *_blocks(section.blocks)]
+    shown = any(lines) and not section.page_only
+    return ["", f"{'#' * level} {escape(section.title)}", "", *lines] if shown else []
+
+
+def _blocks(blocks: Iterable[Block], *, inside_fold: bool = False) -> Iterator[str]:
+    for block in blocks:
+        yield ""
+        yield from _block(block, inside_fold)
+
+
+def _block(block: Block, inside_fold: bool) -> Iterator[str]:
+    match block:
+        case Panels():
+            for section in block.sections:
+                yield from _section(section, 3)
+        case Section():
+            yield from _section(block, 4)
+        case Text():
+            yield escape(block.text)
+        case Points():
+            yield from ([f"{escape(block.heading)}:", ""] if block.heading else [])
+            yield from (f"- {escape(item)}" for item in block.items)
+        case Notices(texts, about) if texts:
+            listed = [f"- {escape(text)}" for text in texts]
+            yield from _folded(f"{count(len(texts), 'warning')} about {escape(about)}", listed)
+        case Totals(table=ReportTable() as table):
+            yield from table_lines(table)
+        case ReportTable():
+            lines = table_lines(block)
+            long = len(lines) > _MOST_OPEN and not inside_fold
+            yield from (_folded(escape(block.heading), lines) if long else lines)
+        case Fold(page_only=False):
+            yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
+        case (
+            Facts() | Fold() | KernelChooser() | LayerMap() | Notices() | Pictures()
+            | Preformatted() | Shortlists() | Totals() | TreeInWords()
+        ):  # fmt: skip
+            return  # what only a page has room for
+
+
+def table_lines(table: ReportTable) -> list[str]:
+    """Return a table's lines, without those that its short form leaves out."""
+    head = [escape(column.name) for column in table.columns]
+    rule = ["---:" if column.numeric else "---" for column in table.columns]
+    rows = [[_cell(cell) for cell in row] for row in table.rows[: table.most]]
+    lines = [f"| {' | '.join(row)} |" for row in (head, rule, *rows)]
+    more = len(table.rows) - len(rows)
+    return [*lines, "", f"{count(more, 'more row')}: on the page."] if more else lines
+
+
+def _cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    if cell.strong:
+        text = f"**{text}**"
+    return f"{text} <sub>{escape(cell.note)}</sub>" if cell.note else text
+
+
+def _folded(summary: str, lines: Iterable[str]) -> list[str]:
+    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]

@@ -1,0 +1,191 @@
+"use strict";
+(() => {
+  const make = (tag, attributes, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children);
+    return element;
+  };
+  const format = (value, digits = 3) => {
+    if (value === null) return "–";
+    if (value === 0) return "0";
+    const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
+    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+  };
+
+  // Sorting: a header becomes a button; rows without a value stay at the end either way.
+  const keyOf = (row, column) => {
+    const cell = row.cells[column];
+    if (!cell) return null;
+    if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
+    const text = cell.textContent.trim();
+    return text === "–" || text === "" ? null : text;
+  };
+  const compare = (a, b) =>
+    typeof a === "number" && typeof b === "number"
+      ? a - b
+      : String(a).localeCompare(String(b), "en", { numeric: true });
+  const sortable = (table) => {
+    const headers = [...table.tHead.rows[0].cells];
+    headers.forEach((header, column) => {
+      const button = make("button", { type: "button" }, header.textContent);
+      header.replaceChildren(button);
+      header.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const up = header.getAttribute("aria-sort") !== "ascending";
+        headers.forEach((each) => each.setAttribute("aria-sort", "none"));
+        header.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const body = table.tBodies[0];
+        const rows = [...body.rows].map((row) => [keyOf(row, column), row]);
+        rows.sort(([a], [b]) => {
+          if (a === null || b === null) return (a === null) - (b === null);
+          return up ? compare(a, b) : compare(b, a);
+        });
+        body.append(...rows.map(([, row]) => row));
+      });
+    });
+  };
+  document.querySelectorAll("table[data-sort]").forEach(sortable);
+
+  // Filtering: every word typed must occur in the row.
+  document.querySelectorAll("[data-filter]").forEach((grid) => {
+    const table = grid.querySelector("table");
+    const input = make("input", {
+      type: "search",
+      placeholder: "Filter rows",
+      "aria-label": `Filter: ${table.caption.textContent}`,
+    });
+    const output = make("output", { "aria-live": "polite" });
+    const rows = [...table.tBodies[0].rows];
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row) => {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      });
+      output.textContent = words.length ? `${shown} of ${rows.length} rows` : `${rows.length} rows`;
+    };
+    input.addEventListener("input", apply);
+    grid.prepend(make("div", { class: "filter" }, input, output));
+    apply();
+  });
+
+  // Panels: one of several is shown; without this script, and in print, all of them are.
+  document.querySelectorAll("[data-panels]").forEach((group) => {
+    const panels = [...group.children];
+    panels.forEach((panel) => panel.classList.add("switched"));
+    if (panels.length < 2) return;
+    const tabs = make("div", { class: "tabs", role: "group", "aria-label": group.dataset.panels });
+    const show = (chosen) => panels.forEach((panel, place) => { panel.hidden = place !== chosen; });
+    if (panels.length <= 4) {
+      const buttons = panels.map((panel, place) => {
+        const button = make("button", { type: "button" }, panel.dataset.label);
+        button.addEventListener("click", () => {
+          show(place);
+          buttons.forEach((each, other) => each.setAttribute("aria-pressed", String(other === place)));
+        });
+        button.setAttribute("aria-pressed", String(place === 0));
+        return button;
+      });
+      tabs.append(...buttons);
+    } else {
+      const select = make("select", { "aria-label": group.dataset.panels });
+      select.append(...panels.map((panel, place) => make("option", { value: place }, panel.dataset.label)));
+      select.addEventListener("change", () => show(Number(select.value)));
+      tabs.append(select);
+    }
+    group.prepend(tabs);
+    show(0);
+  });
+
+  // Kernels of a chosen layer. Names come from outside: they are only ever set as text.
+  const source = document.getElementById("k-data");
+  if (source) {
+    const data = JSON.parse(source.textContent);
+    const pick = (name) => document.getElementById(`k-${name}`);
+    const out = pick("out");
+    const fill = (select, names, keep) => {
+      select.replaceChildren(...names.map((name, place) => make("option", { value: place }, name)));
+      const found = names.indexOf(keep);
+      select.value = String(found < 0 ? 0 : found);
+    };
+    const chosen = (select) => (select.selectedOptions[0] ? select.selectedOptions[0].textContent : "");
+    const block = (backend, series, rows) => {
+      const total = rows.reduce((sum, row) => sum + (row[2] || 0), 0);
+      const stack = make("div", { class: "stack", "aria-hidden": "true" });
+      const body = make("tbody");
+      rows.forEach(([name, launches, time, share], place) => {
+        const [short, full] = data.names[name];
+        const tint = `s${place % 7}`;
+        if (share) {
+          const part = make("i", { class: tint });
+          part.style.width = `${100 * share}%`;
+          stack.append(part);
+        }
+        const swatch = make("span", { class: `swatch ${tint}` });
+        const label = short === full
+          ? make("span", { class: "name" }, swatch, make("span", {}, full))
+          : make("details", { class: "fold" }, make("summary", {}, swatch, make("span", {}, short)), make("span", { class: "full" }, full));
+        const value = (number, text) => make("td", { class: "n", "data-v": number === null ? null : number }, text);
+        body.append(make("tr", {},
+          make("th", { scope: "row" }, label),
+          value(share, share === null ? "–" : `${(100 * share).toFixed(1)} %`),
+          value(time, format(time)),
+          value(launches, Number.isInteger(launches) ? launches.toLocaleString("en-US") : format(launches))));
+      });
+      const table = make("table", {},
+        make("caption", {}, `Kernels under ${backend}`),
+        make("thead", {}, make("tr", {},
+          make("th", { scope: "col" }, "kernel"),
+          ...["share", "time, µs", "launches"].map((name) => make("th", { scope: "col", class: "n" }, name)))),
+        body);
+      sortable(table);
+      const heading = make("h3", {},
+        make("span", {}, make("span", { class: `swatch s${series}` }), backend),
+        make("span", { class: "num" }, rows.length ? `${format(total)} µs` : "–"));
+      return make("div", { class: "kernels" }, heading,
+        ...(rows.length
+          ? [stack, make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Kernels under ${backend}` }, table)]
+          : [make("p", { class: "note" }, "This backend did not run this layer.")]));
+    };
+    const draw = () => {
+      const place = Number(pick("condition").value);
+      const condition = data.conditions[place];
+      const layer = condition.layers[Number(pick("layer").value)];
+      const wanted = Number(pick("backend").value) - 1;
+      out.replaceChildren(...condition.backends
+        .map((name, index) => [name, index])
+        .filter(([, index]) => wanted < 0 || wanted === index)
+        .map(([name, index]) => block(name, condition.series[index], (layer && layer.rows[index]) || [])));
+    };
+    const refill = () => {
+      const condition = data.conditions[Number(pick("condition").value)];
+      fill(pick("layer"), condition.layers.map((each) => each.name), chosen(pick("layer")));
+      fill(pick("backend"), ["All backends", ...condition.backends], chosen(pick("backend")));
+      draw();
+    };
+    fill(pick("condition"), data.conditions.map((each) => each.label), "");
+    pick("condition").addEventListener("change", refill);
+    ["layer", "backend"].forEach((name) => pick(name).addEventListener("change", draw));
+    refill();
+    document.getElementById("chooser").hidden = false;
+  }
+
+  // What folds on screen is open on paper.
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details:not([open])").forEach((each) => {
+      each.open = true;
+      each.dataset.printed = "";
+    });
+  });
+  window.addEventListener("afterprint", () => {
+    document.querySelectorAll("details[data-printed]").forEach((each) => {
+      each.open = false;
+      delete each.dataset.printed;
+    });
+  });
+})();

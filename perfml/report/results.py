@@ -1,0 +1,147 @@
+"""What a report says, computed once from its tables; its sections take nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.report.conditions import Condition
+from perfml.report.figures.comparisons import Roofs, layer_roofs
+from perfml.report.figures.metrics import clusters, stall_shares
+from perfml.report.figures.style import PALETTE
+from perfml.report.kernels import PackedKernels
+from perfml.report.labels import TASKS
+from perfml.report.layer_shapes import Shape
+from perfml.report.readable_tree import ReadableTree, readable_tree
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+    from perfml.explain.results import Explanation
+    from perfml.explain.roofs.peaks import Peaks
+    from perfml.modeling.results import Evaluation, Ranking
+
+MOST_FIGURES = 6
+"""Conditions drawn; the others have their tables, which keeps a page small."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides explained.
+
+    Attributes
+    ----------
+    label
+        What is common to both: the condition, such as ``fp32, batch 8``.
+    explanation
+        From `perfml.explain.explain`.
+    rows
+        The Layers rows of both sides, for figures of both; their ``backend`` is the side.
+    """
+
+    label: str
+    explanation: Explanation
+    rows: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a report says.
+
+    Attributes
+    ----------
+    conditions
+        Times of every backend, a condition at a time.
+    series
+        Backend to the number of its colour.
+    shapes
+        Layer to its filters, where they are known.
+    provenance
+        Where the table came from.
+    kernels
+        Kernels of every layer, or None.
+    evaluations, rankings
+        What the models say.
+    trees
+        Shallow trees, one a task that was evaluated.
+    correlated
+        The Layers rows, where two metrics or more vary; else None.
+    roofs, stalls
+        By the label of a condition.
+    pairs, advice
+        Why backends are slower than the fastest, and what could be done, by condition.
+    """
+
+    conditions: tuple[Condition, ...]
+    series: Mapping[str, int]
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    kernels: PackedKernels | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
+    trees: tuple[ReadableTree, ...] = ()
+    correlated: pd.DataFrame | None = None
+    roofs: Mapping[str, Roofs] = field(default_factory=dict)
+    stalls: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
+    advice: Mapping[str, Advice] = field(default_factory=dict)
+
+    @property
+    def palette(self) -> dict[str, str]:
+        """Backend to colour."""
+        return {name: PALETTE[number] for name, number in self.series.items()}
+
+    def named(self, column: str) -> list[str]:
+        """Return what a column says, such as ``device``, where it is known."""
+        rows = [each.rows for each in self.conditions if column in each.rows.columns]
+        values = dict.fromkeys(str(value) for each in rows for value in each[column].dropna())
+        return [value for value in values if value != "unknown"]
+
+
+def colour_numbers(shown: Sequence[Condition]) -> dict[str, int]:
+    """Return the number of every backend's colour, in order of appearance."""
+    names = dict.fromkeys(name for condition in shown for name in condition.backends)
+    return {name: number % len(PALETTE) for number, name in enumerate(names)}
+
+
+def roofs_of(
+    shown: Sequence[Condition], peaks: Mapping[str, float] | Peaks | None
+) -> dict[str, Roofs]:
+    """Return the layers under their device's roofs, where its peaks and their work are known."""
+    roofs = {}
+    for condition in shown[:MOST_FIGURES]:
+        try:
+            roofs[condition.label] = layer_roofs(condition.rows, peaks)
+        except PerfmlError:
+            # no peaks of this device, or neither operations nor bytes
+            continue
+    return roofs
+
+
+def stalls_of(shown: Sequence[Condition]) -> dict[str, pd.DataFrame]:
+    """Return the stall reasons of every condition that has some."""
+    shares = {condition.label: stall_shares(condition.rows) for condition in shown[:MOST_FIGURES]}
+    return {label: table for label, table in shares.items() if len(table.columns)}
+
+
+def trees_of(layers: pd.DataFrame, evaluations: Sequence[Evaluation]) -> Iterator[ReadableTree]:
+    """Fit a shallow tree for every task that was evaluated, where one can be fitted."""
+    for evaluation in evaluations:
+        if evaluation.task in TASKS:
+            try:
+                yield readable_tree(layers, evaluation.task, evaluation.features, equations=True)
+            except PerfmlError:
+                # the scores of the task say what is missing
+                continue
+
+
+def correlated_rows(layers: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the table if metrics vary together in it, or None."""
+    try:
+        clusters(layers)
+    except PerfmlError:
+        return None
+    return layers

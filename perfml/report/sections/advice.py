@@ -1,0 +1,134 @@
+"""What could be done: the hazards that the counters show, with their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from perfml.report.document import (
+    Cell,
+    Notices,
+    Panels,
+    ReportTable,
+    Section,
+    Text,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.labels import count, listed, percent
+from perfml.report.tables import amount, sentences_of
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+
+_MOST = 60
+"""Findings of a condition on a page; the largest savings are kept."""
+
+_MOST_SHORT = 10
+"""Findings of a condition in Markdown."""
+
+_NCU = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
+
+LEAD = (
+    "Hazards that the counters show, with their evidence. A gain is a range, as a share of the "
+    "layer's time; the saving is its upper end. Findings of one layer are often two views of one "
+    "loss, so their gains do not add up."
+)
+
+
+def advice_section(advice: Mapping[str, Advice]) -> Section | None:
+    """Return what could be done, a table a condition, the largest possible saving first.
+
+    Parameters
+    ----------
+    advice
+        By the label of a condition.
+
+    Returns
+    -------
+    Section or None
+        None where no rule finds a hazard.
+    """
+    panels = []
+    for label, each in advice.items():
+        if len(each.table):
+            kept = each.table.sort_values("saved_us", ascending=False, kind="stable").head(_MOST)
+            panels.append(
+                section(
+                    label,
+                    Text(_notes(each, len(kept)), note=True),
+                    Notices(sentences_of(each.warnings), "this advice"),
+                    findings_table(kept, f"What could be done, {label}", most=_MOST_SHORT),
+                )
+            )
+    if not panels:
+        return None
+    blocks = Panels("condition of the advice", tuple(panels))
+    return section("What could be done", blocks, anchor="advice", link="Advice", lead=LEAD)
+
+
+def _notes(advice: Advice, shown: int) -> str:
+    rules = sorted({str(name) for name in advice.not_checked["rule"]})
+    notes = [count(len(advice.table), "finding")]
+    if len(advice.table) > shown:
+        notes.append(f"the {shown} with the largest savings are shown")
+    if advice.below:
+        notes.append(f"{advice.below} more promise too little to be listed")
+    if rules:
+        notes.append(f"not checked everywhere, for want of metrics: {listed(rules, 6)}")
+    return "; ".join(notes) + "."
+
+
+def findings_table(
+    table: pd.DataFrame, caption: str, *, first: str = "layer", most: int | None = None
+) -> ReportTable:
+    """Return findings as a table; the kernel, the rule and the source stand in small print.
+
+    Parameters
+    ----------
+    table
+        Of an Advice, or of a layer's advice.
+    caption
+        Of the table.
+    first
+        What a finding is of: its ``layer``, or the ``side`` of a comparison.
+    most
+        Rows in the short forms.
+    """
+    rows = [_finding(row, first) for row in table.to_dict("records")]
+    columns = (
+        *words(first),
+        *numbers("saves up to, µs"),
+        *words("hazard", "evidence", "what to do"),
+    )
+    return ReportTable(caption, columns, rows, cards=True, most=most)
+
+
+def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
+    low, high = float(row["gain_low"]), float(row["gain_high"])
+    gain = percent(high)
+    if low == low and percent(low) != gain:
+        gain = f"{percent(low)} to {gain}"
+    source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
+    kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
+    return [
+        Cell(str(row[first]), note="" if first == "side" else _condition(row)),
+        amount(float(row["saved_us"]), note=f"{gain} of the layer"),
+        Cell(str(row["hazard"]), note=str(row["rule"])),
+        Cell(str(row["evidence"]), note=kernel),
+        Cell(str(row["mitigation"]), note=source),
+    ]
+
+
+def _condition(row: Mapping[Any, Any]) -> str:
+    """Return what tells this layer's measurement from others: backend, precision, batch."""
+    known = {name: row.get(name) for name in ("backend", "precision", "batch")}
+    parts = [
+        f"b{value}" if name == "batch" else str(value)
+        for name, value in known.items()
+        if value is not None and not pd.isna(value)
+    ]
+    return " ".join(parts)

@@ -1,0 +1,254 @@
+"""Two datasets, compared: which is faster, on which layers, what changed, and why."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfml.report import figures
+from perfml.report.compared import Comparison
+from perfml.report.document import (
+    Answer,
+    Card,
+    Cell,
+    Document,
+    Panels,
+    ReportTable,
+    Section,
+    Sentence,
+    Sure,
+    Text,
+    Totals,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.labels import count, listed, micros, number
+from perfml.report.sections.explanation import (
+    layers_alone,
+    layers_table,
+    why_section,
+    why_sentence,
+)
+from perfml.report.sections.provenance import moment, provenance_section
+from perfml.report.tables import amount, illustrated
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.explain.results import Explanation, Ratio
+
+_MOST_METRICS = 60
+
+RULES = {
+    "firm": "the repeats of both sides give an interval, and it decides",
+    "likely": "metrics changed beyond their noise, or counters split at least half of a difference "
+    "and nothing contradicts them",
+    "open": "the repeats scatter too much, or there is only one; or the cause is mostly "
+    "unexplained or contradicted",
+}
+"""What the words of certainty mean on a comparison; printed on the page."""
+
+_TIMES_LEAD = (
+    "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
+    "equal; it is no difference where the interval lies within 5 % of equal, and undecided where "
+    "the repeats scatter too much to say. The repeats of one process agree better than two "
+    "processes do."
+)
+_WHY_LEAD = (
+    "Causes come from counters, without training, and their factors multiply to the time ratio; "
+    "what a fitted model says stands apart, with its error on this layer."
+)
+
+
+def comparison_document(
+    comparisons: Sequence[Comparison],
+    left_out: Sequence[str],
+    provenance: tuple[Mapping[str, Any], Mapping[str, Any]],
+    title: str | None,
+) -> Document:
+    """Return comparisons as a document.
+
+    Parameters
+    ----------
+    comparisons
+        One or more, of the same two datasets.
+    left_out
+        Sentences on what was not compared.
+    provenance
+        Of the baseline and of the target.
+    title
+        Heading; the names of both without.
+    """
+    first = comparisons[0].pair.explanation
+    names = (first.baseline, first.target)
+    sentences = tuple(each for comparison in comparisons for each in _sentences(comparison))
+    sections = (
+        _times_section(comparisons, left_out),
+        why_section(
+            [comparison.pair for comparison in comparisons],
+            "Why, on the layers that differ most",
+            _WHY_LEAD,
+            several=True,
+        ),
+        _changed_section(comparisons),
+        provenance_section(*zip(names, provenance, strict=True)),
+    )
+    made = [moment(document.get("created")) for document in provenance]
+    labels = listed([comparison.pair.label for comparison in comparisons], 4)
+    return Document(
+        title or f"{first.target} against {first.baseline}",
+        tuple(each for each in sections if each is not None),
+        Answer("What differs, and how sure that is", sentences, RULES),
+        (
+            ("baseline", names[0] + (f", ingested {made[0]}" if made[0] else "")),
+            ("target", names[1] + (f", ingested {made[1]}" if made[1] else "")),
+            ("compared", labels),
+        ),
+        "perfml comparison",
+    )
+
+
+def _times_section(comparisons: Sequence[Comparison], left_out: Sequence[str]) -> Section:
+    panels = Panels("measurement", tuple(_times(comparison) for comparison in comparisons))
+    notes = tuple(Text(text, note=True) for text in left_out)
+    title = "Time of every layer"
+    return section(title, *notes, panels, anchor="times", link="Times", lead=_TIMES_LEAD)
+
+
+def _times(comparison: Comparison) -> Section:
+    explanation, label = comparison.pair.explanation, comparison.pair.label
+    caption = (
+        f"Time of {explanation.target} over {explanation.baseline}, {label}: thick lines are 95 % "
+        "intervals from the repeats."
+    )
+    alone = [
+        f"Measured in {side} alone, so not compared: {listed(only, 8)}."
+        for side, only in comparison.alone.items()
+    ]
+    notes = [Text(text, note=True) for text in (*layers_alone(explanation), *alone)]
+    return section(
+        label,
+        _totals(comparison),
+        illustrated("Chart of time ratios", caption, functools.partial(_draw_ratios, explanation)),
+        layers_table(explanation, comparison.changed),
+        *notes,
+        summary=explanation.total.sentence(),
+    )
+
+
+def _draw_ratios(explanation: Explanation, width: int) -> Axes:
+    return figures.time_ratios(explanation, width=width)
+
+
+def _totals(comparison: Comparison) -> Totals:
+    explanation = comparison.pair.explanation
+    total = explanation.total
+    longest = max(total.baseline_us, total.target_us)
+    layers = count(len(explanation.layers), "aligned layer")
+    sides = ((explanation.baseline, total.baseline_us), (explanation.target, total.target_us))
+    cards = [
+        Card(name, micros(time), number, time / longest, (layers,))
+        for number, (name, time) in enumerate(sides)
+    ]
+    verdicts = tuple(comparison.verdicts.items())
+    cards.append(Card(f"layers of {explanation.target}", counts=verdicts))
+    return Totals(f"Total of {layers}", tuple(cards))
+
+
+def _changed_section(comparisons: Sequence[Comparison]) -> Section | None:
+    panels = tuple(
+        section(comparison.pair.label, changed_table(comparison))
+        for comparison in comparisons
+        if len(comparison.changed)
+    )
+    if not panels:
+        return None
+    blocks = Panels("measurement of the metrics", panels)
+    title = "Metrics that changed beyond their noise"
+    return section(title, blocks, anchor="changed", link="Metrics")
+
+
+def changed_table(comparison: Comparison) -> ReportTable:
+    """Return the metrics that changed, with the layer where each changed most."""
+    changed, explanation = comparison.changed, comparison.pair.explanation
+    scale = changed[["baseline", "target"]].abs().max(axis=1)
+    size = changed.assign(size=changed["difference"].abs() / scale.where(scale > 0))
+    rows = []
+    for name, part in size.groupby("metric", sort=False):
+        most = part.sort_values("size", ascending=False, kind="stable").iloc[0]
+        up, down = int((part["difference"] > 0).sum()), int((part["difference"] < 0).sum())
+        rows.append(
+            [
+                Cell(str(name)),
+                Cell(str(len(part)), note=f"{up} up, {down} down", value=float(len(part))),
+                Cell(str(most["layer"])),
+                amount(float(most["baseline"])),
+                amount(float(most["target"])),
+                amount(float(most["difference"]), note=f"noise {number(float(most['noise']), 2)}"),
+            ]
+        )
+    rows.sort(key=lambda row: -(row[1].value or 0.0))
+    columns = (
+        *words("metric"),
+        *numbers("layers"),
+        *words("most on"),
+        *numbers(explanation.baseline, explanation.target, "difference"),
+    )
+    caption = f"Metrics that changed beyond their noise, {comparison.pair.label}"
+    return ReportTable(caption, columns, rows[:_MOST_METRICS])
+
+
+def _sentences(comparison: Comparison) -> list[Sentence]:
+    """Say which dataset is faster, on how many layers, why, and what changed."""
+    reason = why_sentence(comparison.pair)
+    changed = _changed_sentence(comparison)
+    return [each for each in (_time_sentence(comparison), reason, changed) if each is not None]
+
+
+def _time_sentence(comparison: Comparison) -> Sentence:
+    explanation, label = comparison.pair.explanation, comparison.pair.label
+    total, target, baseline = explanation.total, explanation.target, explanation.baseline
+    layers = len(explanation.layers)
+    if total.verdict in ("slower", "faster"):
+        text = (
+            f"{label}: {target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
+            f"against {micros(total.baseline_us)} ({total.ratio:.3f}×{_interval(total)}) over "
+            f"{count(layers, 'aligned layer')}"
+        )
+    elif total.verdict == "no difference":
+        text = (
+            f"{label}: no difference between {target} and {baseline} over "
+            f"{count(layers, 'aligned layer')} ({total.ratio:.3f}×{_interval(total)})"
+        )
+    else:
+        text = (
+            f"{label}: undecided, the repeats of {target} and {baseline} scatter too much "
+            f"({total.ratio:.3f}×{_interval(total)})"
+        )
+    verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
+    sure: Sure = "open" if total.verdict == "undecided" or total.interval is None else "firm"
+    return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
+
+
+def _interval(ratio: Ratio) -> str:
+    bounds = ratio.interval
+    if bounds is None:
+        return ", without an interval"
+    return f", 95 % interval {bounds[0]:.3f} to {bounds[1]:.3f}"
+
+
+def _changed_sentence(comparison: Comparison) -> Sentence | None:
+    label, metrics = comparison.pair.label, comparison.changed["metric"]
+    if not comparison.tested and metrics.empty:
+        return None
+    if metrics.empty:
+        text = f"{label}: no metric changed beyond its noise on any layer."
+        return Sentence("metric", "firm", text)
+    layers = len(comparison.pair.explanation.layers)
+    most = metrics.value_counts().head(3)
+    often = [f"{name} ({amount} of {layers} layers)" for name, amount in most.items()]
+    many = count(len(metrics.unique()), "metric")
+    text = f"{label}: {many} changed beyond noise, most often {listed(often)}."
+    return Sentence("metric", "likely", text)

@@ -1,0 +1,462 @@
+"""Why one side is slower than the other: of all layers, and of the layers where it costs most."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.report import figures
+from perfml.report.conditions import EVERY_RUN
+from perfml.report.document import (
+    Block,
+    Cell,
+    Document,
+    Fold,
+    Notices,
+    Panels,
+    Picture,
+    Pictures,
+    Points,
+    ReportTable,
+    Section,
+    Sentence,
+    Text,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.figures.comparisons import SMALLEST
+from perfml.report.figures.metrics import stall_shares
+from perfml.report.labels import count, listed, micros, model, number, percent
+from perfml.report.results import Pair
+from perfml.report.sections.advice import findings_table
+from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.explain.results import Explanation, LayerDiff, ModelAttribution
+
+_MAIN = 0.15
+"""A term of at least this share of all (absolute) terms is named in a sentence."""
+
+PIECE = 0.02
+"""Causes below 2 % of the time are summed up."""
+
+_MOST = 10
+"""Rows of the tables below the causes, in the short forms."""
+
+_FINDINGS = 3
+"""Findings of the rules on either side, in the short forms."""
+
+_ATTRIBUTION_WIDTH = 520
+_SIDES = {"baseline": "−", "target": "+", "both": "="}
+
+
+def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) -> Section | None:
+    """Return why one side of every pair is slower; None without pairs.
+
+    Parameters
+    ----------
+    pairs
+        What was explained.
+    title, lead
+        Of the section.
+    several
+        Whether the page shows more than one condition, so that a label must say which.
+    """
+    panels = []
+    for pair in pairs:
+        explanation = pair.explanation
+        label = f"{explanation.target} against {explanation.baseline}"
+        if several and pair.label not in (EVERY_RUN, ""):
+            label = f"{pair.label}: {label}"
+        differing = [each for each in explanation.details if each.time.verdict != "no difference"]
+        layers: list[Block] = [
+            layer_section(detail, explanation, rows=pair.rows) for detail in differing
+        ]
+        nothing = Text("No layer is explained in detail: none of them differs.")
+        panels.append(
+            section(
+                label,
+                *(layers or [nothing]),
+                Notices(sentences_of(explanation.warnings), "this comparison"),
+                *time_texts(explanation.time_notes),
+                summary=f"all aligned layers together: {explanation.total.sentence()}",
+            )
+        )
+    blocks = Panels("pair", tuple(panels))
+    return section(title, blocks, anchor="why", link="Why", lead=lead) if panels else None
+
+
+def explanation_document(explanation: Explanation) -> Document:
+    """Return one explanation with all that is known of it, layer by layer."""
+    title = f"{explanation.target} against {explanation.baseline}"
+    overview = section(
+        f"{title}, all aligned layers",
+        layers_table(explanation, by_share=True),
+        *(Text(text) for text in layers_alone(explanation)),
+        *time_texts(explanation.time_notes),
+        summary=explanation.total.sentence(),
+    )
+    layers = (layer_section(each, explanation, evidence=True) for each in explanation.details)
+    return Document(title, (overview, *layers))
+
+
+def layers_alone(explanation: Explanation) -> list[str]:
+    """Say which layers only one side has."""
+    sides = (
+        (explanation.baseline, explanation.only_baseline),
+        (explanation.target, explanation.only_target),
+    )
+    return [f"Only in {name}: {listed(layers, 12)}." for name, layers in sides if layers]
+
+
+def layers_table(
+    explanation: Explanation, changed: pd.DataFrame | None = None, *, by_share: bool = False
+) -> ReportTable:
+    """Return the aligned layers: both times, ratio with interval, verdict, share.
+
+    Parameters
+    ----------
+    explanation
+        Of two sides.
+    changed
+        Metrics that changed beyond their noise (``layer, metric``), for a column of them.
+    by_share
+        Put the layers first that make most of the difference.
+    """
+    rows = explanation.layers
+    if by_share:
+        rows = rows.sort_values("share", ascending=False, kind="stable")
+    cells = []
+    for row in rows.to_dict("records"):
+        layer, partner = str(row["layer"]), str(row["target_layer"])
+        known = row["low"] == row["low"]
+        bounds = f"{number(row['low'], 4)}–{number(row['high'], 4)}" if known else "no interval"
+        line = [
+            Cell(layer, f"{partner}, aligned by {row['aligned_by']}" if partner != layer else ""),
+            amount(float(row["baseline_us"])),
+            amount(float(row["target_us"])),
+            Cell(f"{row['ratio']:.3f}×", bounds, float(row["ratio"])),
+            Cell(str(row["verdict"]), strong=row["verdict"] in ("slower", "faster")),
+            share(float(row["share"]), bar=float(row["share"])),
+        ]
+        if changed is not None:
+            names = [str(name) for name in changed.loc[changed["layer"] == layer, "metric"]]
+            line.append(Cell(str(len(names)), value=float(len(names)), fold=", ".join(names)))
+        cells.append(line)
+    columns = (
+        *words("layer"),
+        *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs", "ratio"),
+        *words("verdict"),
+        *numbers("of the difference", *(["metrics changed"] if changed is not None else [])),
+    )
+    caption = f"Times of every layer: {explanation.target} against {explanation.baseline}"
+    return ReportTable(caption, columns, cells, title="Every layer")
+
+
+def why_sentence(pair: Pair) -> Sentence | None:
+    """Say what the largest difference of a pair is made of.
+
+    Returns
+    -------
+    Sentence or None
+        Likely where the counters split at least half of the difference and nothing contradicts
+        them, else open; None where no difference was explained.
+    """
+    explanation = pair.explanation
+    details = [each for each in explanation.details if each.time.verdict in ("slower", "faster")]
+    if not details:
+        return None
+    first = details[0]
+    where = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
+    text = (
+        f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
+        f"{times} ({first.time.ratio:.2f}×)"
+    )
+    causes = main_causes(first)
+    if not causes:
+        return Sentence("why", "open", f"{text}; no counter splits the difference.")
+    sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
+    split = sum(size for size, residual in sizes if not residual)
+    likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
+    text = f"{text}. By the counters: {listed(causes)}."
+    return Sentence("why", "likely" if likely else "open", text)
+
+
+def main_causes(detail: LayerDiff) -> list[str]:
+    """Return the largest causes, with their factors."""
+    totals = detail.causes.totals
+    least = _MAIN * sum(abs(total.log_ratio) for total in totals)
+    main = [total for total in totals if abs(total.log_ratio) >= least > 0]
+    return [f"{total.term.label} ×{total.factor:.2f}" for total in main]
+
+
+def layer_section(
+    detail: LayerDiff,
+    explanation: Explanation,
+    *,
+    rows: pd.DataFrame | None = None,
+    evidence: bool = False,
+) -> Section:
+    """Return what is known of one layer.
+
+    Parameters
+    ----------
+    detail
+        The layer.
+    explanation
+        That it is a part of.
+    rows
+        The Layers rows of both sides, to draw their stall reasons.
+    evidence
+        Show the single kernels' causes, the model's numbers and the advice, too.
+    """
+    name = detail.layer
+    if detail.target_layer != detail.layer:
+        name += f" -> {detail.target_layer} (aligned: {detail.aligned_by})"
+    missing = "; ".join(detail.causes.missing)
+    metrics = metrics_table(detail, explanation)
+    blocks: list[Block | None] = [
+        Points(detail.reasons) if detail.reasons else None,
+        Notices(sentences_of(detail.warnings), "this layer"),
+        _disagreements(detail),
+        _pictures(detail, name),
+        None if rows is None else _stalls(detail, rows),
+        causes_table(detail),
+        _kinds(detail),
+        pieces_table(detail) if evidence else None,
+        Text(f"Not collected: {missing}.", note=True) if missing else None,
+        launches_table(detail, explanation),
+    ]
+    if evidence and detail.model is not None:
+        blocks += [model_table(detail.model), Text(_model_caption(detail.model))]
+    blocks.append(None if metrics is None else Fold(metrics.heading, (metrics,), page_only=False))
+    if evidence and metrics is None:
+        blocks.append(Text("No metric changed beyond its noise."))
+    if evidence:
+        blocks.append(_advice(detail))
+    return section(name, *blocks, summary=detail.time.sentence())
+
+
+def _disagreements(detail: LayerDiff) -> Block | None:
+    if detail.disagreements:
+        return Points(detail.disagreements, "Where the evidence disagrees")
+    if detail.model is None:
+        return None
+    return Text("Causes and model do not contradict each other by perfml's rules.", note=True)
+
+
+def _pictures(detail: LayerDiff, name: str) -> Pictures | None:
+    caption = (
+        f"By the counters: what makes {name} differ, each kernel counted in the work of its own "
+        "limit."
+    )
+    pictures = [(detail.causes.terms, caption)]
+    if detail.model is not None:
+        pictures.append((detail.model.values, _model_caption(detail.model)))
+    drawn = tuple(
+        Picture(
+            "Bars of factors; the table below has its numbers",
+            caption,
+            functools.partial(_draw_attribution, terms),
+        )
+        for terms, caption in pictures
+        # two sides that do not differ have no terms
+        if (terms["log_ratio"].abs() > SMALLEST).any()
+    )
+    return Pictures(drawn) if drawn else None
+
+
+def _draw_attribution(terms: pd.DataFrame, width: int) -> Axes:
+    return figures.attribution(terms, width=min(width, _ATTRIBUTION_WIDTH))
+
+
+def _model_caption(found: ModelAttribution) -> str:
+    text = f"By a model ({model(found.model)}, exact Shapley values)"
+    if found.held_out_errors is None:
+        return f"{text}; its error on this layer is unknown: too few other layers."
+    before, after = found.held_out_errors
+    return (
+        f"{text}; fitted without this layer it is off by {percent(abs(before))} on the baseline "
+        f"and by {percent(abs(after))} on the target."
+    )
+
+
+def _stalls(detail: LayerDiff, rows: pd.DataFrame) -> Pictures | None:
+    chosen = rows[rows["layer"].isin([detail.layer, detail.target_layer])]
+    if not len(stall_shares(chosen).columns):
+        return None
+    names = [str(name) for name in dict.fromkeys(chosen["backend"])]
+    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}."
+    draw = functools.partial(_draw_stalls, chosen)
+    return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
+
+
+def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
+    return figures.stall_breakdown(rows, width=width)
+
+
+def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
+    """Return the launches of both sides in order, as a diff; None where kernels are not named."""
+    from perfml.explain.launches import kernel_label
+
+    if detail.launches.empty:
+        return None
+    changes = detail.kernels.to_dict("records")
+    rows, told = [], set()
+    for row in detail.launches.to_dict("records"):
+        run, kernel = int(row["run"]), str(row["kernel"])
+        note = "" if run in told else _change_note(changes[run], detail.launches, run)
+        told.add(run)
+        short = kernel_label(kernel)
+        rows.append(
+            [
+                Cell(f"{_SIDES[str(row['side'])]}\u00a0{row['change']}", note),
+                Cell(short, fold=kernel if kernel != short else ""),
+                amount(float(row["baseline_us"])),
+                amount(float(row["target_us"])),
+            ]
+        )
+    columns = (
+        *words("change", "kernel"),
+        *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs"),
+    )
+    title = "Kernels in launch order: − baseline only, + target only, = both"
+    caption = f"Kernels of {detail.layer} in launch order"
+    return ReportTable(caption, columns, rows, title=title)
+
+
+def _change_note(change: dict[object, object], launches: pd.DataFrame, run: int) -> str:
+    """Say how many launches became how many, and what that did to the time."""
+    if change["change"] in ("same", "variant"):
+        return ""
+    sides = launches.loc[launches["run"] == run, "side"]
+    before, after = int((sides == "baseline").sum()), int((sides == "target").sum())
+    times = " → ".join(number(float(str(change[f"{side}_us"]))) for side in ("baseline", "target"))
+    return f"{before} → {after} launches, {times} µs"
+
+
+def causes_table(detail: LayerDiff) -> ReportTable | None:
+    """Return the causes, the largest first; small ones are summed up."""
+    totals = detail.causes.totals
+    if not totals:
+        return None
+    shown = [total for total in totals if abs(total.log_ratio) >= PIECE]
+    lines = [(total.term.label, total.log_ratio) for total in shown]
+    if len(shown) < len(totals):
+        others = detail.causes.log_ratio - sum(total.log_ratio for total in shown)
+        lines.append((f"{len(totals) - len(shown)} smaller ones", others))
+    lines.append(("all together", detail.time.log_ratio))
+    rows = [
+        [Cell(name), Cell(f"×{math.exp(value):.3f}", value=math.exp(value)), _signed(value)]
+        for name, value in lines
+    ]
+    columns = (*words("cause"), *numbers("factor", "log ratio"))
+    title = "Causes (no model; each kernel counted in the work of its own limit)"
+    return ReportTable(f"What the counters say of {detail.layer}", columns, rows, title=title)
+
+
+def _signed(value: float) -> Cell:
+    return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
+
+
+def _kinds(detail: LayerDiff) -> Text:
+    kinds = [f"{kind} {_signed(value).text}" for kind, value in detail.causes.by_kind.items()]
+    return Text(f"By kind: {', '.join(kinds)}.", note=True)
+
+
+def pieces_table(detail: LayerDiff) -> ReportTable | None:
+    """Return the causes of single kernels, with the numbers they come from."""
+    pieces = detail.causes.by_kernel
+    size = pieces["log_ratio"].abs()
+    order = size[size >= PIECE].sort_values(ascending=False, kind="stable").index
+    if order.empty:
+        return None
+    rows = [
+        [
+            Cell(str(row["label"])),
+            amount(float(row["baseline"])),
+            amount(float(row["target"])),
+            _signed(float(row["log_ratio"])),
+            Cell(value_text(row["resource"])),
+            Cell(str(row["kernels"])),
+        ]
+        for row in pieces.loc[order].to_dict("records")
+    ]
+    columns = (
+        *words("cause"),
+        *numbers("baseline", "target", "log ratio"),
+        *words("counted in", "kernel"),
+    )
+    title = (
+        "Its largest pieces (kernels that vanished or appeared: µs; throughput: work a µs and warp)"
+    )
+    return ReportTable(title, columns, rows, most=_MOST)
+
+
+def model_table(attribution: ModelAttribution) -> ReportTable:
+    """Return how a fitted model gets from the baseline's prediction to the target's."""
+    shown = attribution.values[attribution.values["log_ratio"].abs() > 0].head(8)
+    others = attribution.predicted_log_ratio - float(shown["log_ratio"].sum())
+    rows = [
+        [
+            Cell(str(row["metric"])),
+            amount(float(row["baseline"])),
+            amount(float(row["target"])),
+            _signed(float(row["log_ratio"])),
+        ]
+        for row in shown.to_dict("records")
+    ]
+    rows += [
+        [Cell(name), Cell("–"), Cell("–"), _signed(value)]
+        for name, value in (
+            ("all others", others),
+            ("sum = predicted", attribution.predicted_log_ratio),
+        )
+    ]
+    title = (
+        f"Model attribution (exact Shapley values of {attribution.model} on log time, "
+        f"{attribution.training_rows} rows)"
+    )
+    return ReportTable(title, (*words("metric"), *numbers("baseline", "target", "log ratio")), rows)
+
+
+def metrics_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
+    """Return the metrics that changed beyond their noise, or all where it is unknown; or None."""
+    unknown = bool(detail.metrics["changed"].isna().any())
+    changed = detail.metrics if unknown else detail.metrics[detail.metrics["changed"].astype(bool)]
+    if changed.empty:
+        return None
+    rows = []
+    for row in changed.to_dict("records"):
+        noise = "" if unknown else f"noise {number(float(row['noise']), 2)}"
+        rows.append(
+            [
+                Cell(str(row["metric"])),
+                amount(float(row["baseline"])),
+                amount(float(row["target"])),
+                amount(float(row["difference"]), note=noise),
+            ]
+        )
+    columns = (*words("metric"), *numbers(explanation.baseline, explanation.target, "difference"))
+    title = f"{count(len(changed), 'metric')} of {len(detail.metrics)} that changed beyond noise"
+    if unknown:
+        title = "Metrics (too few repeats to know their noise)"
+    return ReportTable(f"{title}, {detail.layer}", columns, rows, most=_MOST)
+
+
+def _advice(detail: LayerDiff) -> Block:
+    """Return the rules' findings of both sides, those with the largest possible saving first."""
+    if detail.advice.empty:
+        return Text("Advice: no rule finds a hazard on either side.")
+    title = "Advice (at most so much of the layer's time; gains do not add up)"
+    place = detail.advice.groupby("side", sort=False).cumcount()
+    first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]
+    return findings_table(pd.concat([first, later]), title, first="side", most=len(first))

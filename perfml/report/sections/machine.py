@@ -1,0 +1,141 @@
+"""How far layers are from the device's roofs, and why their warps waited."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.report import figures
+from perfml.report.document import Cell, Panels, ReportTable, Section, numbers, section, words
+from perfml.report.figures.comparisons import Roofs
+from perfml.report.labels import listed, percent
+from perfml.report.results import Results
+from perfml.report.tables import amount, illustrated, share
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "l1": "L1 cache"}
+
+
+def roofline_section(results: Results) -> Section | None:
+    """Return every condition's layers under the device's roofs; None without any."""
+    panels = []
+    for label, roofs in results.roofs.items():
+        draw = functools.partial(_draw_roofs, roofs, results.palette)
+        picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
+        panels.append(section(label, picture, roofline_table(roofs, label, results.series)))
+    if not panels:
+        return None
+    return Section(
+        "How far from the machine's roofs",
+        (Panels("condition of the roofline", tuple(panels)),),
+        anchor="roofline",
+        link="Roofline",
+        page_only=True,
+    )
+
+
+def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
+    return figures.layer_roofline(roofs, palette=palette, width=width)
+
+
+def _roofs_caption(roofs: Roofs, label: str) -> str:
+    text = f"Layers under the device's roofs, {label}{_reached(roofs.points)}."
+    text += f" Peaks, {roofs.source}."
+    if not roofs.counted:
+        text += (
+            " Bytes of device memory were not counted here: the intensity is the highest that the "
+            "layer's shape allows, so a point may belong further left."
+        )
+    return text
+
+
+def _reached(points: pd.DataFrame) -> str:
+    """Say how much of their roofs the layers reach, where these are known."""
+    known = points[points["fraction"].notna()]
+    if known.empty:
+        return ""
+    middle = known.groupby("backend", sort=False)["fraction"].median()
+    low, high = float(middle.min()), float(middle.max())
+    if len(middle) == 1:
+        return f"; the median layer reaches {percent(low)} of its roof"
+    best = known.nlargest(1, "fraction").iloc[0]
+    return (
+        f"; the median layer reaches {percent(low)} to {percent(high)} of its roof, the best "
+        f"({best['layer']}, {best['backend']}) {percent(float(best['fraction']))}"
+    )
+
+
+def roofline_table(roofs: Roofs, label: str, series: Mapping[str, int]) -> ReportTable:
+    """Return the layers with the roof that bounds them and the share of it they reach."""
+    rows = []
+    for row in roofs.points.to_dict("records"):
+        intensity = float(row["flops"]) / float(row["bytes"]) if row["bytes"] else float("nan")
+        backend, fraction = str(row["backend"]), float(row["fraction"])
+        rows.append(
+            [
+                Cell(str(row["layer"])),
+                Cell(backend, series=series.get(backend)),
+                amount(intensity),
+                amount(float(row["flop_rate"]) / 1e12),
+                Cell(_BOUNDS.get(str(row["bound"]), str(row["bound"]))),
+                share(fraction, bar=fraction),
+            ]
+        )
+    columns = (
+        *words("layer", "backend"),
+        *numbers("FLOP/byte", "TFLOP/s"),
+        *words("bound by"),
+        *numbers("of its roof"),
+    )
+    return ReportTable(f"Layers under the device's roofs, {label}", columns, rows)
+
+
+def stalls_section(results: Results) -> Section | None:
+    """Return why warps waited, for every condition whose stalls were measured; None without."""
+    panels = []
+    for condition in results.conditions:
+        shares = results.stalls.get(condition.label)
+        if shares is not None:
+            largest = [
+                f"{backend} waits most for {_reason(row.idxmax())} ({percent(float(row.max()))})"
+                for backend, row in shares.iterrows()
+                if row.notna().any()
+            ]
+            caption = (
+                f"Why warps waited, {condition.label}, weighted by time: {listed(largest, 6)}."
+            )
+            draw = functools.partial(_draw_stalls, condition.rows)
+            picture = illustrated("Stacked bars of stall reasons", caption, draw)
+            panels.append(section(condition.label, picture, stalls_table(shares, condition.label)))
+    if not panels:
+        return None
+    return Section(
+        "Why warps waited",
+        (Panels("stalls", tuple(panels)),),
+        anchor="stalls",
+        link="Stalls",
+        page_only=True,
+    )
+
+
+def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
+    return figures.stall_breakdown(rows, width=width)
+
+
+def _reason(metric: object) -> str:
+    return str(metric).removeprefix("stall_").replace("_", " ")
+
+
+def stalls_table(shares: pd.DataFrame, label: str) -> ReportTable:
+    """Return the stall reasons, a row a reason, a column a backend."""
+    rows = [
+        [Cell(_reason(name)), *(share(float(value)) for value in shares[name])]
+        for name in shares.columns
+    ]
+    columns = (*words("reason"), *numbers(*map(str, shares.index)))
+    return ReportTable(f"Stall reasons, {label}, weighted by time", columns, rows)

@@ -1,0 +1,98 @@
+"""Where the data came from: facts, files, runs, and the rest as text."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from perfml.report.document import (
+    Block,
+    Cell,
+    Facts,
+    Fold,
+    Notices,
+    Preformatted,
+    ReportTable,
+    Section,
+    Text,
+    section,
+    words,
+)
+from perfml.report.tables import record_table, sentences_of
+
+_TABLES = ("sources", "runs", "warnings", "unattributed", "layers")
+"""Parts of the document that are shown elsewhere than in its rest."""
+
+_LONGEST_REST = 20_000
+
+
+def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
+    """Return where tables came from.
+
+    Parameters
+    ----------
+    documents
+        Name and provenance document of every table; a single one needs no name.
+    """
+    blocks: tuple[Block, ...] = ()
+    for name, document in documents:
+        parts = _parts(document)
+        blocks += (Section(name, parts),) if len(documents) > 1 else parts
+    return section("Provenance", *blocks, anchor="provenance", link="Provenance")
+
+
+def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
+    nested = {name: value for name, value in document.items() if isinstance(value, (list, Mapping))}
+    facts = tuple(
+        (name.replace("_", " "), str(value))
+        for name, value in document.items()
+        if name not in nested and value is not None
+    )
+    tables = (
+        sources_table(_records(document.get("sources"))),
+        record_table("Runs", _records(document.get("runs"))),
+        record_table("Launches outside every layer", _records(document.get("unattributed"))),
+    )
+    blocks: list[Block] = [Notices(sentences_of(document.get("warnings")), "what was recorded")]
+    blocks += [Facts(facts)] if facts else []
+    blocks += [
+        Section(table.caption, (table,), page_only=True) for table in tables if table is not None
+    ]
+    if len(blocks) == 1:
+        blocks.append(Text("The table carries no provenance."))
+    rest = {name: value for name, value in nested.items() if name not in _TABLES}
+    if rest:
+        text = json.dumps(rest, indent=2, default=str)[:_LONGEST_REST]
+        blocks.append(Fold("The rest of the provenance document", (Preformatted(text),)))
+    return tuple(blocks)
+
+
+def _records(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def sources_table(sources: list[Mapping[str, Any]]) -> ReportTable | None:
+    """Return the files that a table was made of, or None without any."""
+    rows = []
+    for source in sources:
+        digest = str(source.get("sha256") or "–")
+        short = f"{digest[:12]}…" if len(digest) > 12 else digest
+        tool = " ".join(str(source[key]) for key in ("tool", "tool_version") if source.get(key))
+        named = (str(source.get(key) or "–") for key in ("path", "format", "device"))
+        path, kind, device = map(Cell, named)
+        hidden = digest if short != digest else ""
+        rows.append([path, kind, Cell(tool or "–"), device, Cell(short, fold=hidden)])
+    columns = words("file", "format", "tool", "device", "sha256")
+    caption = "Files that this report was made from"
+    return ReportTable(caption, columns, rows) if rows else None
+
+
+def moment(stamp: object) -> str:
+    """Return a time stamp as a reader likes it, or as it is."""
+    try:
+        time = datetime.datetime.fromisoformat(str(stamp)).astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return str(stamp) if stamp else ""
+    return f"{time:%Y-%m-%d %H:%M} UTC"

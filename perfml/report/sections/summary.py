@@ -1,0 +1,198 @@
+"""The sentences at the top of a report: the answer, and how sure it is.
+
+Every sentence is made from the tables that the report shows further down, and carries a word
+for its certainty that follows from a stated rule, never from taste.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.report.conditions import EVERY_RUN, Condition
+from perfml.report.document import Answer, Sentence, Sure
+from perfml.report.labels import (
+    TASKS,
+    count,
+    is_random,
+    listed,
+    members,
+    micros,
+    model,
+    percent,
+    protocol,
+)
+from perfml.report.results import Pair, Results
+from perfml.report.scores import best_scores, higher_is_better
+from perfml.report.sections.explanation import why_sentence
+
+if TYPE_CHECKING:
+    from perfml.modeling.results import Evaluation, Ranking
+
+ENOUGH_RESAMPLES = 20
+"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
+
+SURE_RULES = {
+    "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples, and "
+    "more often than chance; or a model at least twice as good as every baseline",
+    "likely": "a smaller lead than that; or top 3 in at least 60 %, and more often than chance; or "
+    "a cause of which counters split at least half, with nothing that contradicts it",
+    "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %, or "
+    "no more often than chance (what a leading metric gets with the times permuted between "
+    "layers, 95 %); or no model beats the baselines. A metric is never surer than the models it "
+    f"comes from, and never firm on fewer than {ENOUGH_RESAMPLES} resamples",
+}
+"""What the words of certainty mean; printed on the report."""
+
+_MOST_CONDITIONS = 4
+_MOST_REASONS = 2
+_ORDER: tuple[Sure, ...] = ("firm", "likely", "open", "caution")
+
+
+def answer(results: Results) -> Answer:
+    """Return the statements of a report, in the order in which a reader wants them."""
+    shown = results.conditions
+    said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
+    if len(shown) > _MOST_CONDITIONS:
+        more = count(len(shown) - _MOST_CONDITIONS, "further condition")
+        said.append(Sentence("time", "open", f"{more}: see the times below."))
+    said += _reasons(results.pairs)
+    errors = {each.task: _error(each) for each in results.evaluations}
+    for ranking in results.rankings:
+        error = errors.get(ranking.task)
+        said += _metrics(ranking, "firm" if error is None else error.sure)
+    said += [error for error in errors.values() if error is not None]
+    leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
+    said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
+    return Answer("The answer, and how sure it is", tuple(said), SURE_RULES)
+
+
+def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
+    """Say the cause of the largest differences, at most `_MOST_REASONS` of them."""
+    reasons = [(pair, reason) for pair in pairs if (reason := why_sentence(pair)) is not None]
+    differences = sorted((_difference(pair) for pair, _ in reasons), reverse=True)
+    smallest = differences[:_MOST_REASONS][-1:]
+    kept = [reason for pair, reason in reasons if [_difference(pair)] >= smallest]
+    return kept[:_MOST_REASONS]
+
+
+def _difference(pair: Pair) -> float:
+    time = pair.explanation.details[0].time
+    return abs(float(time.target_us - time.baseline_us))
+
+
+def _fastest(condition: Condition) -> Sentence:
+    where = "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+    totals = condition.totals[condition.totals["total"].notna()]
+    if totals.empty:
+        return Sentence("time", "open", f"{where}, no layer has a time.")
+    first = totals.iloc[0]
+    repeats = int(condition.times["repeats"].max())
+    if condition.common == 0:
+        text = f"{where}, the backends have no layer in common, so their totals do not compare."
+        return Sentence("time", "open", text)
+    if len(totals) == 1:
+        only = condition.times[condition.times["median"].notna()]
+        slowest = only.nlargest(1, "median").iloc[0]
+        text = (
+            f"{where}, {first['backend']} takes {micros(first['total'])} for "
+            f"{count(condition.common, 'layer')}"
+        )
+        if condition.common > 1:
+            share = slowest["median"] / only["median"].sum()
+            text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
+        sure: Sure = "firm" if repeats > 1 else "open"
+        return Sentence("time", sure, f"{text}. Only one backend was measured.")
+    second = totals.iloc[1]
+    ratio = second["total"] / first["total"]
+    winners = condition.winners
+    won = winners[winners["fastest"] == first["backend"]]
+    doubtful = int((won["clear"] == 0).sum())
+    text = (
+        f"{where}, {first['backend']} is fastest: {micros(first['total'])} for "
+        f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
+        f"{second['backend']} ({ratio:.2f}×), and fastest on {len(won)} of "
+        f"{count(len(winners), 'layer')}"
+    )
+    if doubtful:
+        text += f", {doubtful} of them within the spread of the repeats"
+    return Sentence("time", _sure_of_totals(first, totals), text + ".")
+
+
+def _sure_of_totals(first: pd.Series, totals: pd.DataFrame) -> Sure:
+    lows = totals["low"].iloc[1:]
+    if math.isnan(first["high"]) or bool(lows.isna().any()):
+        return "open"
+    if first["high"] < lows.min():
+        return "firm"
+    return "likely" if first["total"] < lows.min() else "open"
+
+
+def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
+    summary = ranking.summary
+    what = TASKS.get(ranking.task, ranking.task)
+    if not len(summary):
+        return []
+    best = summary.iloc[0]
+    top3 = float(best["p_top3"])
+    names = members(best["members"])
+    text = f"The {what} is explained best by {names[0]}"
+    if len(names) > 1:
+        text += f", interchangeable with {listed(names[1:], 3)}"
+    text += f": among the first three in {percent(top3)} of the resamples"
+    also = [
+        f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
+        for _, row in summary.iloc[1:3].iterrows()
+        if row["p_top3"] >= 0.3
+    ]
+    text += f"; then {listed(also)}." if also else "."
+    if top3 < 0.6:
+        text += " No metric is among the first three reliably."
+    if limit == "open":
+        text += " The models that say so beat no baseline."
+    sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
+    if ranking.null is not None and top3 <= ranking.null.limit:
+        sure = "open"
+        text += f" Chance alone gives a leading metric up to {percent(ranking.null.limit)}."
+    if sure == "firm" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
+        sure = "likely"
+    return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]
+
+
+def _error(evaluation: Evaluation) -> Sentence | None:
+    scores = best_scores(evaluation)
+    if not scores:
+        return None
+    mine, simple = next(iter(scores.values()))
+    hard = not is_random(mine["protocol"])
+    random = next((row for name, (row, _) in scores.items() if is_random(name)), None)
+    what = TASKS.get(evaluation.task, evaluation.task)
+    up = higher_is_better(mine["score"])
+    verb = "is right in" if up else "is off by"
+    text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"
+    text += f" {verb} {percent(mine['mean'])} on average"
+    if random is not None and hard:
+        text += f"; on a random split {'in' if up else 'by'} {percent(random['mean'])}"
+    sure: Sure = "open"
+    if simple is None:
+        text += ". No baseline was scored."
+    else:
+        sure = _sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
+        text += (
+            f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
+            + (", so no model beats it." if sure == "open" else ".")
+        )
+    if not hard:
+        text += " Unseen layers were not tested."
+        sure = "open"
+    return Sentence("error", sure, text)
+
+
+def _sure_of_model(mine: float, simple: float, up: bool) -> Sure:
+    wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
+    if not wrong < baseline:
+        return "open"
+    return "firm" if wrong <= baseline / 2 else "likely"

@@ -1,0 +1,208 @@
+"""Where the time goes: totals and times of every layer, and which layers are slow or fast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+
+import pandas as pd
+
+from perfml.report import figures
+from perfml.report.conditions import Condition
+from perfml.report.document import (
+    NARROW,
+    Card,
+    Cell,
+    Chip,
+    LayerMap,
+    Panels,
+    Pictures,
+    ReportTable,
+    Section,
+    Shortlists,
+    Text,
+    Totals,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.labels import listed, micros, number
+from perfml.report.layer_shapes import Shape, filter_groups, speed_classes
+from perfml.report.results import MOST_FIGURES, Results
+from perfml.report.tables import amount, illustrated, time_texts
+from perfml.time_sources import time_notes
+
+
+def times_section(results: Results) -> Section:
+    """Return the totals, the figure and the table of every condition."""
+    panels = []
+    for index, condition in enumerate(results.conditions):
+        drawn = index < MOST_FIGURES and condition.slowest is not None
+        panels.append(
+            section(
+                condition.label,
+                _totals(condition, results.series),
+                _picture(condition, results.palette) if drawn else None,
+                times_table(condition, results.shapes, results.series),
+                *time_texts(time_notes(("", condition.rows))),
+            )
+        )
+    title = "Time of every layer"
+    return section(title, Panels("condition", tuple(panels)), anchor="times", link="Times")
+
+
+def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
+    totals = condition.totals[condition.totals["total"].notna()]
+    if totals.empty:
+        return None
+    fastest, longest = float(totals["total"].min()), float(totals["total"].max())
+    wins, compared = condition.winners["fastest"].value_counts(), len(condition.winners)
+    layers = f"{condition.common} layers"
+    cards, rows = [], []
+    for index, row in enumerate(totals.to_dict("records")):
+        name, total = str(row["backend"]), float(row["total"])
+        low, high = float(row["low"]), float(row["high"])
+        spread = "" if math.isnan(low) else f", repeats {number(low, 4)}–{number(high, 4)} µs"
+        won = f"{wins.get(name, 0)} of {compared}" if compared else "–"
+        ratio = f"{total / fastest:.2f}×" if fastest > 0 else "–"
+        standing = f"{ratio} the shortest" if index else "shortest total"
+        notes = [layers + spread, *([f"{standing}; fastest on {won}"] if compared else [])]
+        length = total / longest if longest > 0 else 0.0
+        cards.append(Card(name, micros(total), series[name], length, tuple(notes)))
+        rows.append([Cell(name), Cell(micros(total)), Cell(won)])
+    table = ReportTable("Totals", (*words("backend"), *numbers(layers, "fastest on")), rows)
+    return Totals(f"Total time of {layers}", tuple(cards), table)
+
+
+def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
+    slowest = condition.slowest
+    caption = f"Time of every layer, {condition.label}."
+    if slowest is not None:
+        caption += (
+            f" The slowest is {slowest['layer']} under {slowest['backend']} with "
+            f"{micros(float(slowest['median']))}."
+        )
+    return illustrated(
+        "Bar chart of the layers' times",
+        f"{caption} Bars are medians, lines the range of the repeats.",
+        lambda width: figures.layer_times(
+            condition.rows, palette=palette, width=width, horizontal=width == NARROW
+        ),
+    )
+
+
+def times_table(
+    condition: Condition, shapes: Mapping[str, Shape], series: Mapping[str, int]
+) -> ReportTable:
+    """Return the times of every layer, a column a backend."""
+    described = any(layer in shapes for layer in condition.layers)
+    several = len(condition.backends) > 1
+    columns = (
+        *words("layer", *(["filters"] if described else [])),
+        *numbers(*(f"{name}, µs" for name in condition.backends)),
+        *((*words("fastest"), *numbers("lead")) if several else ()),
+    )
+    times = {(row["layer"], row["backend"]): row for row in condition.times.to_dict("records")}
+    winners = {row["layer"]: row for row in condition.winners.to_dict("records")}
+    rows = []
+    for layer in condition.layers:
+        cells = [Cell(layer)]
+        if described:
+            shape = shapes.get(layer)
+            size = None if shape is None or shape.size is None else float(shape.size)
+            cells.append(Cell("–" if shape is None else shape.text, value=size))
+        best = winners.get(layer)
+        for name in condition.backends:
+            row = times.get((layer, name))
+            median = math.nan if row is None else float(row["median"])
+            first = best is not None and str(best["fastest"]) == name
+            spread = ""
+            if row is not None and not math.isnan(row["low"]):
+                spread = f"{number(row['low'])}–{number(row['high'])}"
+            cells.append(amount(median, strong=first, note=spread))
+        if several:
+            cells += [Cell("–"), Cell("–")] if best is None else _lead(best, series)
+        rows.append(cells)
+    caption = f"Time of every layer, {condition.label}: medians, and the range of the repeats"
+    return ReportTable(caption, columns, rows, title="Every layer")
+
+
+def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Cell]:
+    fastest, ratio = str(best["fastest"]), float(str(best["ratio"]))
+    note = "within spread" if best["clear"] == 0 else ""
+    lead = Cell(f"{ratio:.2f}×", note, ratio) if math.isfinite(ratio) else Cell("–")
+    return [Cell(fastest, series=series.get(fastest)), lead]
+
+
+def extremes_section(results: Results) -> Section:
+    """Return the slowest and fastest layers of every condition and backend."""
+    panels = []
+    for condition in results.conditions[:MOST_FIGURES]:
+        for backend in condition.backends:
+            rows = condition.times[condition.times["backend"] == backend]
+            medians = rows.set_index("layer")["median"].dropna()
+            if len(medians) > 1:
+                several = len(results.conditions) > 1
+                label = f"{condition.label}, {backend}" if several else backend
+                groups = filter_groups(medians, results.shapes)
+                blocks = (_layer_map(groups, label), _filter_claim(groups), _extremes(medians))
+                panels.append(section(label, *blocks))
+    return Section(
+        "Slowest and fastest layers",
+        (Panels("layers of", tuple(panels)),),
+        lead="Layers by filter size and number of filters; the five slowest and the five fastest "
+        "are marked."
+        if results.shapes
+        else "The recording does not tell the layers' filter sizes; perfml collect records them.",
+        anchor="extremes",
+        link="Slow and fast",
+        page_only=True,
+    )
+
+
+Groups = Mapping[tuple[str, str], Sequence[tuple[str, float, str]]]
+
+
+def _layer_map(groups: Groups, label: str) -> LayerMap | None:
+    if not groups:
+        return None
+    sizes = sorted({size for size, _ in groups}, key=lambda size: -int(size.split("×")[0]))
+    amounts = sorted({filters for _, filters in groups}, key=lambda text: text.startswith("≥"))
+    rows = tuple(
+        (filters, tuple(_chips(groups.get((size, filters), ())) for size in sizes))
+        for filters in amounts
+    )
+    caption = f"Layers by filter size (columns) and number of filters (rows), {label}; times in µs"
+    return LayerMap(caption, tuple(sizes), rows)
+
+
+def _chips(layers: Sequence[tuple[str, float, str]]) -> tuple[Chip, ...]:
+    return tuple(
+        Chip(name, f"{time:.3g}" if time < 1000 else f"{time:,.0f}", speed)
+        for name, time, speed in layers
+    )
+
+
+def _filter_claim(groups: Groups) -> Text | None:
+    """Say what the map shows, in the study's terms: which filter sizes the extremes have."""
+    parts = []
+    for speed in ("slow", "fast"):
+        sizes = [
+            size for (size, _), layers in groups.items() for _, _, each in layers if each == speed
+        ]
+        if sizes:
+            have = [
+                f"{'all' if amount == len(sizes) else amount} have {size} filters"
+                for size, amount in pd.Series(sizes, dtype=object).value_counts().items()
+            ]
+            parts.append(f"of the {len(sizes)} {speed}est layers {listed(have)}")
+    text = "; ".join(parts)
+    return Text(f"{text[:1].upper()}{text[1:]}.") if text else None
+
+
+def _extremes(medians: pd.Series[float]) -> Shortlists:
+    order, classes = medians.sort_values(kind="stable"), speed_classes(medians)
+    times = [(str(name), micros(float(value))) for name, value in order.items()]
+    slow = [each for each in reversed(times) if classes[each[0]] == "slow"]
+    fast = [each for each in times if classes[each[0]] == "fast"]
+    return Shortlists((("Slowest", tuple(slow)), ("Fastest", tuple(fast))))

@@ -1,0 +1,136 @@
+"""Documents of single verbs: what the command line prints of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.report.document import Block, Document, Points, Text, section
+from perfml.report.labels import count, members
+from perfml.report.sections.advice import findings_table
+from perfml.report.sections.models import ranks_table
+from perfml.report.tables import frame_table, time_texts
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+    from perfml.explain.roofs.peaks import Peaks
+    from perfml.modeling.ranking.weights import WeightsComparison
+    from perfml.modeling.results import Evaluation, Ranking
+    from perfml.modeling.selection.smallest_set import SufficientSet
+
+_LOW = 0.1
+"""Fraction of every roof below which something else than a roof is the limit."""
+
+
+def train_document(evaluation: Evaluation) -> Document:
+    """Return the scores of every model under every protocol."""
+    return _single("Scores", frame_table(evaluation.scores))
+
+
+def rank_document(ranking: Ranking, top: int) -> Document:
+    """Return the first metric groups, with intervals and probabilities."""
+    title = f"{ranking.task}: ranking over {ranking.resamples} resamples of {ranking.resampling}"
+    return _single(title, ranks_table(ranking.summary, top), Text(chance_sentence(ranking)))
+
+
+def chance_sentence(ranking: Ranking) -> str:
+    """Say whether the ranking shows more than chance does."""
+    leader = ranking.summary.nlargest(1, "p_top3").iloc[0]
+    share, limit = float(leader["p_top3"]), float(leader["null_p_top3"])
+    beyond = "more than" if share > limit else "no more than"
+    what = "times" if ranking.task == "regression" else "backends"
+    return (
+        f"P(top 3) of {members(leader['members'])[0]} is {share:.2f}, {beyond} chance gives: with "
+        f"{what} permuted between layers a leading metric stays at or below {limit:.2f} in 95 % of "
+        "the cases."
+    )
+
+
+def weights_document(both: WeightsComparison, top: int) -> Document:
+    """Return the metric groups under both merge weights, and whether the weights matter."""
+    groups = both.groups.drop(columns="group")
+    verdicts = (Text(chance_sentence(both.own)), Text(both.verdict))
+    blocks = (frame_table(groups, most=top), *verdicts)
+    return _single("Ranking under both merge weights", *blocks)
+
+
+def select_document(chosen: SufficientSet) -> Document:
+    """Return the smallest set that suffices, what was tried, and how stable the choice is."""
+    path = chosen.path.assign(alternatives=chosen.path["alternatives"].map(", ".join))
+    stability = pd.DataFrame(chosen.stability.items(), columns=["metric", "share of searches"])
+    searches = f"{len(chosen.checks)} searches, each without a part of the layers"
+    blocks = (Text(chosen.verdict), frame_table(path), frame_table(stability, searches))
+    return _single("Smallest set of metrics", *blocks)
+
+
+def roofline_document(
+    rows: pd.DataFrame, peaks: Peaks, *, by_kernel: bool, time_notes: Sequence[str] = ()
+) -> Document:
+    """Return rows under their device's roofs.
+
+    Parameters
+    ----------
+    rows
+        One a layer or a kernel, from `perfml.explain.roofs.table.usual_roofline`.
+    peaks
+        Of the device.
+    by_kernel
+        Whether a row is a kernel.
+    time_notes
+        What to know of the times (`perfml.time_sources`).
+    """
+    from perfml.explain.launches import kernel_label
+
+    names = [name for name in rows.columns if name not in ("flops", "flops_source", "kernel")]
+    shown = [name for name in names if not name.endswith(("_bytes", "_rate"))]
+    if by_kernel:
+        shown.insert(1, "kernel")
+        rows = rows.assign(kernel=[kernel_label(str(name)) for name in rows["kernel"]])
+    notes = ["intensity: operations a byte; fraction: of the roof that bounds."]
+    if rows["flops"].isna().any():
+        notes.append(
+            "operations of tensor cores have no counter here: without a layer's shape, no "
+            "intensity, and the bound is unknown"
+        )
+    if (rows["flops_source"] == "derived").any():
+        notes.append("operations are derived from rates and cycles: no count was collected")
+    low = int((rows["fraction"] < _LOW).sum())
+    if low:
+        notes.append(
+            f"{low} of {len(rows)} rows reach less than 10 % of every roof: they are bound by "
+            "latency, launches or too few blocks (perfml advise)."
+        )
+    blocks = (Text(f"Peaks, {peaks.sentence()}"), frame_table(rows[shown]), Points(tuple(notes)))
+    return _single("Roofline", *blocks, *time_texts(time_notes))
+
+
+def advice_document(advice: Advice, top: int) -> Document:
+    """Return the findings with the largest possible savings, and what could not be checked."""
+    summary = f"{count(len(advice.table), 'finding')} in {advice.layers} layers and conditions"
+    if advice.below:
+        summary += f", {advice.below} more that promise little"
+    caption = "The largest possible savings first (they do not add up)"
+    blocks: list[Block] = [findings_table(advice.table, caption, most=top)]
+    blocks += time_texts(advice.time_notes)
+    if advice.agreement is not None:
+        title = "Launches flagged by perfml's and by Nsight Compute's rules"
+        blocks.append(frame_table(advice.agreement, title))
+    if len(advice.not_checked):
+        blocks.append(Points(tuple(_not_checked(advice.not_checked)), "Not checked"))
+    return Document("", (section("Advice", *blocks, summary=summary),))
+
+
+def _not_checked(table: pd.DataFrame) -> list[str]:
+    keys = ["rule", "missing", "why"]
+    columns = [name for name in table.columns if name not in keys]
+    lines = []
+    for (rule, missing, why), same in table.groupby(keys, sort=False):
+        parts = ["/".join(map(str, row)) for row in same[columns].itertuples(index=False)]
+        lines.append(f"{rule}: {missing} {why} ({', '.join(parts)})")
+    return lines
+
+
+def _single(title: str, *blocks: Block) -> Document:
+    return Document(title, (section(title, *blocks),))

@@ -1,0 +1,75 @@
+"""Where times come from, in words: a time taken while counters were read is not the program's.
+
+A counter profiler runs launches one by one and, as Nsight Compute does by default, flushes the
+caches before each. A table says of every time who took it (`perfml.tables.KERNEL_OPTIONAL`);
+whoever shows a time shows this too.
+
+Here to change: which sources are a profiler's own, and what is said of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+SEPARATOR = "+"
+"""Between the sources of a layer whose launches were timed in different ways."""
+
+UNDER_PROFILER = {
+    "ncu": "Nsight Compute's, launch by launch and by default with cold caches",
+    "cupti": "CUPTI's, taken while counters were read",
+}
+"""Sources whose times were taken while counters were read; all others read none meanwhile."""
+
+
+def joined_sources(sources: Iterable[str]) -> str:
+    """Return the source of a layer: that of its launches, each once, by name.
+
+    Examples
+    --------
+    >>> joined_sources(["timing", "apportioned", "timing"])
+    'apportioned+timing'
+    """
+    return SEPARATOR.join(sorted(set(sources)))
+
+
+def time_note(table: pd.DataFrame, name: str = "") -> str | None:
+    """Say that times of a table come from under a profiler; None where none is known to.
+
+    Parameters
+    ----------
+    table
+        Kernels or Layers table.
+    name
+        Of the table's side, where there are several.
+    """
+    if "time_source" not in table.columns:
+        return None
+    counts = table["time_source"].value_counts()
+    rows = {
+        source: sum(
+            int(count)
+            for sources, count in counts.items()
+            if source in str(sources).split(SEPARATOR)
+        )
+        for source in UNDER_PROFILER
+    }
+    parts = [
+        text if rows[source] == len(table) else f"{text} (in {rows[source]} of {len(table)} rows)"
+        for source, text in UNDER_PROFILER.items()
+        if rows[source]
+    ]
+    if not parts:
+        return None
+    start = f"{name}: times" if name else "Times"
+    return (
+        f"{start} from under the profiler: {' and '.join(parts)}; the program's own take a "
+        "timing pass."
+    )
+
+
+def time_notes(*sides: tuple[str, pd.DataFrame]) -> tuple[str, ...]:
+    """Return what `time_note` says of each side, by its name."""
+    notes = (time_note(table, name) for name, table in sides)
+    return tuple(note for note in notes if note is not None)

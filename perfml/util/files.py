@@ -1,0 +1,148 @@
+"""Files, without pandas: small ones from outside, and results that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import InputError
+
+LARGEST_DOCUMENT = 256 << 20
+"""Bytes of the largest JSON or TOML document that is read."""
+
+
+def require_file(path: Path) -> None:
+    """Raise `InputError` unless `path` is a regular file that can be read."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError):
+            msg = "no such file"
+            raise InputError(msg, where=str(path), cure="Check the path.") from error
+        msg = "cannot look at this file"
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(msg, where=str(path), found=said, cure="Check the path.") from error
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "a special file"
+        msg = "not a regular file"
+        raise InputError(msg, where=str(path), found=kind, cure="Name a file.")
+    if not os.access(path, os.R_OK):
+        msg = "no permission to read this file"
+        raise InputError(msg, where=str(path), cure="Check its mode and owner.")
+
+
+NOT_PARQUET = (".csv", ".tsv", ".txt", ".json", ".xlsx")
+"""Endings that promise another format than Parquet."""
+
+
+def require_parquet_name(out: Path, cure: str) -> None:
+    """Raise `InputError` if a table's name promises another format than it will have."""
+    if out.suffix.lower() in NOT_PARQUET:
+        msg = f"this table is written as Parquet, and {out.suffix} promises something else"
+        raise InputError(msg, where="--out", found=out.name, cure=cure)
+
+
+def require_other_file(out: Path, inputs: Iterable[Path]) -> None:
+    """Raise `InputError` if a command would write over one of its own inputs."""
+    for path in inputs:
+        if path.exists() and out.exists() and out.samefile(path):
+            msg = "the output would replace an input"
+            cure = "Name another file with --out."
+            raise InputError(msg, where="--out", found=str(out), cure=cure)
+
+
+def read_document(path: Path) -> bytes:
+    """Return the bytes of a small file.
+
+    Raises
+    ------
+    InputError
+        If it is no regular file, cannot be read, or is too large for a document.
+    """
+    require_file(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_DOCUMENT + 1)
+    except OSError as error:
+        msg = "the file cannot be read"
+        raise InputError(
+            msg, where=str(path), found=error.strerror or str(error), cure="Copy it again."
+        ) from error
+    if len(data) > LARGEST_DOCUMENT:
+        msg = f"larger than {LARGEST_DOCUMENT >> 20} MiB"
+        raise InputError(msg, where=str(path), cure="Check that it is the right file.")
+    return data
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse JSON from outside.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON: not text, an absurd number, or nested beyond reason.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        msg = "nested too deeply"
+        raise ValueError(msg) from None
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist or cannot be written.
+    """
+    path = _target(Path(path))
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
+        )
+    except OSError as error:
+        cure = "Name a folder that exists and that you may write to."
+        raise cannot_write(path, error, cure) from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; a result should be as readable as any other new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise cannot_write(path, error, "Free some space, or name another place.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def cannot_write(
+    path: Path, error: OSError, cure: str = "Name a folder that you may write to."
+) -> InputError:
+    """Return the error for a place where the system refuses to write."""
+    found = error.strerror or str(error)
+    return InputError("cannot write here", where=str(path), found=found, cure=cure)
+
+
+def _target(path: Path) -> Path:
+    """Return what a path stands for: a link is written through, a device never replaced."""
+    try:
+        path = path.resolve() if path.is_symlink() else path
+        kind = "" if not path.exists() or path.is_file() else "a device or pipe"
+        kind = "a directory" if path.is_dir() else kind
+    except (OSError, RuntimeError) as error:
+        kind = str(error)
+    if kind:
+        msg = "cannot write a file here"
+        raise InputError(msg, where=str(path), found=kind, cure="Name a file, new or existing.")
+    return path

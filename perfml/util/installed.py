@@ -1,0 +1,44 @@
+"""How perfml was installed, so that the advice to install more of it works."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra from where perfml itself came from.
+
+    That is the checkout, the file or the repository that pip notes beside the package (PEP 610);
+    without a note, the checkout that this module lies in.
+
+    Examples
+    --------
+    >>> install_command("ncu").startswith("pip install ")
+    True
+    """
+    return f"pip install {_requirement(extra)}"
+
+
+def _requirement(extra: str) -> str:
+    url, is_repository = _origin()
+    if url.startswith("file://"):
+        return f"'{url.removeprefix('file://')}[{extra}]'"
+    if url:
+        prefix = "git+" if is_repository else ""
+        return f"'perfml[{extra}] @ {prefix}{url}'"
+    if (_CHECKOUT / "pyproject.toml").is_file():
+        return f"'{_CHECKOUT}[{extra}]'"
+    return f"'perfml[{extra}]'"
+
+
+def _origin() -> tuple[str, bool]:
+    """Return the URL that perfml was installed from (empty if not noted), and if it is git's."""
+    try:
+        note = json.loads(metadata.distribution("perfml").read_text("direct_url.json") or "{}")
+        return str(note.get("url", "")), "vcs_info" in note
+    except (metadata.PackageNotFoundError, ValueError, AttributeError):
+        return "", False

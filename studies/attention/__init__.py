@@ -1,0 +1,1 @@
+"""Attention: versions, tiles, counters, page."""

@@ -1,0 +1,1 @@
+"""What holds on the layers of an H200."""

@@ -1,0 +1,1 @@
+"""Ladders of kernels: what each step gained and why."""

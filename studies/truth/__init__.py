@@ -1,0 +1,1 @@
+"""Are planted causes found: scores of explanations, page."""

@@ -1,0 +1,42 @@
+"""Recorded truth files say terms by the labels of their day; here is what each means now."""
+
+from __future__ import annotations
+
+from perfml.explain.counters.terms import TERMS
+
+RECORDED: dict[str, tuple[str, ...]] = {
+    "DRAM busy time per sector": ("dram_time_per_sector",),
+    "DRAM bytes per sector": ("dram_bytes_per_sector",),
+    "kernels that appeared": ("kernels_appeared",),
+    "lanes per instruction": ("active_threads_per_warp",),
+    "launch count": ("launch_count",),
+    "occupancy limit": ("theoretical_occupancy",),
+    "sectors per request": ("sectors_per_request",),
+    "stalls: stall_exec_dependency": ("stall_exec_dependency",),
+    "stalls: stall_inst_fetch": ("stall_inst_fetch",),
+    "stalls: stall_memory_dependency": ("stall_memory_dependency",),
+    "stalls: stall_sync": ("stall_sync",),
+    "wave fill": ("wave_quantization",),
+    "work: DRAM busy time": ("dram_busy_time",),
+    "work: DRAM bytes": ("dram_bytes",),
+    # no explanation ever counted these operations
+    "work: FP64 operations": (),
+    "work: FP64 pipe time": ("fp64_pipe_time",),
+    # was one term when these files were written; loads and their conflicts are told apart since
+    "work: shared-memory busy time": ("shared_memory_busy_time", "wavefronts_per_shared_load"),
+    "work: special-function pipe time": ("special_function_pipe_time",),
+}
+"""Label in a recorded ``truth.json`` -> ids of terms."""
+
+
+def ids_of(recorded: str) -> tuple[str, ...]:
+    """Return the ids of terms that a recorded answer means; an unknown one stays as it is.
+
+    Examples
+    --------
+    >>> ids_of("wave fill")
+    ('wave_quantization',)
+    >>> ids_of("wave_quantization")
+    ('wave_quantization',)
+    """
+    return (recorded,) if recorded in TERMS else RECORDED.get(recorded, (recorded,))

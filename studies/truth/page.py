@@ -1,0 +1,148 @@
+"""The tables of docs/explanation/truth.md.
+
+``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
+keeps what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without
+FILE it only writes the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from perfml.tables import replacing
+from studies.page_tables import markdown, table_on, write_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/explanation/truth.md"
+DATA = ROOT / "datasets/h200-planted"
+KEPT = ROOT / "tests/data/truth/h200.json"
+NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
+GINI = ("Gini, one tree", "Gini, forest")
+NAMES = {
+    "causes": "perfml, causes",
+    "advice": "perfml, advice",
+    "Shapley": "perfml, Shapley (gbr)",
+    "ranking": "perfml, ranking",
+    LESS: "Nsight Compute's rules, less remarks",
+}
+
+
+def measured():
+    return json.loads(KEPT.read_text(encoding="utf-8"))
+
+
+def planted():
+    return json.loads((DATA / "truth.json").read_text(encoding="utf-8"))["families"]
+
+
+def keep(document):
+    """Return what the page needs: without the thousand misses of methods that mostly miss."""
+    missed = [
+        each
+        for each in document["missed"]
+        if each["method"] == "causes"
+        or (each["part"] == "base" and each["method"] in (*GINI, NCU, LESS, "ranking", "advice"))
+    ]
+    shapley = Counter(
+        each["named"][0] if each["named"] else "nothing"
+        for each in document["missed"]
+        if each["method"] == "Shapley" and each["part"] == "base"
+    )
+    kept = ("methods", "between", "mixtures", "kinds", "families", "goals", "left_out")
+    return {
+        **{name: document[name] for name in kept},
+        "missed": missed,
+        "shapley_first": dict(shapley.most_common(5)),
+    }
+
+
+def _share(scored, name):
+    part = scored[name]
+    return f"**{part['share']:.0%}** ({part['low']:.0%} to {part['high']:.0%})"
+
+
+def scores(part):
+    rows = [
+        [NAMES.get(name, name), scored["cases"], _share(scored, "first"), _share(scored, "three")]
+        for name, scored in measured()[part].items()
+    ]
+    return markdown(["method", "cases", "cause first", "in the first three"], rows)
+
+
+def families():
+    """What was planted."""
+    rows = []
+    for each in planted():
+        along = ", ".join(
+            f"{name} {'rises' if way > 0 else 'falls'}" for name, way in each["along"].items()
+        )
+        cause = f"`{each['cause']['metrics'][0]}`"
+        values = ", ".join(map(str, each["values"]))
+        rows.append([f"`{each['family']}`", each["knob"], values, cause, along or "-"])
+    header = ["family", "knob", "base and levels", "cause (first metric)", "moves along"]
+    return markdown(header, rows)
+
+
+def by_family():
+    """Cases with the cause first, of all, for each family."""
+    methods = ("causes", "advice", "Shapley")
+    once = ("ranking", *GINI, NCU, LESS)
+    rows = []
+    for family, found in measured()["families"].items():
+        cells = [f"{found[name]['first']['hits']}/{found[name]['cases']}" for name in methods]
+        for name in once:
+            first, three = (found[name][limit]["hits"] for limit in ("first", "three"))
+            cells.append("first" if first else "in three" if three else "-")
+        rows.append([f"`{family}`", *cells])
+    short = ["ranking", "Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
+    return markdown(["family", *methods, *short], rows)
+
+
+def others():
+    """What else is named first where the cause is not: Gini, and Nsight Compute's rules."""
+    missed = {
+        (each["method"], each["case"].removeprefix("all of ").removesuffix("_s0")): each
+        for each in measured()["missed"]
+        if each["part"] == "base" and each["method"] in (*GINI, NCU, LESS)
+    }
+    rows = []
+    for each in planted():
+        cells = []
+        for method in (*GINI, NCU, LESS):
+            found = missed.get((method, each["family"]))
+            if found is None:
+                cells.append("the cause")
+                continue
+            place = f"cause at {found['place']}" if found["place"] else "cause not named"
+            cells.append(f"{found['named'][0].removeprefix('ncu ')} ({place})")
+        rows.append([f"`{each['family']}`", *cells])
+    return markdown(["family", *GINI, "ncu", "ncu, less remarks"], rows)
+
+
+TABLES = {
+    "families": families,
+    "base": lambda: scores("methods"),
+    "between": lambda: scores("between"),
+    "mixtures": lambda: scores("mixtures"),
+    "byfamily": by_family,
+    "others": others,
+}
+
+
+def table_of(name):
+    return table_on(PAGE, name)
+
+
+def main():
+    if len(sys.argv) > 1:
+        found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        with replacing(KEPT) as place:
+            place.write_text(json.dumps(keep(found), indent=1) + "\n", encoding="utf-8")
+    write_tables(PAGE, TABLES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""Every command twice: in process, and as the program a user starts."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+
+pytestmark = pytest.mark.process
+
+runner = CliRunner()
+
+
+def run(*words: object) -> object:
+    return runner.invoke(app, [str(word) for word in words])
+
+
+def start(*words: object, cwd=None, env=None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfml", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory, recorded):
+    """Return the tables of the two recorded exports, made by the command line."""
+    folder = tmp_path_factory.mktemp("tables")
+    kernels, layers = folder / "k.parquet", folder / "layers.parquet"
+    exports = sorted((recorded / "ncu").glob("yolov4tiny_*_b1_fp32.csv.xz"))
+    assert run("ingest", *exports, "--out", kernels, "-q").exit_code == 0
+    assert run("merge", kernels, "--out", layers, "-q").exit_code == 0
+    return kernels, layers
+
+
+VERBS = (
+    "collect",
+    "doctor",
+    "ingest",
+    "merge",
+    "inspect",
+    "metrics",
+    "train",
+    "rank",
+    "report",
+    "plot",
+    "explain",
+    "reproduce",
+    "datasets list",
+    "datasets path",
+    "datasets fetch",
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb):
+    result = run(*verb.split(), "--help")
+    assert result.exit_code == 0
+    assert "Example: perfml" in result.output
+    assert "--json" in result.output
+
+
+@pytest.mark.wallclock
+def test_help_answers_in_half_a_second():
+    best = 9.0
+    for _ in range(5):
+        began = time.perf_counter()
+        assert start("--help").returncode == 0
+        best = min(best, time.perf_counter() - began)
+    assert best < 0.5
+
+
+def test_help_imports_no_heavy_library():
+    code = (
+        "import sys\nfrom perfml.cli import app\n"
+        "heavy = {'numpy', 'pandas', 'sklearn', 'matplotlib', 'torch', 'pyarrow', 'scipy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_version_is_printed():
+    from perfml import __version__
+
+    assert start("--version").stdout.strip() == f"perfml {__version__}"
+
+
+def test_ingest_reports_172_kernels_in_2_backends(tmp_path, recorded):
+    exports = sorted((recorded / "ncu").glob("yolov4tiny_*_b1_fp32.csv.xz"))
+    done = start("ingest", *exports, "--out", tmp_path / "k.parquet", "--json")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert document["kernels"] == 172
+    assert document["backends"] == ["cublas", "cudnn"]
+
+
+def test_merge_gives_21_convolutions_a_backend(tables, tmp_path):
+    done = start("merge", tables[0], "--out", tmp_path / "layers.parquet", "--json")
+    document = json.loads(done.stdout)
+    assert document["layers"] == 21
+    assert [run["rows"] for run in document["runs"]] == [21, 21]
+
+
+def test_merge_writes_the_published_schema(tables, tmp_path):
+    out = tmp_path / "dataset.csv"
+    assert run("merge", tables[0], "--out", out, "-q").exit_code == 0
+    lines = out.read_text().splitlines()
+    header = lines[0].split(",")
+    assert (header[0], header[-1], len(header)) == ("type", "time", 21)
+    assert len(lines) == 43
+
+
+def test_merge_keeps_the_layers_asked_for(tables, tmp_path):
+    out = tmp_path / "layers.parquet"
+    words = ("--layers", "conv_0[1-3]", "--out", out, "--json", "-q")
+    assert json.loads(run("merge", tables[0], *words).stdout)["layers"] == 3
+    result = run("merge", tables[0], "--layers", "pool", "--out", out)
+    assert result.exit_code == 1
+    assert "no layer's name matches" in result.stderr
+
+
+def test_inspect_shows_metrics_and_provenance(tables):
+    document = json.loads(start("inspect", tables[1], "--json").stdout)
+    assert document["kind"] == "layers"
+    assert document["rows"] == 42
+    assert {each["format"] for each in document["provenance"]["sources"]} == {"ncu-csv"}
+    text = run("inspect", tables[1]).output
+    assert "achieved_occupancy" in text
+    assert "sha256" in text
+
+
+def test_metrics_prints_what_to_ask_ncu_for():
+    done = start("metrics", "published", "--request")
+    names = done.stdout.strip().split(",")
+    assert len(names) == 27
+    assert "gpu__time_duration.sum" in names
+
+
+def test_train_shows_both_protocols_side_by_side(tables):
+    result = run("train", tables[1], "--model", "dt", "--splits", "2", "--json", "-q")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    protocols = {row["protocol"] for row in document["scores"]}
+    assert protocols == {"random", "leave-one-layer-out"}
+
+
+def test_a_random_split_is_never_shown_alone(tables):
+    words = ("--model", "dt", "--splits", "2", "--protocol", "random", "--json", "-q")
+    document = json.loads(run("train", tables[1], *words).stdout)
+    assert "leave-one-layer-out" in {row["protocol"] for row in document["scores"]}
+
+
+def test_rank_gives_intervals_and_probabilities(tables):
+    words = ("--model", "dt", "--resamples", "3", "--json", "-q")
+    document = json.loads(run("rank", tables[1], *words).stdout)
+    first = document["summary"][0]
+    assert {"group", "members", "rank_low", "rank_high", "p_top3"} <= set(first)
+
+
+def test_where_keeps_only_matching_rows(tables):
+    words = ("--model", "dt", "--splits", "2", "-q", "--json")
+    result = run("train", tables[1], "--where", "backend=cublas", *words)
+    assert result.exit_code == 0
+    result = run("train", tables[1], "--where", "backend=mkl", *words)
+    assert result.exit_code == 1
+    assert "cublas, cudnn" in result.stderr
+
+
+@pytest.mark.slow
+def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
+    out = tmp_path / "report.html"
+    words = ("--kernels", tables[0], "--out", out, "--splits", "2", "--resamples", "2")
+    done = start("report", tables[1], *words)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    assert str(out) in done.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_datasets_are_listed_and_found(sweep):
+    assert "h200-sweep" in start("datasets", "list").stdout
+    assert start("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
+
+
+def test_doctor_lists_checks():
+    document = json.loads(start("doctor", "--json").stdout)
+    assert {"python", "gpu", "ncu"} <= {each["name"] for each in document["checks"]}
+
+
+def test_collect_dry_run_prints_the_commands(tmp_path):
+    done = start("collect", "yolov4-tiny", "--backend", "cudnn", "--dry-run", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--clock-control none" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ingest", "none.csv"], "no such file"),
+        (["merge", "none.parquet"], "no such file"),
+        (["train", "no-such-dataset"], "no such file or dataset"),
+        (["metrics", "gld_eficiency"], "Did you mean gld_efficiency"),
+        (["datasets", "path", "nothing"], "no dataset is called"),
+        (["collect", "yolov4tiny"], "Workloads are: yolov4-tiny"),
+    ],
+)
+def test_errors_are_two_lines_on_stderr_and_exit_1(words, message, tmp_path):
+    done = start(*words, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_json_too_when_asked(tmp_path):
+    done = start("ingest", "none.csv", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["error"]["what"] == "no such file"
+
+
+@pytest.mark.parametrize("words", [["merge"], ["train", "x", "--task", "clustering"], ["nonsense"]])
+def test_wrong_usage_exits_2(words):
+    assert start(*words).returncode == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "locale", "empty", "unknown"])
+def test_damaged_input_leaves_no_output_behind(damage, tmp_path, recorded):
+    import lzma
+
+    whole = lzma.decompress((recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz").read_bytes())
+    lines = whole.split(b"\n")
+    content = {
+        "cut": whole.rstrip(b"\n")[:-1],
+        "locale": whole.replace(b'"6.624000"', b'"6.624,00"'),
+        "empty": b"\n".join(lines[:2]) + b"\n",
+        "unknown": b"one,two\n1,2\n",
+    }[damage]
+    path = tmp_path / "profile.csv"
+    path.write_bytes(content)
+    done = start("ingest", path, "--out", tmp_path / "k.parquet")
+    assert done.returncode == 1, done.stdout
+    assert str(path) in done.stderr
+    assert 1 <= len(done.stderr.strip().splitlines()) <= 2
+    assert [each.name for each in tmp_path.iterdir()] == ["profile.csv"]
+
+
+def test_an_internal_error_is_one_clear_message_and_vv_shows_where(monkeypatch, tables):
+    import perfml.tables
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(perfml.tables, "read_table", broken)
+    result = run("inspect", tables[0])
+    assert result.exit_code == 1
+    assert "ZeroDivisionError" in result.stderr
+    assert "-vv" in result.stderr
+    result = run("inspect", tables[0], "-vv")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_output_into_a_closed_pipe_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m perfml metrics | head -1", shell=True, capture_output=True, check=True
+    )
+    assert b"Traceback" not in done.stderr
+
+
+def test_no_color_and_no_terminal_mean_no_escape_codes(tables):
+    assert "\x1b" not in start("inspect", tables[1], env={"NO_COLOR": "1"}).stdout
+    assert "\x1b" not in start("inspect", tables[1], env={"TERM": "xterm-256color"}).stdout
+
+
+def test_of_many_warnings_alike_one_stands_for_all(capsys):
+    from perfml.cli.output import Output
+
+    alike = [f"run_{number}: {number} launches (layers a, b) were odd" for number in range(5)]
+    Output().warn_all([*alike, "x: other", "y: 3 more"])
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0].endswith("were odd [and 4 more of this kind; -v lists them]")
+    assert printed[1:] == ["warning: x: other", "warning: y: 3 more"]
+    Output(verbose=1).warn_all(alike)
+    assert len(capsys.readouterr().err.splitlines()) == 5

@@ -1,0 +1,175 @@
+"""perfml explain: in process, and as the program a user starts."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.ingest.profiles import ingest
+from perfml.merge.rule import merge
+from perfml.tables import write_table
+
+pytestmark = pytest.mark.long
+
+SIDES = ("--baseline", "cublas", "--target", "cudnn")
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["explain", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory, sweep):
+    """Return files of the sweep's tables: all of it, and a kernels table a backend at batch 1."""
+    folder = tmp_path_factory.mktemp("explain")
+    found = ingest([sweep])
+    frame = found.frame
+    files = {name: folder / f"{name}.parquet" for name in ("kernels", "layers", "cublas", "cudnn")}
+    write_table(frame, files["kernels"], kind="kernels", provenance=found.provenance)
+    write_table(merge(frame), files["layers"], kind="layers", provenance=found.provenance)
+    for backend in ("cublas", "cudnn"):
+        rows = frame[(frame["backend"] == backend) & (frame["batch"] == 1)]
+        write_table(rows, files[backend], kind="kernels", provenance=found.provenance)
+    return files
+
+
+def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
+    result = run(sweep, *SIDES, "--where", "batch=1", "--layer", "conv_20", "-q")
+    assert result.exit_code == 0, result.output
+    for said in (
+        "== conv_20: slower: 2.4",
+        "fused (4 → 2 launches",
+        "im2col_kernel",
+        "wave quantization (tail effect)",
+        "By kind: waves +",
+        "Causes (no model; each kernel counted in the work of its own limit)",
+        "smaller ones",
+        "Model attribution (exact Shapley values of gbr",
+        "fitted without this layer",
+        "Where the evidence disagrees:",
+        "makes it slower: wave quantization (tail effect) x",
+        "blocks fill 13% of the waves they need, 75% in the baseline",
+        "execute_split_k_kernel__5x_cublas",
+        "Advice (at most so much of the layer's time; gains do not add up)",
+        "(0 % to 62 % of the layer)",
+        "hazard: too few blocks to fill the multiprocessors (small_grid)",
+    ):
+        assert said in result.stdout
+
+
+def test_json_is_one_document_whose_terms_add_up(tables):
+    result = run(
+        tables["layers"], *SIDES, "--where", "batch=1", "--kernels", tables["kernels"],
+        "--layer", "conv_03", "--json", "-q",
+    )  # fmt: skip
+    document = json.loads(result.stdout)
+    detail = document["details"][0]
+    for part in ("terms", "by_kernel"):
+        total = sum(term["log_ratio"] for term in detail["causes"][part])
+        assert total == pytest.approx(detail["time"]["log_ratio"], abs=1e-9)
+    values = sum(value["log_ratio"] for value in detail["model"]["values"])
+    assert values == pytest.approx(detail["model"]["predicted_log_ratio"], abs=1e-9)
+    assert len(document["layers"]) == 21
+    advice = detail["advice"]
+    assert {row["side"] for row in advice} == {"cublas", "cudnn"}
+    assert {"rule", "evidence", "mitigation", "gain_low", "gain_high"} <= set(advice[0])
+    assert detail["reasons"][0].startswith("makes it faster: kernels that vanished")
+
+
+def test_peaks_of_a_file_reach_the_advice(tables, tmp_path):
+    path = tmp_path / "peaks.json"
+    path.write_text(json.dumps({"peaks": {"fp32": 1e12, "tf32": 1e12}}))
+    words = (tables["cublas"], tables["cudnn"], "--layer", "conv_20", "--model", "none", "--json")
+    rules = [
+        {row["rule"] for row in json.loads(run(*words, *more).stdout)["details"][0]["advice"]}
+        for more in ((), ("--peaks", path))
+    ]
+    assert rules[0] - rules[1] == {"fp32_pipe_bound"}
+
+
+def test_two_tables_are_two_sides_and_agree_with_two_sides_of_one(tables):
+    pair = run(tables["cublas"], tables["cudnn"], "--layer", "conv_20", "--json", "-q")
+    one = run(tables["kernels"], *SIDES, "--where", "batch=1", "--layer", "conv_20", "--json", "-q")
+    left, right = (json.loads(each.stdout)["details"][0] for each in (pair, one))
+    assert left["time"] == right["time"]
+    assert left["causes"] == right["causes"]
+
+
+def test_a_table_against_itself_is_no_difference(tables):
+    result = run(tables["cudnn"], tables["cudnn"], "--model", "none", "-q")
+    assert result.exit_code == 0, result.output
+    assert "no difference (ratio 1.000" in result.stdout
+    assert "No metric changed beyond its noise." in result.stdout
+    assert "slower" not in result.stdout
+
+
+def test_layers_of_other_names_are_aligned_by_the_shapes_in_the_provenance(tmp_path, sweep):
+    found = ingest([sweep])
+    frame = found.frame[(found.frame["backend"] == "cudnn") & (found.frame["batch"] == 1)]
+    renamed = frame.assign(layer=frame["layer"].str.replace("conv_", "block."))
+    shapes = [
+        {**row, "layer": row["layer"].replace("conv_", "block.")}
+        for row in found.provenance["layers"]
+    ]
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    write_table(frame, files[0], kind="kernels", provenance=found.provenance)
+    write_table(
+        renamed, files[1], kind="kernels", provenance={**found.provenance, "layers": shapes}
+    )
+    result = run(*files, "--layer", "conv_20", "--model", "none", "-q")
+    assert result.exit_code == 0, result.output
+    assert "== conv_20 -> block.20 (aligned: shape): no difference" in result.stdout
+
+
+def test_launches_outside_the_layers_are_warned_of_on_stderr(sweep):
+    result = run(sweep, *SIDES, "--where", "batch=1", "--top", "0", "--model", "none")
+    assert result.exit_code == 0, result.output
+    assert "launches lie outside every layer" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["layers.parquet"], "needs --baseline and --target"),
+        (["layers.parquet", *SIDES], "mixes several values of batch"),
+        (["layers.parquet", *SIDES, "--where", "batch=3"], "no row has batch=3"),
+        (["layers.parquet", *SIDES, "--where", "colour=1"], "--where needs COLUMN=VALUE"),
+        (["layers.parquet", *SIDES, "--where", "batch=1", "--layer", "conv_99"], "conv_99"),
+        (["layers.parquet", *SIDES, "--where", "batch=1", "--model", "oracle"], "oracle"),
+        (
+            ["cublas.parquet", "cudnn.parquet", "--baseline", "cublas"],
+            "two tables are two sides already",
+        ),
+        (["nothing.parquet", *SIDES], "no such file or dataset"),
+    ],
+)
+def test_errors_say_what_to_do_without_a_traceback(tables, words, said):
+    result = run(
+        *[
+            tables.get(word.removesuffix(".parquet"), word) if word.endswith(".parquet") else word
+            for word in words
+        ]
+    )
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) >= 2
+
+
+@pytest.mark.slow
+def test_the_program_explains_two_tables(tables):
+    words = ["explain", str(tables["cublas"]), str(tables["cudnn"]), "--top", "1", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-m", "perfml", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["details"][0]["layer"] == "conv_15"
+    assert (document["baseline"], document["target"]) == ("cublas", "cudnn")

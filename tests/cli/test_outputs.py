@@ -1,0 +1,109 @@
+"""What a command may write, and what it says of tables and extras that it cannot use."""
+
+import pickle
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.errors import InputError, PerfmlError
+from perfml.tables import read_table
+from perfml.util.extras import missing_extra
+from perfml.util.installed import install_command
+from tests.support.paths import DATA, ROOT
+
+PROFILE = DATA / "ncu" / "vectors.csv"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    path = tmp_path / "kernels.parquet"
+    assert run("ingest", PROFILE, "--out", path, "-q").exit_code == 0
+    return path
+
+
+def test_merge_does_not_write_over_its_input(kernels):
+    before = kernels.read_bytes()
+    result = run("merge", kernels, "--out", kernels)
+    assert result.exit_code == 1
+    assert "would replace an input" in result.output
+    assert kernels.read_bytes() == before
+
+
+def test_ingest_does_not_write_over_a_profile(tmp_path):
+    profile = tmp_path / "profile.csv"
+    profile.write_bytes(PROFILE.read_bytes())
+    result = run("ingest", profile, "--out", profile)
+    assert result.exit_code == 1
+    assert profile.read_bytes() == PROFILE.read_bytes()
+
+
+def test_ingest_does_not_write_parquet_into_a_file_called_csv(tmp_path):
+    result = run("ingest", PROFILE, "--out", tmp_path / "x.csv")
+    assert result.exit_code == 1
+    assert "written as Parquet" in result.output
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("columns", [{"kernel": ["a"], "gpu": ["x"]}, {"a": [1]}])
+def test_a_table_of_another_program_is_not_taken_for_kernels(tmp_path, columns):
+    path = tmp_path / "other.parquet"
+    pd.DataFrame(columns).to_parquet(path)
+    with pytest.raises(InputError, match="not a table of perfml"):
+        read_table(path)
+    for verb in ("merge", "inspect", "advise"):
+        words = ["--out", tmp_path / "out.parquet"] if verb == "merge" else []
+        result = run(verb, path, *words)
+        assert result.exit_code == 1
+        assert "not a table of perfml" in result.output, verb
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "known"),
+    [("--backend", "cudn", "cudnn"), ("--precision", "fp99", "tf32")],
+)
+def test_a_dry_run_refuses_what_the_workload_does_not_have(tmp_path, option, value, known):
+    result = run("collect", "yolov4-tiny", option, value, "--dry-run", "--out", tmp_path / "runs")
+    assert result.exit_code == 1
+    assert value in result.output
+    assert known in result.output
+
+
+def test_a_missing_extra_is_installed_from_where_perfml_came_from():
+    error = missing_extra("ncu-report", "ncu", "reading .ncu-rep files")
+    assert install_command("ncu") in str(error)
+    assert "'perfml[ncu]'" not in str(error)
+
+
+def test_an_error_of_a_worker_arrives_as_it_was_raised():
+    for error in (
+        missing_extra("interpret", "explain", "the model ebm"),
+        InputError("no such file", where="a.csv", cure="Check the path."),
+        PerfmlError("wrong", found="x"),
+    ):
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error)
+        assert str(copy) == str(error)
+        assert copy.as_dict() == error.as_dict()
+
+
+def test_the_checkout_is_the_source_where_nothing_else_is_noted(monkeypatch):
+    monkeypatch.setattr("perfml.util.installed._origin", lambda: ("", False))
+    assert install_command("ncu") == f"pip install '{ROOT}[ncu]'"
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (("file:///src/perfml", False), "pip install '/src/perfml[ncu]'"),
+        (("https://host/perfml", True), "pip install 'perfml[ncu] @ git+https://host/perfml'"),
+    ],
+)
+def test_the_source_that_pip_noted_is_used(monkeypatch, origin, command):
+    monkeypatch.setattr("perfml.util.installed._origin", lambda: origin)
+    assert install_command("ncu") == command

@@ -1,0 +1,153 @@
+"""The timing pass of any program: what the injected library wrote becomes the timing CSV."""
+
+import ctypes
+import os
+import subprocess
+
+import pytest
+
+from collectors.profilers import inject, timing
+from collectors.profilers.process import ProfilerError
+from perfml.ingest.profiles import ingest
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.process
+
+RECORDED = ROOT / "tests" / "data/fake_tools/recorded"
+VECTORS = RECORDED / "activity_vectors.tsv"
+
+
+def test_ranges_become_iterations_and_layers(tmp_path):
+    timing.write_timing(timing.read_activity(VECTORS), tmp_path / "timing.csv")
+    frame = ingest([tmp_path / "timing.csv"]).frame
+    assert frame["layer"].fillna("-").tolist() == [
+        "-",
+        *("update/scale", "update", "reduce"),
+        *("update/scale", "update", "reduce"),
+    ]
+    assert frame["iteration"].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert frame["time_us"].iloc[3] == pytest.approx(4.608)
+    assert frame["grid"].iloc[3] == "(264, 1, 1)"
+
+
+def test_a_program_of_several_kernels_a_range_keeps_their_order():
+    launches = timing.read_activity(RECORDED / "activity_torch.tsv")
+    assert len(launches) == 20
+    assert [each.start_ns for each in launches] == sorted(each.start_ns for each in launches)
+    assert {each.ranges[-1] for each in launches if each.ranges} == {
+        "layer_0",
+        "layer_1",
+        "layer_2",
+    }
+
+
+def test_share_of_time_outside_ranges_is_counted(tmp_path):
+    timing.write_timing(timing.read_activity(VECTORS), tmp_path / "t.csv")
+    share, launches = timing.unattributed_share(tmp_path / "t.csv")
+    assert launches == 7
+    assert share == pytest.approx(3.585 / 27.201, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda text: text.replace("# end\n", ""), "ended without finishing"),
+        (lambda text: text.replace("# dropped 0", "# dropped 12"), "lost records"),
+        (lambda text: "# error subscribe: CUPTI_ERROR_UNKNOWN\n" + text, "cannot trace"),
+        (lambda text: text.replace("\t0\t", "\t", 1), "damaged"),
+        (lambda text: text.replace("1795257837295943200", "soon"), "damaged"),
+    ],
+)
+def test_an_incomplete_record_is_refused(tmp_path, edit, says):
+    path = tmp_path / "1.tsv"
+    path.write_text(edit(VECTORS.read_text()))
+    with pytest.raises(ProfilerError, match=says):
+        timing.read_activity(path)
+
+
+@pytest.fixture
+def recorder(tmp_path, monkeypatch):
+    """Stand in for a GPU program under the library: a shell script that leaves a record."""
+    monkeypatch.setattr(timing, "library", lambda name: tmp_path / f"{name}.so")
+
+    def program(*, profiled=0, code=0):
+        record = VECTORS.read_text().splitlines()
+        lines = [line.split("\t") for line in record]
+        for number, cells in enumerate(lines):
+            if len(cells) > 1 and number < profiled:
+                cells[1] = "1"
+        (tmp_path / "record.tsv").write_text("\n".join("\t".join(each) for each in lines) + "\n")
+        script = f'cp {tmp_path}/record.tsv "$PERFML_ACTIVITY_DIR/$$.tsv"; echo said; exit {code}'
+        return ["sh", "-c", script]
+
+    return program
+
+
+def trace(program, tmp_path, timeout_s=30):
+    return timing.trace(program, log=tmp_path / "log.txt", timeout_s=timeout_s)
+
+
+def test_without_profiler_calls_every_launch_counts(recorder, tmp_path):
+    found = trace(recorder(), tmp_path)
+    assert (len(found.launches), found.region) == (7, False)
+
+
+def test_with_profiler_calls_only_launches_between_them_count(recorder, tmp_path):
+    found = trace(recorder(profiled=3), tmp_path)
+    assert (len(found.launches), found.region) == (3, True)
+
+
+def test_a_failing_program_is_reported_with_its_status_and_last_words(recorder, tmp_path):
+    with pytest.raises(ProfilerError) as error:
+        trace(recorder(code=4), tmp_path)
+    assert "exit status 4" in str(error.value)
+    assert "said" in str(error.value)
+
+
+def test_a_program_without_kernels_or_that_hangs_is_reported(recorder, tmp_path):
+    recorder()
+    with pytest.raises(ProfilerError, match="no GPU kernel"):
+        trace(["true"], tmp_path)
+    with pytest.raises(ProfilerError, match="within 1 s"):
+        trace(["sleep", "60"], tmp_path, timeout_s=1)
+    with pytest.raises(ProfilerError, match="cannot be started"):
+        trace([str(tmp_path / "nothing")], tmp_path)
+
+
+def test_a_library_that_does_not_compile_says_why(tmp_path, monkeypatch):
+    cupti = inject.Toolkit((tmp_path,), tmp_path / "libcupti.so")
+    monkeypatch.setattr(inject, "toolkit", lambda: cupti)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(ProfilerError, match="does not compile"):
+        inject.library(inject.ACTIVITY)
+    monkeypatch.setenv("CXX", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProfilerError, match="no C\\+\\+ compiler"):
+        inject.library(inject.ACTIVITY)
+
+
+def cupti_is_here():
+    try:
+        inject.toolkit()
+    except ProfilerError:
+        return False
+    return True
+
+
+def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if not cupti_is_here():
+        with pytest.raises(ProfilerError, match="CUPTI is not installed"):
+            inject.library(inject.ACTIVITY)
+        return
+    made = inject.library(inject.ACTIVITY)
+    loaded = ctypes.CDLL(str(made))
+    assert loaded.InitializeInjection
+    assert loaded.InitializeInjectionNvtx2
+    before = made.stat().st_mtime_ns
+    assert inject.library(inject.ACTIVITY).stat().st_mtime_ns == before
+    names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
+    exported = [line.split()[-1] for line in names.splitlines() if " T " in line]
+    assert exported == ["InitializeInjection", "InitializeInjectionNvtx2"]
+    assert os.listdir(tmp_path / "perfml") == [made.name]

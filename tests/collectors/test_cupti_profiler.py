@@ -1,0 +1,193 @@
+"""Counters by the program's own iterations: the real library over a stand-in for CUPTI.
+
+The stand-in takes one pass for every two metrics; metric ``m__3`` of the launch at place 5 is 3.05.
+"""
+
+import subprocess
+
+import pytest
+
+from collectors.profilers import cupti, inject
+from collectors.profilers.cupti_failures import GraphError
+from collectors.profilers.process import ProfilerError
+from perfml.readers import read
+from tests.support import cupti_on_cpu
+
+pytestmark = pytest.mark.process
+
+SEVEN = tuple(f"m__{number}" for number in range(7))
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    return cupti_on_cpu.compiled(tmp_path_factory.mktemp("cupti"))
+
+
+@pytest.fixture
+def measure(built, tmp_path, monkeypatch):
+    """Return a function that measures the program under words that say what it does."""
+    library, program = built
+    monkeypatch.setattr(cupti, "library", lambda name: library)
+
+    def measured(words, *, metrics=SEVEN, sets=1, timed=2, memory=2 << 30, timeout_s=30):
+        options = cupti.CuptiOptions(metrics, sets=sets, timed=timed, memory=memory)
+        command = [str(program), *words.split()]
+        log = tmp_path / "log.txt"
+        return cupti.profile(options, command, folder=tmp_path, log=log, timeout_s=timeout_s)
+
+    return measured
+
+
+@pytest.mark.slow
+def test_the_library_compiles_against_the_installed_cupti(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = inject.library(inject.COUNTERS)
+    names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in names.splitlines() if " T " in line] == [
+        "InitializeInjection",
+        "InitializeInjectionNvtx2",
+        "perfml_counters_wanted",
+    ]
+    # it runs where the driver is, but is compiled where there is none
+    assert not [line for line in names.splitlines() if " U cu" in line and "cupti" not in line]
+
+
+def layers(profile):
+    return read(profile.table).frame["layer"].fillna("-").tolist()
+
+
+def test_each_pass_is_taken_in_an_iteration_of_one_run(measure):
+    profile = measure("iter:6")  # two that are timed, four passes
+    assert (profile.measurement.replay, profile.measurement.passes, profile.measurement.runs) == (
+        *("iterations", 4),
+        1,
+    )
+    assert [row.kernel for row in profile.rows] == ["conv(float*)", "pool(float*)", "tail(float*)"]
+    assert [row.values["m__3"] for row in profile.rows] == [3.0, 3.01, 3.02]
+    assert profile.rows[0].values.keys() == set(SEVEN)
+    assert profile.rows[0].ranges == ("iter_2", "conv")
+    assert profile.warnings == ()
+
+
+def test_the_table_reads_back_with_ranges_as_iterations_and_layers(measure):
+    profile = measure("iter:6")
+    frame = read(profile.table).frame
+    assert frame["layer"].fillna("-").tolist() == ["conv", "a/b", "-"]
+    assert set(frame["iteration"]) == {2}
+    assert frame["grid"].tolist() == ["(10, 1, 1)", "(20, 1, 1)", "(30, 1, 1)"]
+    provenance = read(profile.table).provenance
+    assert provenance["caches"] == "as the program left them"
+    assert provenance["replay"] == "iterations"
+
+
+def test_several_measurements_follow_each_other_in_one_session(measure):
+    profile = measure("iter:12", sets=2)
+    assert [row.set_number for row in profile.rows] == [0, 0, 0, 1, 1, 1]
+    assert [row.ranges[0] for row in profile.rows[::3]] == ["iter_2", "iter_6"]
+
+
+def test_pairs_of_profiler_calls_are_iterations_too(measure):
+    profile = measure("pairs:6")
+    assert profile.measurement.replay == "iterations"
+    assert {row.ranges[0] for row in profile.rows} == {"iter_2"}
+
+
+def test_a_program_with_few_iterations_is_run_again_for_the_other_passes(measure):
+    profile = measure("iter:3")  # of four passes, three fit into one run
+    assert (profile.measurement.replay, profile.measurement.runs) == ("iterations", 3)
+    assert "3 iterations, and 4 are needed" in profile.warnings[0]
+    assert profile.rows[2].values == {name: int(name[3:]) + 0.02 for name in SEVEN}
+
+
+def test_a_program_without_iterations_is_replayed_launch_by_launch(measure):
+    profile = measure("bare:3")
+    assert (profile.measurement.replay, profile.measurement.runs) == ("kernel", 2)
+    assert len(profile.rows) == 10  # all launches, the one before included
+    assert "the program has no iterations" in profile.warnings[0]
+    assert read(profile.table).provenance["caches"].startswith("not flushed")
+
+
+def test_one_other_iteration_is_told_and_not_used(measure):
+    profile = measure("iter:3 odd iter:8")
+    assert profile.measurement.replay == "iterations"
+    assert {row.ranges[0] for row in profile.rows} == {"iter_4"}
+    assert profile.rows[1].kernel == "pool(float*)"
+
+
+def test_iterations_that_differ_again_and_again_are_replayed_launch_by_launch(measure):
+    profile = measure("iter:3 odd iter:1 odd iter:1 odd iter:1 odd iter:1")
+    assert profile.measurement.replay == "kernel"
+    assert "differs from" in profile.warnings[0]
+    assert "other(float*)" in profile.warnings[0] or "pool(float*)" in profile.warnings[0]
+
+
+def test_no_launch_is_lost_where_an_iteration_launches_more_than_was_reserved(measure):
+    profile = measure("iter:1 more:30 iter:9")
+    assert len(profile.rows) == 3
+    more = measure("iter:1 more:30 more:30 more:30 more:30 more:30 more:30 more:30 more:30")
+    assert len(more.rows) == 33
+    assert more.rows[-1].values["m__0"] == 0.32
+
+
+def test_counters_that_need_more_memory_are_measured_in_parts(measure):
+    profile = measure("iter:10", memory=2500)  # two launches at a time: twice four passes
+    assert [row.place for row in profile.rows] == [0, 1, 2]
+    assert {row.ranges[0] for row in profile.rows} == {"iter_2"}
+    assert layers(measure("bare:3", memory=1500)) == ["-", *(("conv", "a/b", "-") * 3)]
+
+
+def test_contexts_are_measured_one_after_the_other(measure):
+    profile = measure("contexts:10")
+    assert [row.context for row in profile.rows] == [0, 1, 0]
+    assert [row.values["m__0"] for row in profile.rows] == [0.0, 0.0, 0.01]
+    replayed = measure("contexts:1")
+    assert [row.context for row in replayed.rows] == [0, 1, 0]
+
+
+def test_launches_of_another_thread_belong_to_the_iteration(measure):
+    profile = measure("threads:6")
+    assert profile.rows[2].kernel == "backward(float*)"
+    assert profile.rows[2].ranges == ("iter_2",)
+
+
+def test_metrics_that_the_chip_lacks_are_named_and_the_others_measured(measure):
+    profile = measure("iter:8", metrics=("m__1", "m__unknown", "m__2"))
+    assert profile.missing == ("m__unknown",)
+    assert profile.rows[0].values == {"m__1": 1.0, "m__2": 2.0}
+
+
+def test_graphs_are_refused_with_the_cure(measure):
+    with pytest.raises(GraphError, match="CUDA graph") as error:
+        measure("graph:6")
+    assert "--profiler ncu" in error.value.cure
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("iter:4 abort", "exit status -6"),
+        ("iter:4 exit", "ended without finishing its record"),
+        ("", "launched no GPU kernel"),
+    ],
+)
+def test_a_program_that_ends_badly_is_one_message(measure, words, says):
+    with pytest.raises(ProfilerError, match=says):
+        measure(words)
+
+
+def test_what_was_measured_before_a_program_left_by_exit_counts(measure):
+    assert len(measure("iter:9 exit").rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("variable", "says", "cure"),
+    [
+        ("FAKE_CUPTI_FORBIDDEN", "may not read the GPU's performance counters", "SYS_ADMIN"),
+        ("FAKE_CUPTI_BUSY", "another tool is attached", "--profiler ncu"),
+    ],
+)
+def test_refusals_of_cupti_name_the_cure(measure, monkeypatch, variable, says, cure):
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(ProfilerError, match=says) as error:
+        measure("iter:8")
+    assert cure in error.value.cure

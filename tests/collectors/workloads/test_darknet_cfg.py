@@ -1,0 +1,165 @@
+"""The Darknet cfg and weights readers: what they accept, and what their errors say."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg, read_cfg, with_classes
+from collectors.workloads.yolov4_tiny.network import build_network
+from collectors.workloads.yolov4_tiny.weights import fold, random_weights, read_weights
+from perfml.errors import InputError
+from tests.support.paths import ROOT
+
+SMALL = ROOT / "tests" / "data" / "darknet" / "every-layer.cfg"
+NET = "[net]\nwidth=8\nheight=8\nchannels=3\n"
+CONV = "[convolutional]\nfilters=4\nsize=3\nstride=1\npad=1\nactivation=leaky\n"
+
+
+def network(text):
+    return build_network(parse_cfg(text.splitlines(), "my.cfg"))
+
+
+def error_of(text):
+    with pytest.raises(InputError) as caught:
+        network(text)
+    return caught.value
+
+
+def write_weights(path, weights, version=(0, 2, 5), seen=b"\0" * 8):
+    parts = [np.array(version, "<i4").tobytes(), seen]
+    for one in weights.values():
+        parts.append(one.bias.tobytes())
+        if one.norm is not None:
+            parts += [one.norm.scale.tobytes(), one.norm.mean.tobytes()]
+            parts.append(one.norm.variance.tobytes())
+        parts.append(one.kernel.tobytes())
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def test_a_cfg_with_every_section_has_the_shapes_darknet_gives_it():
+    layers = build_network(read_cfg(SMALL)).layers
+    assert [layer.name for layer in layers] == [
+        "conv_01", "pool_01", "conv_02", "shortcut_01", "dropout_01", "pool_02", "conv_03",
+        "route_01", "upsample_01", "conv_04", "yolo_01",
+    ]  # fmt: skip
+    shapes = {layer.name: layer.out_shape for layer in layers}
+    assert shapes["pool_01"] == (8, 20, 24)
+    assert shapes["pool_02"] == (8, 10, 12)
+    assert shapes["route_01"] == (10, 10, 12)
+    assert shapes["conv_04"] == (14, 10, 12)
+
+
+def test_comments_and_blank_lines_do_not_shift_the_line_in_an_error():
+    error = error_of("# a comment\n\n" + NET + "; another\n" + CONV.replace("size=3", "size=x"))
+    assert error.where == "my.cfg:10"
+    assert error.found == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        (NET + "[lstm]\n", "my.cfg:5", "no backend implements the section [lstm]"),
+        (NET + "[convolutional\n", "my.cfg:5", "between square brackets"),
+        (NET + CONV + "dilation=2\n", "my.cfg:11", "dilation"),
+        (NET + CONV + "xnor=1\n", "my.cfg:11", "xnor"),
+        (NET + CONV + "filters=8\n", "my.cfg:11", "twice, first on line 6"),
+        (NET + CONV + "nonsense\n", "my.cfg:11", "key=value"),
+        (NET + CONV.replace("leaky", "gelu"), "my.cfg:10", "activation"),
+        (NET + CONV.replace("stride=1", "stride=0"), "my.cfg:8", "at least 1"),
+        (NET + CONV + "groups=3\n", "my.cfg:11", "groups must divide"),
+        (NET + CONV + "[route]\nlayers=-2\n", "my.cfg:12", "does not come before"),
+        (NET + CONV + "[route]\nlayers=1\n", "my.cfg:12", "does not come before"),
+        (NET + CONV + "[route]\n", "my.cfg:11", "has no layers"),
+        (NET + CONV + "[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", "my.cfg:13", "group_id"),
+        (NET + CONV + "[maxpool]\nstride=2\n" + "[route]\nlayers=0,1\n", "my.cfg:14", "height"),
+        (NET + CONV + CONV.replace("=4", "=5") + "[shortcut]\nfrom=-2\n", "my.cfg:18", "one shape"),
+        (NET + CONV + "[yolo]\nmask=0\nclasses=2\n", "my.cfg:13", "7 filters"),
+        (NET + CONV.replace("size=3", "size=11").replace("pad=1", "pad=0"), "my.cfg:7", "larger"),
+        (NET, "my.cfg:1", "no layer"),
+        (CONV, "my.cfg:1", "starts with the section [net]"),
+        ("width=8\n", "my.cfg:1", "before the first section"),
+        ("", "my.cfg:1", "no section at all"),
+    ],
+)  # fmt: skip
+def test_a_wrong_cfg_is_refused_with_file_and_line(text, where, message):
+    error = error_of(text)
+    assert error.where == where
+    assert message in str(error)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_either_a_network_or_an_input_error(text):
+    try:
+        build_network(parse_cfg(text.splitlines(), "x"))
+    except InputError as error:
+        where = error.where
+    else:
+        where = "x:1"
+    assert where.startswith("x:")
+
+
+def test_a_missing_file_and_a_binary_file_are_input_errors(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_cfg(tmp_path / "none.cfg")
+    (tmp_path / "w.weights").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InputError, match="is text"):
+        read_cfg(tmp_path / "w.weights")
+
+
+def test_the_classes_of_a_cfg_set_its_heads_and_their_convolutions():
+    layers = build_network(with_classes(read_cfg(SMALL), 9)).layers
+    assert layers[-1].classes == 9
+    assert layers[-2].filters == 2 * (9 + 5)
+    with pytest.raises(InputError, match="at least one class"):
+        builtin_cfg(0)
+
+
+def test_weights_survive_the_way_through_a_darknet_file(tmp_path):
+    net = build_network(read_cfg(SMALL))
+    weights = random_weights(net, seed=3)
+    read = fold(read_weights(write_weights(tmp_path / "a.weights", weights), net))
+    for name, (kernel, bias) in fold(weights).items():
+        np.testing.assert_array_equal(read[name][0], kernel)
+        np.testing.assert_array_equal(read[name][1], bias)
+
+
+def test_the_old_header_counts_images_in_four_bytes(tmp_path):
+    net = build_network(read_cfg(SMALL))
+    weights = random_weights(net, seed=3)
+    path = write_weights(tmp_path / "old.weights", weights, version=(0, 1, 0), seen=b"\0" * 4)
+    np.testing.assert_array_equal(
+        read_weights(path, net)["conv_01"].kernel, weights["conv_01"].kernel
+    )
+
+
+def test_a_truncated_weights_file_names_the_layer_and_its_cfg_line(tmp_path):
+    net = build_network(read_cfg(SMALL))
+    path = write_weights(tmp_path / "cut.weights", random_weights(net, seed=3))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"weights of conv_04 \(.*every-layer\.cfg:54\)") as caught:
+        read_weights(path, net)
+    assert "byte" in caught.value.where
+    assert caught.value.found.endswith(f"of {14 * 10 * 25} values")
+
+
+def test_a_weights_file_for_more_classes_is_refused(tmp_path):
+    wide = build_network(with_classes(read_cfg(SMALL), 3))
+    path = write_weights(tmp_path / "wide.weights", random_weights(wide, seed=3))
+    with pytest.raises(InputError, match="holds more than the network needs"):
+        read_weights(path, build_network(read_cfg(SMALL)))
+
+
+def test_a_weights_file_with_a_nan_or_a_wrong_header_is_refused(tmp_path):
+    net = build_network(read_cfg(SMALL))
+    weights = random_weights(net, seed=3)
+    weights["conv_02"].norm.mean[1] = np.nan
+    with pytest.raises(InputError, match="means of conv_02"):
+        read_weights(write_weights(tmp_path / "nan.weights", weights), net)
+    (tmp_path / "text.weights").write_bytes(b"this is not a weights file")
+    with pytest.raises(InputError, match="no Darknet weights file"):
+        read_weights(tmp_path / "text.weights", net)
+    (tmp_path / "empty.weights").write_bytes(b"")
+    with pytest.raises(InputError, match="header"):
+        read_weights(tmp_path / "empty.weights", net)

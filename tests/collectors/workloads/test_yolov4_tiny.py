@@ -1,0 +1,194 @@
+"""The built-in network: its architecture as published, its weights, its reference, its registry."""
+
+import numpy as np
+import pytest
+
+from collectors.workloads import Options, workload, workloads
+from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg
+from collectors.workloads.yolov4_tiny.network import build_network
+from collectors.workloads.yolov4_tiny.reference import forward, relative_error
+from collectors.workloads.yolov4_tiny.weights import (
+    BatchNorm,
+    ConvWeights,
+    fold,
+    random_images,
+    random_weights,
+)
+from collectors.workloads.yolov4_tiny.workload import LIMITS, build_problem
+from perfml.errors import InputError
+
+# Figure A-1 of the study: Darknet index, filters, size, stride, input, output.
+PUBLISHED = """
+ 0  32 3 2 416x416x3   208x208x32
+ 1  64 3 2 208x208x32  104x104x64
+ 2  64 3 1 104x104x64  104x104x64
+ 4  32 3 1 104x104x32  104x104x32
+ 5  32 3 1 104x104x32  104x104x32
+ 7  64 1 1 104x104x64  104x104x64
+10 128 3 1 52x52x128   52x52x128
+12  64 3 1 52x52x64    52x52x64
+13  64 3 1 52x52x64    52x52x64
+15 128 1 1 52x52x128   52x52x128
+18 256 3 1 26x26x256   26x26x256
+20 128 3 1 26x26x128   26x26x128
+21 128 3 1 26x26x128   26x26x128
+23 256 1 1 26x26x256   26x26x256
+26 512 3 1 13x13x512   13x13x512
+27 256 1 1 13x13x512   13x13x256
+28 512 3 1 13x13x256   13x13x512
+29  21 1 1 13x13x512   13x13x21
+32 128 1 1 13x13x256   13x13x128
+35 256 3 1 26x26x384   26x26x256
+36  21 1 1 26x26x256   26x26x21
+"""
+
+
+@pytest.fixture(scope="module")
+def network():
+    return build_network(builtin_cfg(2))
+
+
+def test_the_convolutions_are_those_of_the_published_figure(network):
+    rows = [line.split() for line in PUBLISHED.strip().splitlines()]
+    described = [layer.describe(1, 4) for layer in network.convolutions]
+    ours = [
+        [str(d[k]) for k in ("index", "filters", "size", "stride", "input", "output")]
+        for d in described
+    ]
+    assert ours == rows
+    assert [d["layer"] for d in described] == [f"conv_{i:02d}" for i in range(1, 22)]
+
+
+def test_routes_and_pools_read_the_published_layers(network):
+    reads = {layer.index: layer.inputs for layer in network.layers}
+    published = {3: (2,), 6: (5, 4), 8: (2, 7), 14: (13, 12), 16: (10, 15), 19: (18,)}
+    published |= {22: (21, 20), 24: (18, 23), 31: (27,), 34: (33, 23)}
+    assert {index: reads[index] for index in published} == published
+    types = [layer.type for layer in network.layers]
+    assert [types.count(t) for t in ("conv", "route", "pool", "upsample", "yolo")] == [
+        21,
+        11,
+        3,
+        1,
+        2,
+    ]
+    assert [layer.name for layer in network.outputs] == ["yolo_01", "yolo_02"]
+
+
+def test_the_cost_of_layer_3_is_counted_from_its_shape(network):
+    layer = network.convolutions[2].describe(batch=8, element=2)
+    assert layer["flops"] == 2 * 8 * 104 * 104 * 64 * 64 * 9
+    assert layer["weight_bytes"] == (64 * 64 * 9 + 64) * 2
+    assert layer["input_bytes"] == layer["output_bytes"] == 8 * 104 * 104 * 64 * 2
+
+
+def test_eighty_classes_change_the_two_head_convolutions_only(network):
+    wide = build_network(builtin_cfg(80))
+    changed = [
+        b.name
+        for a, b in zip(network.layers, wide.layers, strict=True)
+        if a.out_shape != b.out_shape
+    ]
+    assert changed == ["conv_18", "yolo_01", "conv_21", "yolo_02"]
+    assert wide.convolutions[-1].filters == 255
+    # 6.9 billion operations is what Darknet itself counts for the COCO network.
+    assert sum(layer.flops() for layer in wide.layers) == pytest.approx(6.91e9, rel=1e-3)
+
+
+def test_activations_keep_their_scale_through_all_layers(network):
+    spread = {}
+    forward(
+        network,
+        fold(random_weights(network, 0)),
+        random_images(network, 1, 0),
+        lambda layer, output: spread.update({layer.name: output.std()}),
+    )
+    assert len(spread) == len(network.layers)
+    assert all(0.1 < value < 10 for value in spread.values()), spread
+
+
+def test_a_seed_gives_the_same_weights_and_another_seed_others(network):
+    a, b, c = (random_weights(network, seed)["conv_20"].kernel for seed in (7, 7, 8))
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+    more = random_images(network, 3, 7)
+    np.testing.assert_array_equal(more[:1], random_images(network, 1, 7))
+
+
+def test_folding_equals_normalising_after_the_convolution():
+    text = "[net]\nwidth=6\nheight=5\nchannels=2\n[convolutional]\nbatch_normalize=1\nfilters=3\n"
+    net = build_network(parse_cfg((text + "size=3\npad=1\nactivation=linear\n").splitlines(), "t"))
+    rng = np.random.default_rng(0)
+    kernel, bias = rng.normal(size=(3, 2, 3, 3)).astype("f4"), rng.normal(size=3).astype("f4")
+    norm = BatchNorm(*(rng.uniform(0.5, 2, 3).astype("f4") for _ in range(3)))
+    images = rng.normal(size=(2, 2, 5, 6))
+    bare = {"conv_01": ConvWeights(kernel, np.zeros(3, "f4")).folded()}
+    x = forward(net, bare, images)["conv_01"]
+    column = (slice(None), None, None)
+    expected = (x - norm.mean[column]) / np.sqrt(norm.variance[column].astype("f8") + 1e-5)
+    expected = expected * norm.scale[column] + bias[column]
+    folded = {"conv_01": ConvWeights(kernel, bias, norm).folded()}
+    np.testing.assert_allclose(forward(net, folded, images)["conv_01"], expected, rtol=1e-12)
+
+
+def test_the_reference_convolution_equals_its_definition():
+    text = "[net]\nwidth=7\nheight=6\nchannels=4\n[convolutional]\nfilters=6\nsize=3\nstride=2\n"
+    net = build_network(
+        parse_cfg((text + "pad=1\ngroups=2\nactivation=linear\n").splitlines(), "t")
+    )
+    rng = np.random.default_rng(1)
+    x, kernel = rng.normal(size=(1, 4, 6, 7)), rng.normal(size=(6, 2, 3, 3))
+    out = forward(net, {"conv_01": (kernel, np.zeros(6))}, x)["conv_01"]
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    for f, i, j in np.ndindex(6, 3, 4):
+        group = slice(0, 2) if f < 3 else slice(2, 4)
+        window = padded[0, group, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3]
+        assert out[0, f, i, j] == pytest.approx((window * kernel[f]).sum(), rel=1e-12)
+
+
+def test_relative_error_is_scale_free_and_nan_stays_nan():
+    reference = np.array([3.0, 4.0])
+    assert relative_error(np.array([3.0, 4.5]), reference) == pytest.approx(0.1)
+    assert relative_error(np.array([30.0, 45.0]), 10 * reference) == pytest.approx(0.1)
+    assert np.isnan(relative_error(np.array([3.0, np.nan]), reference))
+    with pytest.raises(ValueError, match="shape"):
+        relative_error(np.zeros(3), reference)
+
+
+@pytest.mark.long
+def test_a_wrong_layer_exceeds_the_limit_of_every_precision(network):
+    problem = build_problem(Options("cublas", seed=5))
+    swapped = dict(problem.folded)
+    kernel, bias = swapped["conv_12"]
+    swapped["conv_12"] = (kernel[:, :, ::-1], bias)
+    wrong = forward(network, swapped, problem.images)
+    assert max(row.error for row in problem.compare(wrong)) > max(LIMITS.values())
+
+
+def test_the_registry_knows_the_workload_and_refuses_what_it_does_not_offer():
+    tiny = workload("yolov4-tiny")
+    assert "yolov4-tiny" in workloads()
+    assert tiny.backends() == ("cublas", "cudnn", "inductor", "tensorrt")
+    assert tiny.precisions("cublas") == ("fp32", "tf32", "fp16")
+    assert "int8" in tiny.precisions("tensorrt")
+    with pytest.raises(InputError, match="no built-in workload"):
+        workload("yolo")
+    with pytest.raises(InputError, match="no backend of this name"):
+        tiny.precisions("caffe")
+    for options in (
+        Options("cublas", precision="int8"),
+        Options("cublas", batch=0),
+        Options("cublas", seed=-1),
+    ):
+        with pytest.raises(InputError):
+            tiny.session(options)
+
+
+def test_the_description_holds_every_layer_and_is_json():
+    import json
+
+    described = build_problem(Options("cudnn", precision="fp16", batch=2)).describe()
+    again = json.loads(json.dumps(described, allow_nan=False))
+    assert len(again["layers"]) == 38
+    assert again["flops"] == sum(layer["flops"] for layer in again["layers"])
+    assert again["layers"][34 + 1]["input"] == "26x26x384"

@@ -1,0 +1,228 @@
+// Stands in for libcupti on a machine without a GPU: it counts launches between Start and Stop,
+// takes one pass for every two metrics, and tells of each launch the number of its metric and place.
+// As on a GPU, a session of another context blocks the counters, and ranges that find no room are lost silently.
+#include "fake_cupti.h"
+
+#include <cupti_profiler_host.h>
+#include <cupti_profiler_target.h>
+#include <cupti_range_profiler.h>
+#include <cupti_target.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Host {
+  std::vector<std::string> metrics;
+};
+
+struct Profiler {
+  bool user_replay = true, started = false;
+  size_t metrics = 0, passes = 0, pass = 0, reserved = 0, launches = 0;
+  std::vector<size_t> launches_of_pass;
+  uint8_t* image = nullptr;
+};
+
+struct Image {
+  size_t ranges;
+};
+
+CUpti_CallbackFunc g_callback = nullptr;
+Profiler* g_open[2] = {nullptr, nullptr};
+unsigned g_correlation = 0;
+CUpti_BuffersCallbackCompleteFunc g_completed = nullptr;
+
+size_t passes_of(size_t metrics) { return (metrics + 1) / 2; }
+bool is(const char* variable) { return std::getenv(variable) != nullptr; }
+CUcontext context_of(int number) { return reinterpret_cast<CUcontext>(0x1000 + number); }
+
+}  // namespace
+
+extern "C" {
+
+void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads) {
+  cuLaunchKernel_params given = {};
+  given.gridDimX = blocks;
+  given.blockDimX = threads;
+  given.gridDimY = given.gridDimZ = given.blockDimY = given.blockDimZ = 1;
+  fake_call(context, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, kernel, &given);
+}
+
+void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters) {
+  CUpti_CallbackData call = {};
+  call.context = context_of(context);
+  call.symbolName = symbol;
+  call.functionParams = parameters;
+  call.correlationId = ++g_correlation;
+  if (!g_callback) return;
+  call.callbackSite = CUPTI_API_ENTER;
+  g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &call);
+  Profiler* open = g_open[context];
+  if (open && open->started && symbol) ++open->launches;
+  call.callbackSite = CUPTI_API_EXIT;
+  g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &call);
+}
+
+CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void*) {
+  if (is("FAKE_CUPTI_BUSY")) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  *handle = nullptr;
+  g_callback = callback;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
+                                CUpti_CallbackId) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
+  *text = result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+          : result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+              ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+              : "CUPTI_ERROR_UNKNOWN";
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetVersion(uint32_t* version) {
+  *version = 130000;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetStreamIdEx(CUcontext, CUstream, uint8_t, uint32_t* stream) {
+  *stream = 7;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
+                                           CUpti_BuffersCallbackCompleteFunc completed) {
+  g_completed = completed;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind) { return CUPTI_SUCCESS; }
+CUptiResult cuptiActivityDisable(CUpti_ActivityKind) { return CUPTI_SUCCESS; }
+CUptiResult cuptiActivityFlushAll(uint32_t) { return CUPTI_SUCCESS; }
+CUptiResult cuptiActivityGetNextRecord(uint8_t*, size_t, CUpti_Activity**) {
+  return CUPTI_ERROR_MAX_LIMIT_REACHED;
+}
+CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {
+  *dropped = 0;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerInitialize(CUpti_Profiler_Initialize_Params*) { return CUPTI_SUCCESS; }
+CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params* chip) {
+  chip->pChipName = "FAKE100";
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailability_Params* given) {
+  if (is("FAKE_CUPTI_FORBIDDEN")) return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+  given->counterAvailabilityImageSize = 8;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostInitialize(CUpti_Profiler_Host_Initialize_Params* given) {
+  given->pHostObject = reinterpret_cast<CUpti_Profiler_Host_Object*>(new Host);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostDeinitialize(CUpti_Profiler_Host_Deinitialize_Params* given) {
+  delete reinterpret_cast<Host*>(given->pHostObject);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostConfigAddMetrics(CUpti_Profiler_Host_ConfigAddMetrics_Params* given) {
+  auto* host = reinterpret_cast<Host*>(given->pHostObject);
+  for (size_t i = 0; i < given->numMetrics; ++i) {
+    if (std::strstr(given->ppMetricNames[i], "unknown")) return CUPTI_ERROR_INVALID_METRIC_NAME;
+    host->metrics.push_back(given->ppMetricNames[i]);
+  }
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostGetConfigImageSize(
+    CUpti_Profiler_Host_GetConfigImageSize_Params* given) {
+  given->configImageSize = sizeof(size_t);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostGetConfigImage(CUpti_Profiler_Host_GetConfigImage_Params* given) {
+  const size_t metrics = reinterpret_cast<Host*>(given->pHostObject)->metrics.size();
+  std::memcpy(given->pConfigImage, &metrics, sizeof metrics);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostGetNumOfPasses(CUpti_Profiler_Host_GetNumOfPasses_Params* given) {
+  size_t metrics = 0;
+  std::memcpy(&metrics, given->pConfigImage, sizeof metrics);
+  given->numOfPasses = passes_of(metrics);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params* given) {
+  auto* profiler = new Profiler;
+  g_open[reinterpret_cast<size_t>(given->ctx) - 0x1000] = profiler;
+  given->pRangeProfilerObject = reinterpret_cast<CUpti_RangeProfiler_Object*>(profiler);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerDisable(CUpti_RangeProfiler_Disable_Params* given) {
+  auto* profiler = reinterpret_cast<Profiler*>(given->pRangeProfilerObject);
+  for (Profiler*& each : g_open) {
+    if (each == profiler) each = nullptr;
+  }
+  delete profiler;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerGetCounterDataSize(
+    CUpti_RangeProfiler_GetCounterDataSize_Params* given) {
+  given->counterDataSize = sizeof(Image) + 1000 * given->maxNumOfRanges;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerCounterDataImageInitialize(
+    CUpti_RangeProfiler_CounterDataImage_Initialize_Params* given) {
+  const Image empty = {0};
+  std::memcpy(given->pCounterData, &empty, sizeof empty);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params* given) {
+  auto* profiler = reinterpret_cast<Profiler*>(given->pRangeProfilerObject);
+  profiler->user_replay = given->replayMode == CUPTI_UserReplay;
+  std::memcpy(&profiler->metrics, given->pConfig, sizeof profiler->metrics);
+  profiler->passes = passes_of(profiler->metrics);
+  profiler->pass = 0;
+  profiler->reserved = given->maxRangesPerPass;
+  profiler->image = given->pCounterDataImage;
+  profiler->launches_of_pass.clear();
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerStart(CUpti_RangeProfiler_Start_Params* given) {
+  auto* profiler = reinterpret_cast<Profiler*>(given->pRangeProfilerObject);
+  for (Profiler* other : g_open) {
+    if (other && other != profiler) return CUPTI_ERROR_HARDWARE_BUSY;
+  }
+  if (profiler->started) return CUPTI_ERROR_INVALID_OPERATION;
+  profiler->started = true;
+  profiler->launches = 0;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params* given) {
+  auto* profiler = reinterpret_cast<Profiler*>(given->pRangeProfilerObject);
+  if (!profiler->started) return CUPTI_ERROR_INVALID_OPERATION;
+  profiler->started = false;
+  profiler->launches_of_pass.push_back(profiler->launches);
+  given->isAllPassSubmitted = !profiler->user_replay || ++profiler->pass == profiler->passes;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerDecodeData(CUpti_RangeProfiler_DecodeData_Params* given) {
+  auto* profiler = reinterpret_cast<Profiler*>(given->pRangeProfilerObject);
+  Image image = {profiler->launches_of_pass.front()};
+  if (image.ranges > profiler->reserved) image.ranges = profiler->reserved;
+  std::memcpy(profiler->image, &image, sizeof image);
+  given->numOfRangeDropped = 0;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiRangeProfilerGetCounterDataInfo(
+    CUpti_RangeProfiler_GetCounterDataInfo_Params* given) {
+  given->numTotalRanges = reinterpret_cast<const Image*>(given->pCounterDataImage)->ranges;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiProfilerHostEvaluateToGpuValues(
+    CUpti_Profiler_Host_EvaluateToGpuValues_Params* given) {
+  for (size_t i = 0; i < given->numMetrics; ++i) {
+    // m3 of the launch at place 5 is 3.05
+    given->pMetricValues[i] =
+        std::atof(given->ppMetricNames[i] + 3) + 0.01 * static_cast<double>(given->rangeIndex);
+  }
+  return CUPTI_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,10 @@
+// Launches of a program without a GPU, as its callbacks see them.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+extern "C" {
+void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
+void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
+}

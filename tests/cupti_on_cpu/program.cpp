@@ -1,0 +1,87 @@
+// A program that repeats itself, without a GPU: what it does is named by its words.
+//
+// iter:N           N iterations of three launches, each in a range
+// pairs:N          the same between cudaProfilerStart and cudaProfilerStop
+// bare:N           the same without any mark
+// odd:N            one iteration that launches another kernel as its second
+// more:N           one iteration of N launches more
+// contexts:N       iterations whose second launch is in another context
+// threads:N        iterations whose last launch is made by a thread of its own
+// graph:N          iterations that launch a graph
+// abort, exit      end at once, by a signal or without cleaning up
+//
+// Without a word it launches nothing.
+#include "fake_cupti.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+namespace {
+
+int g_iteration = 0;
+
+void in_range(const char* name, int context, const char* kernel, unsigned blocks) {
+  nvtxRangePushA(name);
+  fake_launch(context, kernel, blocks, 128);
+  nvtxRangePop();
+}
+
+void profiler(CUpti_CallbackId id) { fake_call(0, id, nullptr, nullptr); }
+
+void work(const std::string& kind, bool odd, int more) {
+  if (kind == "graph") {
+    cuGraphLaunch_params given = {};
+    fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, nullptr, &given);
+    return;
+  }
+  in_range("conv", 0, "_Z4convPf", 10);
+  in_range("a/b", kind == "contexts" ? 1 : 0, odd ? "_Z5otherPf" : "_Z4poolPf", 20);
+  if (kind == "threads") {
+    std::thread([] { fake_launch(0, "_Z8backwardPf", 30, 64); }).join();
+  } else {
+    fake_launch(0, "_Z4tailPf", 30, 64);
+  }
+  for (int i = 0; i < more; ++i) fake_launch(0, "_Z4morePf", 1, 32);
+}
+
+void iteration(const std::string& kind, bool odd, int more) {
+  const std::string name = "iter_" + std::to_string(g_iteration++);
+  const bool marked = kind != "bare" && kind != "pairs";
+  if (marked) nvtxRangePushA(name.c_str());
+  if (kind == "pairs") profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStart);
+  work(kind, odd, more);
+  if (kind == "pairs") profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStop);
+  if (marked) nvtxRangePop();
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (const char* injected = std::getenv("CUDA_INJECTION64_PATH")) {
+    void* library = dlopen(injected, RTLD_NOW);
+    if (!library) return std::fprintf(stderr, "%s\n", dlerror()), 3;
+    reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))();
+  }
+  if (count == 1) return 0;
+  fake_launch(0, "_Z5setupPf", 1, 32);
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const std::string kind = word.substr(0, word.find(':'));
+    const int number = word.find(':') < word.size() ? std::atoi(&word[word.find(':') + 1]) : 0;
+    if (kind == "abort") std::abort();
+    if (kind == "exit") _exit(0);
+    if (kind == "odd" || kind == "more") {
+      iteration("iter", kind == "odd", kind == "more" ? number : 0);
+      continue;
+    }
+    for (int n = 0; n < number; ++n) iteration(kind, false, 0);
+  }
+  return 0;
+}

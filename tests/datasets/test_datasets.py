@@ -1,0 +1,184 @@
+"""The recorded datasets are what their cards say, and load as scikit-learn's do."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfml.datasets import find, load, load_h200_yolov4_tiny
+from perfml.errors import PerfmlError
+from perfml.ingest.profiles import ingest
+from perfml.merge.rule import merge
+from perfml.metrics import PUBLISHED
+from perfml.readers import read
+from perfml.tables import read_table
+
+pytestmark = pytest.mark.long
+
+SAMPLED = (
+    "achieved_occupancy",
+    "stall_exec_dependency",
+    "stall_memory_dependency",
+    "stall_inst_fetch",
+    "stall_sync",
+    "stall_pipe_busy",
+    "single_precision_fu_utilization",
+    "ldst_fu_utilization",
+)
+"""Metrics relative to active cycles or warps, which the gaps inside a range do not dilute."""
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return load_h200_yolov4_tiny(as_frame=True).frame
+
+
+def test_the_h200_recording_has_every_convolution_of_every_run(frame):
+    assert len(frame) == 3780
+    runs = frame.groupby("run_id")
+    wanted = itertools.product(("cublas", "cudnn", "inductor"), ("fp32", "tf32", "fp16"), (1, 8))
+    columns = ["backend", "precision", "batch"]
+    assert sorted(runs[columns].first().itertuples(index=False, name=None)) == sorted(wanted)
+    assert set(runs["layer"].nunique()) == {21}
+    assert set(runs["iteration"].nunique()) == {10}
+
+
+def test_it_loads_as_a_scikit_learn_bunch():
+    bunch = load_h200_yolov4_tiny()
+    assert bunch.data.shape == (3780, 19)
+    assert bunch.target.shape == (3780,)
+    assert bunch.feature_names == list(PUBLISHED)
+    assert "Known defects" in bunch.DESCR
+    data, target = load_h200_yolov4_tiny(as_frame=True, return_X_y=True)
+    assert list(data.columns) == list(PUBLISHED)
+    assert target.name == "time_us"
+
+
+def test_the_card_states_the_medians_of_the_recording(frame):
+    card = (find("h200-yolov4-tiny") / "README.md").read_text(encoding="utf-8")
+    totals = frame.groupby(["precision", "batch", "backend", "iteration"])["time_us"].sum()
+    for (precision, batch, _), total in totals.groupby(level=[0, 1, 2]).median().items():
+        row = next(
+            line for line in card.splitlines() if line.startswith(f"| {precision}, {batch} ")
+        )
+        assert f" {total:,.0f} " in row
+
+
+@pytest.mark.filterwarnings("ignore:dataset.csv has no layer column")
+def test_dataset_csv_holds_the_same_rows(frame):
+    table = load(find("h200-yolov4-tiny") / "dataset.csv").frame
+    np.testing.assert_allclose(table["time_us"], frame["time_us"])
+    for name in PUBLISHED:
+        np.testing.assert_allclose(table[name], frame[name])
+
+
+def test_the_merge_agrees_with_whole_layers_measured_as_one(frame):
+    folder = find("h200-yolov4-tiny")
+    pairs: dict[str, list[float]] = {name: [] for name in (*SAMPLED, "l2_utilization")}
+    for backend in ("cublas", "cudnn", "inductor"):
+        whole = read(folder / f"range_{backend}.csv.xz").frame.set_index("layer")
+        chosen = frame[(frame["backend"] == backend) & (frame["precision"] == "fp32")]
+        merged = chosen[chosen["batch"] == 1].groupby("layer").mean(numeric_only=True)
+        for layer, row in whole.iterrows():
+            ours = merged.loc[layer]
+            for name in SAMPLED:
+                pairs[name].append(abs(row[name] - ours[name]))
+            stretch = row["ncu_time_us"] / ours["ncu_time_us"]
+            pairs["l2_utilization"].append(
+                abs(row["l2_utilization"] * stretch - ours["l2_utilization"])
+            )
+    for name, differences in pairs.items():
+        assert len(differences) == 18
+        assert np.median(differences) < 0.03, name
+    assert np.median(pairs["achieved_occupancy"]) == pytest.approx(0.0066, abs=5e-4)
+    assert np.median(pairs["l2_utilization"]) == pytest.approx(0.0012, abs=5e-4)
+
+
+def test_every_timed_convolution_found_its_profiled_kernel():
+    kernels = read_table(find("h200-yolov4-tiny") / "kernels.parquet", kind="kernels")
+    convolutions = kernels.frame[kernels.frame["layer"].str.startswith("conv_", na=False)]
+    assert set(convolutions["time_source"]) == {"timing"}
+    assert set(convolutions["metrics_iteration"]) == {0, 1, 2}
+    assert convolutions["achieved_occupancy"].notna().all()
+    assert not any("called differently" in each for each in kernels.provenance["warnings"])
+
+
+def test_layers_carry_the_work_that_their_shapes_tell():
+    frame = load("h200-yolov4-tiny").frame
+    conv_03 = frame[frame["layer"] == "conv_03"]
+    # 104 x 104 outputs x 64 filters x 3 x 3 x 64 inputs, two operations each, per image
+    operations = 104 * 104 * 64 * 3 * 3 * 64 * 2 * conv_03["batch"].astype(float)
+    assert (conv_03["flops"] >= operations).all()
+    assert (conv_03["flops"] < 1.01 * operations).all()
+
+
+def test_an_unknown_dataset_names_the_known_ones():
+    with pytest.raises(PerfmlError, match="h200-sweep"):
+        find("imagenet")
+
+
+def test_the_planted_recording_has_every_family_at_every_size_and_level():
+    folder = find("h200-planted")
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    frame = load("h200-planted").frame
+    planted = [layer for family in truth["families"] for layer in family["layers"]]
+    assert len(planted) == len(set(planted)) == 76
+    assert set(frame["layer"]) == set(planted)
+    assert set(frame["backend"]) == set(truth["levels"])
+    assert (frame.groupby(["layer", "backend"]).size() == 3).all()
+    assert len(frame) == 4 * 76 * 3
+    assert (frame["time_us"] > 0).all()
+
+
+def test_what_was_planted_is_what_every_run_says():
+    folder = find("h200-planted")
+    said = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    runs = sorted((folder / "runs").glob("*/run.json"))
+    assert len(runs) == 4
+    for path in runs:
+        truth = json.loads(path.read_text(encoding="utf-8"))["settings"]["truth"]
+        assert truth["backend"] == truth["levels"][truth["level"]]
+        for family in truth["families"]:
+            assert family["value"] == family["values"][truth["level"]]
+        assert _without_level(truth) == _without_level(said)
+
+
+def _without_level(truth):
+    families = [
+        {key: value for key, value in each.items() if key != "value"} for each in truth["families"]
+    ]
+    kept = {key: value for key, value in truth.items() if key not in ("level", "backend")}
+    return {**kept, "families": families}
+
+
+def test_the_planted_tables_are_what_their_runs_give():
+    folder = find("h200-planted")
+    kernels = ingest([folder / "runs"])
+    stored = read_table(folder / "kernels.parquet", kind="kernels")
+    pd.testing.assert_frame_equal(kernels.frame, stored.frame)
+    layers = read_table(folder / "layers.parquet", kind="layers")
+    pd.testing.assert_frame_equal(merge(kernels.frame), layers.frame)
+
+
+def test_the_planted_card_states_the_times_of_the_recording():
+    card = (find("h200-planted") / "README.md").read_text(encoding="utf-8")
+    frame = load("h200-planted").frame
+    first = frame[frame["layer"].str.endswith("_s0")]
+    times = first.groupby(["layer", "backend"])["time_us"].median().unstack()
+    for layer, row in times.iterrows():
+        levels = [f"{row[f'level_{n}'] / row['base']:.2f}" for n in (1, 2, 3)]
+        cells = [f"`{layer.removesuffix('_s0')}`", f"{row['base']:.1f}", *levels]
+        assert f"| {' | '.join(cells)} |" in card
+
+
+def test_planted_knobs_move_the_metric_of_their_cause():
+    truth = json.loads((find("h200-planted") / "truth.json").read_text(encoding="utf-8"))
+    means = load("h200-planted").frame.groupby(["layer", "backend"]).mean(numeric_only=True)
+    for family in truth["families"]:
+        moves = family["cause"]["direction"].items() | family["along"].items()
+        for metric, way in moves:
+            for layer in family["layers"]:
+                low, high = (means.loc[(layer, each), metric] for each in ("base", "level_3"))
+                assert (high - low) * way > 0, (layer, metric)

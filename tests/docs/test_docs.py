@@ -1,0 +1,150 @@
+"""The documentation does what it says: its pages run, its links and names hold, it builds."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from perfml import tables
+from perfml.cli import app
+from perfml.report import advise_conditions, build_report, explain_pairs
+from tests.support.paths import ROOT
+from tests.support.report_data import evaluation, on_h200, ranking
+from tests.support.snippets import find_verb, parse_perfml, read_page, walk
+
+pytestmark = pytest.mark.page
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+CARDS = [f"../{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("datasets/*/README.md")]
+RUNNABLE = [
+    name
+    for name in [*PAGES, *CARDS]
+    if any(block.kind != "text" for block in read_page(DOCS / name).blocks)
+]
+LONG = {"tutorial.md"}
+"""Pages that take ten seconds: left to CI."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in RUNNABLE],
+)
+def test_a_page_runs_as_it_stands(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert walk(read_page(DOCS / name), ROOT, tmp_path) > 0
+
+
+def test_commands_named_in_the_text_exist():
+    checked = 0
+    for name in PAGES:
+        text = re.sub(r"^( *)```.*?^\1```", "", (DOCS / name).read_text("utf-8"), flags=re.M | re.S)
+        for inline in re.findall(r"`perfml ([^`\n]+)`", text):
+            words = tuple(inline.split())
+            verb, rest = find_verb(words)
+            known = {option for each in verb.params for option in each.opts}
+            for word in rest[: rest.index("--")] if "--" in rest else rest:
+                if word.startswith("-"):
+                    assert word.split("=")[0] in {*known, "--help", "--"}, f"{name}: {inline}"
+            checked += 1
+    assert checked > 10
+
+
+def test_examples_in_the_help_are_right():
+    import shlex
+
+    import typer
+
+    def examples(command):
+        for each in getattr(command, "commands", {}).values():
+            yield from examples(each)
+        for text in re.findall(r"^Example: (.+(?:\n.+)*)", command.help or "", re.M):
+            yield from text.replace("\n", " ").split("; ")
+
+    found = list(examples(typer.main.get_command(app)))
+    assert len(found) > 12
+    for example in found:
+        words = tuple(shlex.split(example))
+        if words[0] == "perfml":
+            parse_perfml(words[1:])
+
+
+def test_the_tables_page_names_every_column():
+    text = (DOCS / "reference" / "tables.md").read_text("utf-8")
+    columns = {*tables.KERNEL_COLUMNS, *tables.KERNEL_OPTIONAL, *tables.LAYER_COLUMNS}
+    assert {each for each in columns if f"`{each}`" not in text} == set()
+
+
+def test_the_sections_of_the_report_are_those_of_its_page():
+    page = (DOCS / "howto" / "report.md").read_text("utf-8")
+    named = re.findall(r"^\d+\. \*\*(.+?)\.\*\*", page, re.MULTILINE)
+    frame, table = on_h200(layers=4)
+    report = build_report(
+        table,
+        kernels=frame,
+        pairs=explain_pairs(table, frame, model=None),
+        advice=advise_conditions(table, frame),
+        rankings=[ranking()],
+        evaluations=[evaluation()],
+    )
+    assert [section.title for section in report.sections] == named
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return the folder of the built site, and what the build printed."""
+    for needed in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(needed, reason="needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stderr
+
+
+def test_the_site_builds_without_a_warning(site):
+    folder, log = site
+    assert "WARNING" not in log
+    assert "not included in the" not in log, "a page is missing from nav in mkdocs.yml"
+    for name in PAGES:
+        assert (folder / name).with_suffix(".html").is_file()
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site):
+    folder, _ = site
+    loads = re.compile(r"<(?:script|link|img|iframe)[^>]*?\s(?:src|href)=[\"']?(?:https?:)?//[^>]+")
+    found = [
+        (path.name, tag)
+        for path in folder.rglob("*.html")
+        for tag in loads.findall(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+def test_the_reference_is_made_from_the_program(site):
+    folder, _ = site
+    reference = folder / "reference"
+    commands = (reference / "commands.html").read_text("utf-8")
+    assert 'id="perfml-rank"' in commands
+    assert "--resamples" in commands
+    metrics = (reference / "metrics.html").read_text("utf-8")
+    with (ROOT / "perfml" / "metrics" / "catalogue.csv").open(encoding="utf-8") as file:
+        names = [row["name"] for row in csv.DictReader(file)]
+    assert [name for name in names if f'id="{name}"' not in metrics] == []
+    modeling = (reference / "api" / "modeling.html").read_text("utf-8")
+    assert 'id="perfml.modeling.rank"' in modeling
+    assert 'id="perfml.modeling.LinearModelTreeRegressor.fit"' in modeling

@@ -1,0 +1,569 @@
+"""Advice: every rule finds what was planted, says what it could not check, and stays in bounds."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.errors import InputError, PerfmlError
+from perfml.explain import advise, load_ncu_rules, pool_agreement
+from perfml.explain.advice.inputs import INPUTS, LAYER_INPUTS, LEVELS
+from perfml.explain.advice.ncu_agreement import ncu_flags
+from perfml.explain.advice.rules import load_rules, read_rules, shipped_rules
+from perfml.explain.load import load_tables
+from perfml.metrics import load_catalogue
+from perfml.readers import read
+from tests.support.examples import examples
+from tests.support.tables import make_kernels
+
+pytestmark = pytest.mark.long
+
+HEALTHY = {
+    "device": "NVIDIA H200",
+    "time_us": 100.0,
+    "grid": "(4224, 1, 1)",
+    "block": "(256, 1, 1)",
+    "warp_execution_efficiency": 1.0,
+    "gld_efficiency": 1.0,
+    "gst_efficiency": 1.0,
+    "stall_inst_fetch": 0.02,
+    "stall_exec_dependency": 0.1,
+    "stall_memory_dependency": 0.1,
+    "stall_sync": 0.0,
+    "shared_efficiency": 0.9,
+    "achieved_occupancy": 0.9,
+    "theoretical_occupancy": 1.0,
+    "l2_utilization": 0.2,
+    "dram_utilization": 0.2,
+    "shared_utilization": 0.2,
+    "single_precision_fu_utilization": 0.3,
+    "double_precision_fu_utilization": 0.0,
+    "special_fu_utilization": 0.1,
+    "tensor_utilization": 0.3,
+    "registers_per_thread": 32.0,
+    "shared_memory_per_block": 1024.0,
+    "waves_per_sm": 4.0,
+}
+
+PLANTED = {
+    "uncoalesced_load": {"gld_efficiency": 0.125, "stall_memory_dependency": 0.25},
+    "uncoalesced_store": {"gst_efficiency": 0.125, "l2_utilization": 0.5},
+    "bank_conflicts": {"shared_efficiency": 0.03, "shared_utilization": 0.9},
+    "occupancy_registers": {
+        "registers_per_thread": 200.0,
+        "theoretical_occupancy": 0.125,
+        "achieved_occupancy": 0.12,
+        "stall_memory_dependency": 0.25,
+    },
+    "occupancy_shared": {
+        "shared_memory_per_block": 110_000.0,
+        "theoretical_occupancy": 0.25,
+        "achieved_occupancy": 0.2,
+        "stall_memory_dependency": 0.25,
+    },
+    "occupancy_reached": {"achieved_occupancy": 0.3, "stall_memory_dependency": 0.25},
+    "small_grid": {"grid": "(8, 1, 1)", "waves_per_sm": 0.01},
+    "tail_wave": {"grid": "(1100, 1, 1)", "waves_per_sm": 1.04},
+    "barrier_stalls": {"stall_sync": 0.6},
+    "memory_latency": {"stall_memory_dependency": 0.8},
+    "exec_dependency": {"stall_exec_dependency": 0.7},
+    "dram_bound": {"dram_utilization": 0.9},
+    "l2_bound": {"l2_utilization": 0.8},
+    "double_precision": {"double_precision_fu_utilization": 0.9},
+    "special_functions": {"special_fu_utilization": 0.9},
+    "divergence": {"warp_execution_efficiency": 0.4},
+    "instruction_fetch": {"stall_inst_fetch": 0.7},
+    "tensor_cores_unused": {"precision": "fp16", "tensor_utilization": 0.0},
+    "fp32_pipe_bound": {"single_precision_fu_utilization": 0.9},
+}
+"""What to change of a healthy launch so that exactly this rule holds."""
+
+
+def launch(**cells):
+    return make_kernels([{**HEALTHY, **cells}])
+
+
+def found(table, **options):
+    return set(advise(table, **options).table["rule"])
+
+
+def test_a_healthy_launch_gets_no_advice_and_everything_was_checked():
+    advice = advise(launch())
+    assert advice.table.empty
+    assert advice.not_checked.empty
+    assert advice.layers == 1
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_a_planted_hazard_is_found_and_nothing_else(rule):
+    advice = advise(launch(**PLANTED[rule]))
+    assert advice.table["rule"].tolist() == [rule]
+    row = advice.table.iloc[0]
+    assert 0 <= row["gain_low"] <= row["gain_high"] <= 1
+    assert row["saved_us"] == pytest.approx(row["gain_high"] * 100.0)
+    assert row["mitigation"].endswith(".")
+    assert "{" not in row["evidence"]
+    assert "-%" not in row["evidence"]
+
+
+def test_every_rule_of_a_launch_has_a_planted_case():
+    assert set(PLANTED) == {rule.id for rule in shipped_rules() if rule.scope == "kernel"}
+
+
+def test_rules_of_a_layer_look_at_all_its_launches():
+    rows = [
+        {**HEALTHY, "kernel": "im2col_kernel", "time_us": 30.0},
+        {**HEALTHY, "kernel": "sgemm", "time_us": 60.0},
+        {**HEALTHY, "kernel": "add", "time_us": 2.0},
+        {**HEALTHY, "kernel": "relu", "time_us": 2.0},
+    ]
+    advice = advise(make_kernels(rows)).table.set_index("rule")
+    assert advice.index.tolist() == ["transform_kernels"]
+    row = advice.loc["transform_kernels"]
+    assert row["gain_high"] == pytest.approx(30 / 94)
+    assert (
+        "launches that rearrange data (im2col, copies, layout changes, split-K sums): 1"
+        in row["evidence"]
+    )
+    short = [{**each, "time_us": each["time_us"] / 15} for each in rows]
+    assert {"launch_bound", "transform_kernels"} <= found(make_kernels(short))
+
+
+def test_the_longest_launch_is_never_an_extra_one():
+    rows = [{**HEALTHY, "kernel": "copy_transpose", "time_us": 50.0}]
+    assert found(make_kernels(rows)) == set()
+
+
+def test_a_kernel_s_gain_is_weighted_by_its_share_of_the_layer():
+    slow = {**HEALTHY, **PLANTED["divergence"], "kernel": "slow", "time_us": 25.0}
+    advice = advise(make_kernels([slow, {**HEALTHY, "kernel": "rest", "time_us": 75.0}])).table
+    assert advice["gain_high"].tolist() == [pytest.approx(0.6 * 0.25)]
+    assert advice["kernel"].tolist() == ["slow"]
+
+
+def test_launches_of_one_kernel_are_one_finding_whose_gains_add_up():
+    slow = {**HEALTHY, **PLANTED["divergence"], "kernel": "slow", "time_us": 50.0}
+    advice = advise(make_kernels([slow, slow])).table
+    assert advice["gain_high"].tolist() == [pytest.approx(0.6)]
+    assert advice["evidence"].iloc[0].startswith("2 launches, 100 of 100 us")
+
+
+def test_a_gain_stops_where_another_unit_is_busy():
+    cells = {"shared_efficiency": 0.03, "shared_utilization": 0.9}
+    free = advise(launch(**cells)).table["gain_high"].iloc[0]
+    busy = advise(launch(**cells, single_precision_fu_utilization=0.55)).table
+    assert free == pytest.approx(0.7)
+    assert busy["gain_high"].iloc[0] == pytest.approx(0.45)
+
+
+def test_findings_are_sorted_by_the_time_they_may_save():
+    rows = [
+        {**HEALTHY, **PLANTED["divergence"], "layer": "short", "time_us": 10.0},
+        {**HEALTHY, **PLANTED["barrier_stalls"], "layer": "long", "time_us": 500.0},
+    ]
+    advice = advise(make_kernels(rows)).table
+    assert advice["layer"].tolist() == ["long", "short"]
+    assert advice["saved_us"].is_monotonic_decreasing
+
+
+def test_repeats_are_pooled_and_a_stray_launch_is_not_the_layer_s():
+    rows = [
+        {**HEALTHY, **PLANTED["divergence"], "iteration": i, "kernel_index": 0} for i in range(3)
+    ]
+    rows.append({**HEALTHY, **PLANTED["barrier_stalls"], "kernel": "once", "kernel_index": 1})
+    assert found(make_kernels(rows)) == {"divergence"}
+
+
+def test_what_was_not_collected_is_listed_with_the_metric_and_never_found():
+    table = launch(**PLANTED["divergence"]).drop(columns=["stall_sync", "registers_per_thread"])
+    advice = advise(table)
+    missing = advice.not_checked.set_index("rule")["missing"]
+    assert missing["barrier_stalls"] == "stall_sync"
+    assert missing["occupancy_registers"] == "registers_per_thread"
+    assert "barrier_stalls" not in set(advice.table["rule"])
+    assert "divergence" not in missing
+
+
+@pytest.mark.parametrize(
+    ("rule", "cells"),
+    [
+        ("uncoalesced_load", {"gld_efficiency": 0.5, "dram_utilization": 0.5}),
+        ("uncoalesced_store", {"gst_efficiency": 0.5, "dram_utilization": 0.5}),
+        ("dram_bound", {"dram_utilization": 0.6}),
+        ("divergence", {"warp_execution_efficiency": 0.75}),
+    ],
+)
+def test_a_threshold_that_is_met_exactly_is_met(rule, cells):
+    assert rule in found(launch(**cells), min_gain=0.0)
+
+
+def test_a_store_promises_no_more_than_its_share_of_the_traffic():
+    cells = {"gst_efficiency": 0.125, "dram_utilization": 0.9, "gld_transactions": 99e6}
+    table = advise(launch(**cells, gst_transactions=1e6), min_gain=0.0).table.set_index("rule")
+    store = table.loc["uncoalesced_store"]
+    assert store["gain_high"] == pytest.approx((1 - 0.125) * 0.9 * 0.01)
+    assert "at most 1% of the sectors" in store["evidence"]
+    assert "uncoalesced_store" not in found(launch(**cells, gst_transactions=1e6))
+
+
+def test_an_undefined_metric_is_not_called_uncollected():
+    missing = advise(launch(gld_efficiency=np.nan)).not_checked.set_index("rule")
+    assert missing.loc["uncoalesced_load", "why"].startswith("undefined")
+    missing = advise(launch(stall_sync=np.nan)).not_checked.set_index("rule")
+    assert missing.loc["barrier_stalls", "why"] == "not collected"
+
+
+def test_rules_of_a_precision_are_listed_where_the_precision_is_not_known():
+    missing = advise(launch(precision="unknown")).not_checked.set_index("rule")
+    assert missing.loc["fp32_pipe_bound", ["missing", "why"]].tolist() == [
+        "precision (fp32)",
+        "not known",
+    ]
+    assert "tensor_cores_unused" in missing.index
+    assert advise(launch(precision="fp64")).not_checked.empty
+
+
+def test_a_metric_that_is_undefined_for_a_kernel_was_collected_all_the_same():
+    rows = [{**HEALTHY, "gld_efficiency": np.nan}, {**HEALTHY, "kernel": "other"}]
+    assert advise(make_kernels(rows)).not_checked.empty
+
+
+def test_a_layer_without_any_counters_is_named():
+    bare = {name: np.nan for name in HEALTHY if name in load_catalogue()}
+    rows = [HEALTHY, {**HEALTHY, **bare, "layer": "pool_01"}]
+    missing = advise(make_kernels(rows)).not_checked
+    assert missing["missing"].tolist() == ["counters of pool_01"]
+
+
+def test_conditions_are_checked_apart():
+    rows = [HEALTHY, {**HEALTHY, "backend": "cudnn", "stall_sync": np.nan}]
+    missing = advise(make_kernels(rows)).not_checked
+    assert missing[["backend", "rule", "missing"]].to_numpy().tolist() == [
+        ["cudnn", "barrier_stalls", "stall_sync"]
+    ]
+
+
+def test_a_device_without_known_peaks_leaves_their_rules_unchecked():
+    table = launch(**PLANTED["fp32_pipe_bound"]).assign(device="GPU of tomorrow")
+    missing = advise(table).not_checked.set_index("rule")["missing"]
+    assert "peak fp32 of the device" in missing["fp32_pipe_bound"]
+    given = advise(table, peaks={"fp32": 1e12, "tf32": 4e12})
+    assert given.table["gain_high"].tolist() == [pytest.approx(0.9 * 0.75)]
+
+
+def test_merged_layers_alone_are_checked_as_far_as_they_go(root):
+    layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=1"])
+    advice = advise(layers)
+    assert "bank_conflicts" in set(advice.table["rule"])
+    assert "tail_wave" not in set(advice.table["rule"])
+    assert "launches (a Kernels table)" in set(advice.not_checked["missing"])
+    assert advice.warnings
+    whole = advise(layers, kernels=kernels)
+    assert not whole.warnings
+    assert {"transform_kernels", "small_grid"} <= set(whole.table["rule"])
+
+
+def test_an_expert_s_findings_for_conv_20(root):
+    """cuDNN's implicit GEMM has too few blocks at batch 1; cuBLAS pays for im2col."""
+    where = ["batch=1", "precision=fp32"]
+    layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", where)
+    table = advise(layers, kernels=kernels, layers=["conv_20"]).table
+    first = table.groupby("backend").first()
+    assert first.loc["cudnn", "rule"] == "small_grid"
+    assert "176 blocks of 64 threads are 0.13 of one wave" in first.loc["cudnn", "evidence"]
+    cublas = table[table["backend"] == "cublas"].set_index("rule")
+    assert cublas.loc["transform_kernels", "gain_high"] == pytest.approx(0.296, abs=0.005)
+    assert set(table["layer"]) == {"conv_20"}
+
+
+LEVEL = st.one_of(st.just(float("nan")), st.floats(0.0, 1.0))
+
+
+@examples(30)
+@given(data=st.data())
+def test_gains_stay_between_nothing_and_what_the_busiest_other_unit_leaves(data):
+    names = [name for name in HEALTHY if name in load_catalogue()]
+    cells = {name: data.draw(LEVEL, label=name) for name in names}
+    cells["registers_per_thread"] = data.draw(st.floats(1, 255))
+    cells["waves_per_sm"] = data.draw(st.floats(0.001, 40))
+    advice = advise(launch(**cells), min_gain=0.0)
+    table = advice.table
+    assert (table["gain_low"] <= table["gain_high"]).all()
+    assert table["gain_high"].between(0, 1).all()
+    relieved = {rule.id: rule.relieves for rule in shipped_rules()}
+    for row in table.to_dict(orient="records"):
+        levels = [cells[name] for name in LEVELS if name in cells]
+        others = [
+            cells[name]
+            for name in LEVELS
+            if name in cells and name not in relieved[row["rule"]] and not math.isnan(cells[name])
+        ]
+        assert row["gain_high"] <= 1 - max(others, default=0.0) + 1e-12
+        assert len(levels) > 5
+
+
+def test_every_name_in_a_rule_is_a_metric_or_an_input():
+    catalogue = load_catalogue()
+    for rule in shipped_rules():
+        known = LAYER_INPUTS if rule.scope == "layer" else INPUTS
+        for name in (*rule.needed, *rule.said, *rule.relieves):
+            assert name in known or name in catalogue or name.startswith("peak_"), (rule.id, name)
+        assert rule.source
+        assert set(rule.relieves) <= set(LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rule = 3", r"no \[\[rule\]\]"),
+        ("[[rule]]\nid = 'a'", "lacks hazard"),
+        ("not toml [", "not a file of advice rules"),
+        ("[[rule]]\n{}\nwhen = ['l2_utilization']", "no comparison"),
+        ("[[rule]]\n{}\nwhen = ['__import__(1) < 2']", "not a metric formula"),
+        ("[[rule]]\n{}\nwhen = []\nscope = 'world'", "scope 'world'"),
+        ("[[rule]]\n{}\nwhen = []\nncu = [{rule = 'x', message = '('}]", "not a file of advice"),
+        ("[[rule]]\n{}\nwhen = []\n[[rule]]\n{}\nwhen = []", "two rules called a"),
+        ("[inputs]\ntransforms = '('\n[[rule]]\n{}\nwhen = []", "inputs"),
+    ],
+)
+def test_a_broken_rule_file_names_what_is_wrong(tmp_path, text, said):
+    plain = (
+        "id = 'a'\nhazard = 'h'\nevidence = 'e'\nmitigation = 'm.'\n"
+        "gain_low = '0'\ngain_high = '1'\nsource = 's'"
+    )
+    path = tmp_path / "rules.toml"
+    path.write_text(text.replace("{}", plain))
+    with pytest.raises(InputError, match=said):
+        load_rules(path)
+
+
+def test_a_rule_of_one_s_own_is_used_and_its_sentences_execute_nothing(tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_text(
+        "[[rule]]\nid = 'hot'\nhazard = 'busy {time_us.__class__}'\n"
+        "when = ['dram_utilization >= 0.1']\nevidence = '{dram_utilization:.1%} {nothing}'\n"
+        "mitigation = 'Cool.'\ngain_low = '0'\ngain_high = 'dram_utilization'\nsource = 'me'\n"
+    )
+    row = advise(launch(), rules=path).table.iloc[0]
+    assert row["rule"] == "hot"
+    assert row["hazard"] == "busy {time_us.__class__}"
+    assert row["evidence"] == "100 of 100 us: 20.0% -"
+
+
+def test_a_condition_with_an_undefined_input_cannot_be_told_unless_another_fails():
+    book = read_rules(
+        "[[rule]]\nid='a'\nhazard='h'\nevidence='e'\nmitigation='m'\ngain_low='0'\ngain_high='1'\n"
+        "source='s'\nwhen=['x > 1', 'y > 1']",
+        "test",
+    )
+    columns = {"x": np.array([2.0, 2.0, 0.0, np.nan]), "y": np.array([2.0, np.nan, np.nan, 2.0])}
+    met, told = next(iter(book)).holds(lambda name: columns[name], 4)
+    assert met.tolist() == [True, False, False, False]
+    assert told.tolist() == [True, False, True, False]
+
+
+def results(*rows):
+    columns = ["launch", "kernel", "rule", "section", "kind", "message", "speedup", "scope"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+DIVERGES = (0, "gemm", "ThreadDivergence", "s", "optimization", "lanes", 40.0, "local")
+
+
+def test_nsight_compute_s_rules_stand_beside_ours():
+    rows = [{**HEALTHY, **PLANTED["divergence"]}, {**HEALTHY, "kernel": "copy"}]
+    said = results(
+        DIVERGES,
+        (1, "copy", "ThreadDivergence", "s", "ok", "fine", None, None),
+        (1, "copy", "CPIStall", "s", "optimization", "waiting at a barrier", 30.0, "global"),
+    )
+    advice = advise(make_kernels(rows), ncu_rules=said)
+    assert advice.table.set_index("rule").loc["divergence", "ncu"] == "agrees"
+    agreement = advice.agreement.set_index("rule")
+    assert agreement.loc["divergence", ["both", "only_perfml", "only_ncu", "neither"]].tolist() == [
+        1, 0, 0, 1,
+    ]  # fmt: skip
+    assert agreement.loc["divergence", "kappa"] == pytest.approx(1.0)
+    assert agreement.loc["barrier_stalls", "only_ncu"] == 1
+    assert "dram_bound" not in agreement.index
+    alone = advice.ncu_only
+    assert alone[["launch", "rule", "ncu_rule"]].to_numpy().tolist() == [
+        [1, "barrier_stalls", "CPIStall"]
+    ]
+    document = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
+    assert document["agreement"][0]["launches"] == 2
+
+
+def test_launches_outside_layers_keep_their_place_beside_nsight_compute():
+    rows = [
+        {**HEALTHY, "layer": None, "kernel": "outside"},
+        {**HEALTHY, **PLANTED["divergence"]},
+    ]
+    said = results((1, *DIVERGES[1:]))
+    advice = advise(make_kernels(rows), ncu_rules=said)
+    assert advice.table["ncu"].tolist() == ["agrees"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (results(), "no results of Nsight Compute's rules"),
+        (results((5, *DIVERGES[1:])), "other launches"),
+        (results((0, "copy", *DIVERGES[2:])), "copy where the table has gemm"),
+    ],
+)
+def test_results_of_other_launches_are_refused(said, message):
+    with pytest.raises(PerfmlError, match=message):
+        advise(launch(), ncu_rules=said)
+
+
+def test_merged_layers_have_no_launches_to_compare_with(root):
+    layers, _ = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=8"])
+    with pytest.raises(PerfmlError, match="belong to launches"):
+        advise(layers, ncu_rules=results(DIVERGES))
+
+
+def run(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_the_verb_says_hazard_numbers_and_what_helps(root):
+    folder = root / "datasets" / "h200-yolov4-tiny"
+    words = ["--where", "batch=1", "--where", "precision=fp32", "--layer", "conv_20", "-q"]
+    result = run("advise", folder, *words)
+    assert result.exit_code == 0, result.output
+    assert "too few blocks to fill the multiprocessors" in result.stdout
+    assert "176 blocks of 64 threads" in result.stdout
+    document = json.loads(run("advise", folder, *words, "--json").stdout)
+    assert document["findings"][0]["rule"] == "small_grid"
+    assert {"gain_low", "gain_high", "evidence", "source"} <= set(document["findings"][0])
+
+
+def test_the_verb_refuses_a_layer_that_does_not_exist(root):
+    result = run("advise", root / "datasets" / "h200-yolov4-tiny", "--layer", "conv_99")
+    assert result.exit_code == 1
+    assert "conv_99" in result.stderr
+
+
+def test_the_verb_refuses_a_file_without_rules(root, recorded):
+    table = recorded / "ncu" / "vectors.csv"
+    result = run("advise", table, "--ncu-rules", table)
+    assert result.exit_code == 1
+    assert "no results of Nsight Compute's rules" in result.stderr
+
+
+PROFILES = ("hazards", "cublas_fp32", "cudnn_fp32")
+
+ON_DEVICE = {
+    "uncoalesced_load": "uncoalesced_load",
+    "uncoalesced_store": "uncoalesced_store",
+    "bank_conflicts": "bank_conflicts",
+    "small_grid": "small_grid",
+    "tail_wave": "tail_wave",
+    "low_occupancy_shared": "occupancy_shared",
+    "low_occupancy_registers": "occupancy_registers",
+    "barriers": "barrier_stalls",
+    "pointer_chase": "memory_latency",
+    "double_precision": "double_precision",
+    "special_functions": "special_functions",
+    "divergence": "divergence",
+    "dependent_chain": "exec_dependency",
+    "long_code": "instruction_fetch",
+    "l2_traffic": "l2_bound",
+}
+"""Kernels of tests/gpu/programs/hazards.cu, and the rule that should find each."""
+
+
+@pytest.fixture(scope="module")
+def profiled(recorded):
+    """Return launches, results of Nsight Compute's rules, and advice of each profile."""
+    found = {}
+    for name in PROFILES:
+        path = recorded / "ncu" / f"rules_{name}.csv.xz"
+        kernels, results = read(path).frame, load_ncu_rules(path)
+        found[name] = (kernels, results, advise(kernels, ncu_rules=results))
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "docs" / "explanation" / "advice.md").read_text(encoding="utf-8")
+
+
+def test_hazards_planted_on_a_device_are_found_but_for_three(profiled):
+    kernels, results, advice = profiled["hazards"]
+    pairs = set(zip(advice.table["layer"], advice.table["rule"], strict=True))
+    missed = {name for name, rule in ON_DEVICE.items() if (name, rule) not in pairs}
+    assert missed == {"low_occupancy_registers", "pointer_chase", "l2_traffic"}
+    flags = ncu_flags(kernels, results, shipped_rules())
+    place = {name: row for row, name in enumerate(kernels["layer"])}
+    theirs = {
+        name for name, rule in ON_DEVICE.items() if rule in flags and flags[rule][place[name]]
+    }
+    assert set(ON_DEVICE) - theirs == {"special_functions", "l2_traffic"}
+
+
+def test_healthy_kernels_are_told_nothing_but_what_bounds_them(profiled):
+    table = profiled["hazards"][2].table
+    healthy = table[table["layer"].isin(["healthy_copy", "healthy_fma"])]
+    assert set(healthy["rule"]) <= {"dram_bound", "fp32_pipe_bound"}
+    assert "dram_bound" in set(healthy["rule"])
+
+
+def test_the_measured_agreement_is_what_the_page_says(profiled, page):
+    whole = pool_agreement(advice.agreement for *_, advice in profiled.values())
+    for row in whole.itertuples():
+        kappa = "-" if math.isnan(row.kappa) else f"{row.kappa:.2f}"
+        counts = f"{row.both} | {row.only_perfml} | {row.only_ncu} | {row.neither}"
+        line = f"| `{row.rule}` | {row.launches} | {counts} | {row.agree:.2f} | {kappa} |"
+        assert line in page
+    same, total = int((whole["both"] + whole["neither"]).sum()), int(whole["launches"].sum())
+    assert f"{same} of {total} cases ({same / total:.0%})" in page
+    assert whole["launches"].max() == 53
+
+
+def test_the_page_lists_every_rule_with_its_comparisons(page):
+    for rule in shipped_rules():
+        comparisons = ", ".join(f"`{each.text}`" for each in rule.when)
+        runs = f" ({', '.join(rule.precisions)} runs)" if rule.precisions else ""
+        assert f"| `{rule.id}` | {comparisons}{runs} | {rule.hazard} |" in page
+    assert f"against {len(list(shipped_rules()))} rules" in page
+
+
+def test_a_higher_bar_for_nsight_compute_s_estimates_leaves_fewer_of_its_flags(profiled):
+    kernels, results, _ = profiled["cublas_fp32"]
+    counts = [
+        int(advise(kernels, ncu_rules=results, ncu_min_speedup=bar).agreement["only_ncu"].sum())
+        for bar in (0.0, 2.0, 50.0)
+    ]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[1] > counts[2]
+
+
+def test_the_upper_gains_cover_what_another_backend_really_saves(root, page):
+    layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny")
+    table = advise(layers, kernels=kernels, min_gain=0.0).table
+    keys = ["precision", "batch", "layer", "backend"]
+    gains = table.groupby(keys)["gain_high"].agg(["max", "sum"])
+    times = layers.groupby(keys)["time_us"].mean()
+    saved = 1 - times.groupby(keys[:3]).transform("min") / times
+    cases = gains.join(saved[saved > 0.1].rename("saved"), how="right")
+    assert not cases["max"].isna().any()
+    most, whole = ((cases[name] >= cases["saved"]).sum() for name in ("max", "sum"))
+    assert f"covers what the other backend really saves in {most} of the {len(cases)}" in page
+    assert f"the sum of all findings in {whole}" in page
+
+
+def test_the_verb_shows_nsight_compute_s_rules_of_a_details_page(recorded):
+    path = recorded / "ncu" / "rules_hazards.csv.xz"
+    document = json.loads(run("advise", path, "--ncu-rules", path, "--json").stdout)
+    agreement = {row["rule"]: row for row in document["agreement"]}
+    assert agreement["barrier_stalls"]["both"] == 1
+    text = run("advise", path, "--ncu-rules", path, "-q").stdout
+    assert "Nsight Compute's own rule agrees." in text

@@ -1,0 +1,439 @@
+"""Causes: what stalls, lanes and units say of a difference, adding up to what was measured."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.explain import explain, sides_of
+from perfml.explain.counters.causes import layer_causes
+from perfml.explain.counters.refine import DIVERGENCE
+from perfml.merge.rule import merge
+from tests.support.causes import PLANTED, pair_with
+from tests.support.examples import examples
+from tests.support.launches import launch
+from tests.support.tables import make_kernels
+
+BASE = {
+    "time_us": 100.0,
+    "kernels": 1.0,
+    "flop_count_sp": 1e9,
+    "inst_executed": 1e7,
+    "single_precision_fu_utilization": 0.5,
+    "issue_slot_utilization": 0.3,
+    "warp_execution_efficiency": 1.0,
+    "theoretical_occupancy": 1.0,
+    "achieved_occupancy": 0.9,
+    "stall_sync": 0.1,
+    "stall_exec_dependency": 0.3,
+    "stall_memory_dependency": 0.2,
+}
+
+
+def split(target, baseline=None):
+    return causes(target, baseline).terms
+
+
+def causes(target, baseline=None):
+    before = {**BASE, **(baseline or {})}
+    return layer_causes(launch(before), launch({**before, **target}), same_device=True)
+
+
+def values(frame):
+    return dict(zip(frame["term"], frame["log_ratio"], strict=True))
+
+
+def test_time_that_went_to_barriers_is_named_after_its_stall():
+    found = split({"time_us": 400.0, "stall_sync": 0.7, "stall_exec_dependency": 0.1})
+    assert found["term"].iloc[0] == "stall_sync"
+    # cost 1 -> 4; the part at barriers 0.1 -> 2.8, over the logarithmic mean of the costs; what no
+    # counter named shrank from 0.4 to nothing, and gives way to what grew by 3.4
+    mean = 3 / math.log(4) * 3.4 / 3
+    assert values(found)["stall_sync"] == pytest.approx(2.7 / mean)
+    assert values(found)["stall_exec_dependency"] == pytest.approx(0.1 / mean)
+    assert values(found)["stall_memory_dependency"] == pytest.approx(0.6 / mean)
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+
+
+def test_without_counters_of_stalls_the_residual_stays_as_it_was():
+    nothing = {name: math.nan for name in BASE if name.startswith("stall_")}
+    found = split({"time_us": 400.0}, nothing)
+    (rest,) = found[found["residual"]].to_dict(orient="records")
+    assert rest["term"] == "throughput_per_warp"
+    assert rest["log_ratio"] == pytest.approx(math.log(4))
+    assert not [cause for cause in found["term"] if cause.startswith("stall_")]
+
+
+def test_idle_lanes_are_the_cause_where_work_is_counted_in_lanes():
+    found = split({"time_us": 800.0, "warp_execution_efficiency": 0.125})
+    assert found["term"].iloc[0] == DIVERGENCE
+    assert values(found)[DIVERGENCE] == pytest.approx(math.log(8))
+    assert all(abs(value) < 1e-9 for cause, value in values(found).items() if cause != DIVERGENCE)
+
+
+def test_more_instructions_for_the_same_lanes_are_no_work():
+    counted = {"flop_count_sp": math.nan, "single_precision_fu_utilization": math.nan}
+    target = {"time_us": 800.0, "warp_execution_efficiency": 0.125, "inst_executed": 8e7}
+    found = values(split(target, counted))
+    assert found[DIVERGENCE] == pytest.approx(math.log(8))
+    assert found["instructions"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_time_of_the_slower_side_s_busiest_unit_is_what_counts_as_work():
+    found = split(
+        {"time_us": 400.0, "special_fu_utilization": 1.0, "single_precision_fu_utilization": 0.1},
+        {"special_fu_utilization": 0.4},
+    )
+    assert found["term"].iloc[0] == "special_function_pipe_time"
+    # ten times the work of a unit that was not full before: no more than all of the difference
+    assert values(found)["special_function_pipe_time"] == pytest.approx(math.log(4))
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+    counted = {"flop_count_sp": math.nan, "single_precision_fu_utilization": math.nan, "ipc": 2.0}
+    same = split(
+        {"time_us": 200.0, "special_fu_utilization": 1.0, "ipc": 1.0},
+        {**counted, "special_fu_utilization": 0.5},
+    )
+    assert values(same)["special_function_pipe_time"] == pytest.approx(math.log(2))
+    assert same["log_ratio"].sum() == pytest.approx(math.log(2))
+    assert "issue_rate" not in set(same["term"])
+    # the issue slots were busier over both sides, but not where the time was spent
+    late = split(
+        {"time_us": 120.0, "special_fu_utilization": 0.9, "issue_slot_utilization": 0.7},
+        {**counted, "special_fu_utilization": 0.3, "issue_slot_utilization": 0.95},
+    )
+    assert values(late)["special_function_pipe_time"] == pytest.approx(math.log(1.2))
+    idle = split({"time_us": 400.0}, {"special_fu_utilization": 0.01})
+    assert "special_function_pipe_time" not in set(idle["term"])
+
+
+def test_busy_units_of_different_devices_are_not_compared():
+    before = launch({**BASE, "special_fu_utilization": 0.5})
+    after = launch({**BASE, "special_fu_utilization": 1.0, "time_us": 400.0})
+    causes = layer_causes(before, after, same_device=False)
+    found = causes.terms
+    assert any("peaks of both devices" in name for name in causes.missing)
+    assert "special_function_pipe_time" not in set(found["term"])
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+
+
+def test_sectors_and_occupancy_keep_their_terms():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "issue_slot_utilization": 0.1,
+        "l2_utilization": 0.8,
+        "global_load_requests": 1e6,
+        "global_store_requests": 1.0,
+        "gld_transactions": 4e6,
+        "gst_transactions": 1.0,
+        "l2_read_transactions": 4e6,
+        "l2_write_transactions": 1.0,
+    }
+    more = {"time_us": 800.0, "gld_transactions": 32e6, "l2_read_transactions": 32e6}
+    assert split(more, counted)["term"].iloc[0] == "sectors_per_request"
+    fewer = {"time_us": 400.0, "theoretical_occupancy": 0.25, "achieved_occupancy": 0.225}
+    fewer["l2_utilization"] = 0.2
+    assert split(fewer, counted)["term"].iloc[0] == "theoretical_occupancy"
+
+
+def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_set():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "dram_utilization": 0.7,
+        "dram_read_bytes": 1e8,
+        "dram_write_bytes": 1.0,
+        "global_load_requests": 1e6,
+        "global_store_requests": 1.0,
+        "gld_transactions": 4e6,
+        "gst_transactions": 1.0,
+    }
+    scattered = {"time_us": 800.0, "gld_transactions": 32e6, "dram_read_bytes": 8e8}
+    found = split(scattered, counted)
+    assert found["term"].iloc[0] == "sectors_per_request"
+    assert values(found)["dram_bytes_per_sector"] == pytest.approx(0.0, abs=1e-6)
+    larger = split({"time_us": 800.0, "dram_read_bytes": 8e8}, counted)
+    assert larger["term"].iloc[0] == "dram_bytes_per_sector"
+
+
+def test_multiprocessors_that_idle_below_one_wave_are_said_once():
+    counted = {"flop_count_sp": math.nan, "single_precision_fu_utilization": math.nan, "ipc": 1.0}
+    # one block of a warp on a tenth of the multiprocessors, of sixteen that fit on each
+    few = {"waves_per_sm": 0.1 / 16, "achieved_occupancy": 1 / 16, "ipc": 1.0}
+    spread = {"time_us": 10.0, "waves_per_sm": 1 / 16}
+    found = causes(spread, {**counted, **few})
+    named = values(found.terms)
+    assert named["wave_quantization"] == pytest.approx(-math.log(10))
+    assert named["achieved_of_theoretical"] == pytest.approx(0.0)
+    assert named["clock_and_idle_sms"] == pytest.approx(0.0)
+    assert sum(named.values()) == pytest.approx(-math.log(10))
+    reached = found.by_kernel[found.by_kernel["term"] == "achieved_of_theoretical"]
+    assert reached[["baseline", "target"]].to_numpy().max() <= 1.0
+
+
+def test_below_one_wave_a_limit_that_blocks_do_not_reach_is_no_cause():
+    # half as many blocks fit, so the same blocks fill twice as much of a wave
+    few = {"waves_per_sm": 0.38, "theoretical_occupancy": 0.25, "achieved_occupancy": 0.1}
+    half = {"time_us": 70.0, "waves_per_sm": 0.76, "theoretical_occupancy": 0.125}
+    found = values(split(half, few))
+    assert found["wave_quantization"] == pytest.approx(0.0, abs=1e-9)
+    assert found["theoretical_occupancy"] == pytest.approx(0.0, abs=1e-9)
+    assert sum(found.values()) == pytest.approx(math.log(0.7))
+    # above one wave, fewer blocks that fit are more waves
+    found = values(split({**half, "waves_per_sm": 2.0}, {**few, "waves_per_sm": 1.0}))
+    assert found["theoretical_occupancy"] > 0.5
+
+
+def test_wavefronts_that_are_no_loads_are_not_split_by_loads():
+    # a warpgroup instruction keeps shared memory busy; hardly a load is left
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "shared_utilization": 0.9,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 5e7,
+    }
+    target = {"time_us": 50.0, "inst_executed_shared_loads": 1e4, "shared_load_transactions": 1e4}
+    found = values(split(target, counted))
+    assert found["shared_memory_busy_time"] == pytest.approx(math.log(0.5))
+    assert not {"shared_loads", "wavefronts_per_shared_load"} & set(found)
+
+
+def test_bank_conflicts_are_told_from_more_loads_of_shared_memory():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "shared_utilization": 0.9,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 1e6,
+    }
+    conflicts = values(split({"time_us": 800.0, "shared_load_transactions": 8e6}, counted))
+    assert conflicts["wavefronts_per_shared_load"] == pytest.approx(math.log(8))
+    assert conflicts["shared_time_per_wavefront"] == pytest.approx(0.0, abs=1e-9)
+    more = {"inst_executed_shared_loads": 8e6, "shared_load_transactions": 8e6}
+    loads = values(split({"time_us": 800.0, **more}, counted))
+    assert loads["shared_loads"] == pytest.approx(math.log(8))
+    assert loads["wavefronts_per_shared_load"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "ipc": 2.0,
+    }
+    found = split({"time_us": 400.0, "ipc": 0.5, "stall_sync": 0.7}, counted)
+    assert found["term"].iloc[0] == "stall_sync"
+    (rest,) = found[found["residual"]].to_dict(orient="records")
+    assert rest["term"] == "clock_and_idle_sms"
+    assert rest["log_ratio"] == pytest.approx(0.0, abs=1e-9)
+    assert found["log_ratio"].sum() == pytest.approx(math.log(4))
+
+
+LATENCY = {
+    "flop_count_sp": math.nan,
+    "single_precision_fu_utilization": 0.01,
+    "issue_slot_utilization": 0.03,
+    "l2_utilization": 0.05,
+    "dram_utilization": 0.02,
+    "shared_utilization": 0.04,
+    "l2_read_transactions": 1e6,
+    "l2_write_transactions": 1.0,
+    "dram_read_bytes": 1e7,
+    "dram_write_bytes": 1.0,
+    "ipc": 0.1,
+}
+
+
+def test_where_no_unit_is_busy_what_warps_wait_for_tells_whose_work_counts():
+    waiting = {"stall_memory_dependency": 0.9, "stall_exec_dependency": 0.05}
+    missed = {"time_us": 200.0, "dram_read_bytes": 1e8, "dram_utilization": 0.10, **waiting}
+    found = split({**missed, "shared_utilization": 0.12}, LATENCY)
+    assert found["term"].iloc[0] == "dram_bytes"
+    fetching = {"stall_memory_dependency": 0.0, "stall_inst_fetch": 0.9}
+    # machine code comes through L2 too, but its warps do not wait for data
+    late = {"time_us": 800.0, "l2_read_transactions": 2e7, "ipc": 0.0125, **fetching}
+    late["shared_utilization"] = 0.005
+    found = split(late, {**LATENCY, "stall_inst_fetch": 0.05})
+    assert found["term"].iloc[0] == "stall_inst_fetch"
+    busy = {**late, "l2_utilization": 0.7}
+    found = split(busy, {**LATENCY, "stall_inst_fetch": 0.05})
+    assert found["term"].iloc[0] == "l2_sectors"
+
+
+def test_fewer_warps_cost_a_busy_unit_no_more_than_its_idle_time():
+    counted = {"shared_utilization": 0.5, "flop_count_sp": math.nan, "ipc": 2.0}
+    counted |= {"single_precision_fu_utilization": math.nan}
+    fewer = {"theoretical_occupancy": 0.25, "achieved_occupancy": 0.225}
+    conflicts = {"time_us": 190.0, "shared_utilization": 0.98, **fewer}
+    found = split(conflicts, counted)
+    assert found["term"].iloc[0] == "shared_memory_busy_time"
+    assert values(found)["theoretical_occupancy"] == pytest.approx(-math.log(0.98))
+    assert found["log_ratio"].sum() == pytest.approx(math.log(1.9))
+    # with idle time to fill, it costs what it takes away
+    waiting = {"time_us": 380.0, "shared_utilization": 0.15, "issue_slot_utilization": 0.1}
+    idle = split({**waiting, **fewer}, counted)
+    assert values(idle)["theoretical_occupancy"] == pytest.approx(math.log(4))
+
+
+shares = st.floats(0.0, 1.0)
+
+
+@examples(60)
+@given(
+    time=st.floats(1.0, 1e4),
+    sync=shares,
+    execution=shares,
+    lanes=st.floats(0.03, 1.0),
+    special=st.floats(0.0, 1.0),
+    occupancy=st.floats(0.01, 1.0),
+)
+def test_causes_add_up_to_the_measured_ratio_whatever_the_counters_say(
+    time, sync, execution, lanes, special, occupancy
+):
+    found = split(
+        {
+            "time_us": time,
+            "stall_sync": sync,
+            "stall_exec_dependency": execution,
+            "warp_execution_efficiency": lanes,
+            "special_fu_utilization": special,
+            "achieved_occupancy": occupancy,
+        },
+        {"special_fu_utilization": 0.2},
+    )
+    assert found["log_ratio"].sum() == pytest.approx(math.log(time / 100.0), abs=1e-9)
+    assert found["residual"].sum() == 1
+    assert found["term"].is_unique
+
+
+@examples(60)
+@given(
+    time=st.floats(1.0, 1e4),
+    sync=shares,
+    lanes=st.floats(0.03, 1.0),
+    special=st.floats(0.0, 1.0),
+    issue=st.floats(0.01, 1.0),
+    occupancy=st.floats(0.01, 1.0),
+)
+def test_what_makes_one_side_slower_makes_the_other_faster_by_as_much(
+    time, sync, lanes, special, issue, occupancy
+):
+    before = {"special_fu_utilization": 0.2, "flop_count_sp": math.nan}
+    target = {
+        "time_us": time,
+        "stall_sync": sync,
+        "warp_execution_efficiency": lanes,
+        "special_fu_utilization": special,
+        "issue_slot_utilization": issue,
+        "achieved_occupancy": occupancy,
+    }
+    one = launch({**BASE, **before})
+    two = launch({**BASE, **before, **target})
+    there = values(layer_causes(one, two, same_device=True).terms)
+    back = values(layer_causes(two, one, same_device=True).terms)
+    if time != 100.0:
+        assert there == pytest.approx({name: -value for name, value in back.items()}, abs=1e-9)
+
+
+def test_each_kernel_of_a_layer_is_counted_in_the_work_of_its_own_unit():
+    kinds = {
+        "one": {"special_fu_utilization": 0.9},
+        "two": {"stall_sync": 0.75, "special_fu_utilization": 0.01},
+    }
+    rows = []
+    for backend in ("fast", "slow"):
+        for iteration in range(3):
+            for place, (kernel, moved) in enumerate(kinds.items()):
+                slow = backend == "slow"
+                rows.append(
+                    {
+                        **{key: value for key, value in BASE.items() if key != "kernels"},
+                        "flop_count_sp": math.nan,
+                        "single_precision_fu_utilization": 0.1,
+                        "special_fu_utilization": 0.01,
+                        "layer": "both",
+                        "backend": backend,
+                        "run_id": backend,
+                        "iteration": iteration,
+                        "kernel": kernel,
+                        "kernel_index": place,
+                        "time_us": (300.0 if slow else 100.0) + iteration / 10,
+                        **(moved if slow else {}),
+                    }
+                )
+    kernels = make_kernels(rows)
+    pair = sides_of(merge(kernels), "fast", "slow", kernels=kernels)
+    (detail,) = explain(*pair, model=None).details
+    first = detail.causes.by_kernel.assign(size=lambda frame: frame["log_ratio"].abs())
+    first = first[first["log_ratio"] > 0].sort_values("size").groupby("kernels")["term"].last()
+    assert first.to_dict() == {
+        "one": "special_function_pipe_time",
+        "two": "stall_sync",
+    }
+    assert {"special_function_pipe_time", "stall_sync"} <= set(
+        detail.causes.terms.loc[detail.causes.terms["log_ratio"] > 0, "term"].head(2)
+    )
+    total = detail.causes.by_kernel["log_ratio"].sum()
+    assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)
+    assert detail.causes.log_ratio == pytest.approx(detail.time.log_ratio, abs=1e-9)
+
+
+def test_causes_of_two_sides_are_found_from_their_tables():
+    rows = []
+    for backend, time, sync in (("one", 100.0, 0.05), ("two", 300.0, 0.75)):
+        for iteration in range(3):
+            rows.append(
+                {
+                    **{key: value for key, value in BASE.items() if key != "kernels"},
+                    "backend": backend,
+                    "run_id": backend,
+                    "iteration": iteration,
+                    "time_us": time + iteration / 10,
+                    "stall_sync": sync,
+                }
+            )
+    kernels = make_kernels(rows)
+    pair = sides_of(merge(kernels), "one", "two", kernels=kernels)
+    (detail,) = explain(*pair, model=None).details
+    found = detail.causes.terms
+    assert found["term"].iloc[0] == "stall_sync"
+    assert found["log_ratio"].sum() == pytest.approx(detail.time.log_ratio)
+    assert detail.reasons[0].startswith("makes it slower: stall_sync (barrier + membar) x")
+    assert "(75% of the stalls, 5% in the baseline)" in detail.reasons[0]
+    merged = sides_of(merge(kernels), "one", "two")
+    (detail,) = explain(*merged, model=None).details
+    assert detail.causes.terms["term"].iloc[0] == "stall_sync"
+
+
+@pytest.mark.parametrize("term", PLANTED)
+def test_a_cause_is_named_first_whichever_side_is_slower(term):
+    before, after = pair_with(term)
+    for one, other, sign in ((before, after, 1), (after, before, -1)):
+        found = layer_causes(one, other, same_device=True)
+        assert found.terms["term"].iloc[0] == term
+        assert sign * found.terms["log_ratio"].iloc[0] > math.log(4) / 2
+        assert found.terms["log_ratio"].sum() == pytest.approx(sign * math.log(4))
+
+
+def test_wider_loads_of_as_many_sectors_are_no_cause_of_a_kernel_that_got_slower():
+    before, after = pair_with("narrow_access")
+    later = launch({**before.counters, "kernel": "k", "time_us": 40.0, "ncu_time_us": 40.0})
+    wide = launch({**after.counters, "kernel": "k", "time_us": 10.0, "ncu_time_us": 10.0})
+    found = values(layer_causes(wide, later, same_device=True).terms)
+    assert "narrow_access" not in found
+    assert found.get("global_requests", 0.0) == pytest.approx(0.0)
+    assert found.get("sectors_per_request", 0.0) == pytest.approx(0.0)
+
+
+def test_atomics_are_no_cause_in_a_kernel_without_them():
+    busy = {"l2_atomic_utilization_max": 0.95, "global_reduction_requests": 0.0}
+    before, after = pair_with("global_atomics")
+    sides = [
+        replace(side, counters={**side.counters, **busy, "global_atomic_requests": 0.0})
+        for side in (before, after)
+    ]
+    found = values(layer_causes(*sides, same_device=True).terms)
+    assert found.get("global_atomics", 0.0) == 0.0

@@ -1,0 +1,42 @@
+"""The notebook about one pair runs, and its prose holds for what it computes."""
+
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="needs the extra notebooks")
+nbclient = pytest.importorskip("nbclient", reason="needs the extra notebooks")
+pytest.importorskip("ipykernel", reason="needs the extra notebooks")
+
+CHECK = """
+assert found.total.verdict == "slower"
+assert round(conv_20.time.ratio, 1) == 2.4
+assert conv_20.causes.terms["term"].iloc[0] == "wave_quantization"
+assert abs(conv_20.causes.terms["log_ratio"].sum() - conv_20.time.log_ratio) < 1e-9
+filled = conv_20.causes.by_kernel.query("term == 'wave_quantization'").iloc[0]
+assert (filled["baseline"], filled["target"]) == (0.75, 0.13)
+assert conv_03.time.verdict == "faster"
+assert "wrong direction" in conv_03.disagreements[0]
+assert same.total.verdict == "no difference"
+"""
+
+
+@pytest.mark.slow
+def test_why_is_it_slower_runs_and_its_prose_holds(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    path = Path(root) / "notebooks" / "05_why_is_it_slower.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(CHECK))
+    folder = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources=folder
+    ).execute()
+    shown = [
+        output.text
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "stream"
+    ]
+    assert any(text.startswith("slower: 1.6") for text in shown)

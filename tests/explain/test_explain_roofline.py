@@ -1,0 +1,268 @@
+"""The roofline of kernels and layers, by hand and on the recorded runs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.errors import PerfmlError
+from perfml.explain import known_peaks, roofline
+from perfml.explain.load import load_tables
+from perfml.explain.roofs.peaks import _table
+from perfml.ingest import ingest
+from perfml.readers import ReadOptions
+from perfml.tables import read_table, write_table
+from tests.support.paths import DATA
+
+PEAKS = {"fp32": 10e12, "dram": 1e12, "l2": 4e12, "l1": 8e12}
+
+
+def table(**columns):
+    defaults = {
+        "time_us": 100.0,
+        "precision": "fp32",
+        "flop_count_sp": 1e8,
+        "dram_read_bytes": 1e6,
+        "dram_write_bytes": 1e6,
+        "l2_read_transactions": 1e5,
+        "l2_write_transactions": 1e5,
+        "gld_transactions": 1e5,
+        "gst_transactions": 1e5,
+    }
+    return pd.DataFrame([{**defaults, **columns}])
+
+
+@pytest.mark.parametrize(
+    ("columns", "bound", "fraction"),
+    [
+        ({"flop_count_sp": 5e8}, "compute", 0.5),
+        ({"dram_read_bytes": 4e7, "dram_write_bytes": 1e7}, "dram", 0.5),
+        ({"l2_read_transactions": 1e6, "l2_write_transactions": 2.5e6}, "l2", 0.28),
+        ({"gld_transactions": 1e7, "gst_transactions": 0.0}, "l1", 0.4),
+        ({"flop_count_sp": 5e8, "ncu_time_us": 50.0}, "compute", 1.0),
+    ],
+)
+def test_the_lowest_roof_bounds_and_its_achieved_fraction_is_right(columns, bound, fraction):
+    found = roofline(table(**columns), PEAKS).iloc[0]
+    assert found["bound"] == bound
+    assert found["fraction"] == pytest.approx(fraction)
+
+
+def test_intensity_is_operations_a_byte_of_each_level():
+    found = roofline(table(), PEAKS).iloc[0]
+    assert found["dram_intensity"] == pytest.approx(1e8 / 2e6)
+    assert found["l2_intensity"] == pytest.approx(1e8 / (2e5 * 32))
+    assert found["l1_intensity"] == pytest.approx(1e8 / (2e5 * 32))
+    assert found["flop_rate"] == pytest.approx(1e12)
+
+
+def test_a_level_without_a_peak_bounds_nothing_and_one_without_counters_is_left_out():
+    peaks = {"fp32": 10e12, "dram": 1e12}
+    row = table(l2_read_transactions=1e9)
+    assert roofline(row, peaks)["bound"].iloc[0] == "compute"
+    assert roofline(row, peaks)["l2_intensity"].iloc[0] == pytest.approx(
+        1e8 / (1e9 * 32 + 1e5 * 32)
+    )
+    assert "l1_bytes" not in roofline(table().drop(columns="gld_transactions"), PEAKS)
+
+
+def test_work_of_tensor_cores_is_not_taken_from_the_counters_of_cuda_cores():
+    row = table(precision="tf32")
+    counted = roofline(row, {**PEAKS, "tf32": 50e12}).iloc[0]
+    assert np.isnan(counted["flops"])
+    assert counted["bound"] == "unknown"
+    shaped = roofline(row.assign(flops=4e9), {**PEAKS, "tf32": 50e12}).iloc[0]
+    assert (shaped["flops_source"], shaped["bound"]) == ("shape", "compute")
+    assert shaped["fraction"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        ["flop_count_sp"],
+        ["dram_read_bytes", "l2_read_transactions", "gld_transactions"],
+    ],
+)
+def test_without_operations_or_without_bytes_the_bound_is_unknown(absent):
+    found = roofline(table().drop(columns=absent), PEAKS).iloc[0]
+    assert found["bound"] == "unknown"
+    assert np.isnan(found["fraction"])
+
+
+def test_a_point_left_of_the_ridge_is_never_compute():
+    ridge = PEAKS["fp32"] / PEAKS["dram"]
+    for operations in (1e5, 1e6, 1e7, 1e8, 1e9):
+        found = roofline(table(flop_count_sp=operations), PEAKS).iloc[0]
+        if found["dram_intensity"] < ridge:
+            assert found["bound"] != "compute"
+
+
+def test_the_time_is_that_of_every_other_output_and_rates_are_over_the_counted_one():
+    found = roofline(table(ncu_time_us=50.0), PEAKS).iloc[0]
+    assert (found["time_us"], found["ncu_time_us"]) == (100.0, 50.0)
+    assert found["flop_rate"] == pytest.approx(1e8 / 50e-6)
+
+
+def test_operations_of_a_full_set_report_are_derived_and_marked_so(tmp_path):
+    kernels = ingest([DATA / "ncu" / "both_forms.csv.xz"], options=ReadOptions(raw=True))
+    counts = [name for name in kernels.frame if str(name).endswith("_pred_on.sum")]
+    frame, provenance = kernels.frame.drop(columns=counts), kernels.provenance
+    [source] = provenance["sources"]
+    marked = {**source, "substituted": {"flop_count_sp": "rates and cycles"}}
+    path = tmp_path / "kernels.parquet"
+    write_table(frame, path, kind="kernels", provenance={**provenance, "sources": [marked]})
+    table, _ = load_tables(path)
+    found = roofline(table, {**PEAKS, "fp64": 5e12})
+    assert set(found["flops_source"].dropna()) == {"derived"}
+
+
+def test_a_report_without_a_label_of_precision_has_the_roof_of_what_it_counted():
+    row = table(precision="unknown", flop_count_dp=5e8, flop_count_sp=0.0)
+    peaks = {**PEAKS, "fp64": 10e12}
+    assert roofline(row, peaks)["bound"].iloc[0] == "unknown"
+    assert roofline(row.assign(tensor_utilization=0.0), peaks)["bound"].iloc[0] == "compute"
+    assert roofline(row.assign(tensor_utilization=0.5), peaks)["bound"].iloc[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("peaks", "row", "said"),
+    [
+        (None, table(), "peaks of this device are not known"),
+        (None, table(device="GPU of tomorrow"), "GPU of tomorrow"),
+        ({"fp32": -1.0}, table(), "positive rate"),
+        ({}, table(), "positive rate"),
+        ({"l2": 1e12}, table()[["time_us", "precision"]], "neither operations nor bytes"),
+    ],
+)
+def test_what_has_no_roof_is_an_error(peaks, row, said):
+    with pytest.raises(PerfmlError, match=said):
+        roofline(row, peaks)
+
+
+def test_recorded_layers_of_fp32_are_bound_by_compute_where_their_filters_are_3x3(root):
+    layers, _ = load_tables(
+        root / "datasets" / "h200-yolov4-tiny",
+        ["batch=8", "precision=fp32", "backend=cudnn", "iteration=0"],
+    )
+    found = roofline(layers).set_index("layer")
+    assert found.loc["conv_20", "bound"] == "compute"
+    assert found.loc["conv_20", "fraction"] == pytest.approx(
+        0.430, abs=0.001
+    )  # of the measured 51.2 TFLOP/s
+    assert found.loc["conv_21", "bound"] == "dram"
+    assert (found["fraction"] > 0).all()
+    assert (found["fraction"] < 1).all()
+
+
+def test_counted_operations_agree_with_the_shape_of_the_convolution(root):
+    folder = root / "datasets" / "h200-yolov4-tiny"
+    conditions = ["batch=8", "precision=fp32", "backend=cudnn", "iteration=0", "layer=conv_20"]
+    layers, _ = load_tables(folder, conditions)
+    kernels = read_table(folder / "kernels.parquet", kind="kernels").frame
+    mine = kernels[
+        (kernels["batch"] == 8)
+        & (kernels["backend"] == "cudnn")
+        & (kernels["precision"] == "fp32")
+        & (kernels["iteration"] == 0)
+        & (kernels["layer"] == "conv_20")
+    ]
+    counted = roofline(mine)["flops"].max()
+    assert counted == pytest.approx(roofline(layers)["flops"].iloc[0], rel=0.05)
+
+
+def test_measured_peaks_come_first_and_the_vendor_s_fill_the_gaps():
+    peaks = known_peaks("NVIDIA H200")
+    assert (peaks.values["fp32"], peaks.kinds["fp32"]) == (51.2e12, "measured")
+    assert (peaks.values["fp64"], peaks.kinds["fp64"]) == (34e12, "data sheet")
+    assert peaks.kinds["l2"] == "counter peak"
+    vendor = known_peaks("NVIDIA H200", "data sheet")
+    assert vendor.values["fp32"] == 67e12
+    assert set(vendor.kinds.values()) == {"data sheet"}
+    assert "measured: fp32 51.2 TFLOP/s" in peaks.sentence()
+    with pytest.raises(PerfmlError, match="not known"):
+        known_peaks("GPU of tomorrow")
+    with pytest.raises(PerfmlError, match="not known"):
+        known_peaks("Tesla V100-SXM2-16GB", "measured")
+
+
+def test_every_tabulated_peak_is_a_positive_rate_with_its_source():
+    names = {"fp64", "fp32", "tf32", "fp16", "bf16", "dram", "l2", "l1"}
+    for row in _table():
+        assert row["source"]
+        assert row["kind"] in ("measured", "data sheet", "counter peak")
+        assert set(row["values"]) <= names
+        assert all(value > 1e11 for value in row["values"].values())
+        assert row["kind"] == "data sheet" or row["date"]
+
+
+FOLDER = "h200-yolov4-tiny"
+CONDITION = ("--where", "batch=8", "--where", "precision=fp32", "--where", "backend=cudnn")
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["roofline", *map(str, words)])
+
+
+def test_the_verb_names_peaks_intensities_and_bounds(root):
+    result = run(root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "-q")
+    assert result.exit_code == 0, result.output
+    assert "measured: fp32 51.2 TFLOP/s" in result.stdout
+    assert "dram_intensity" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("conv_20"))
+    assert "compute" in row
+
+
+@pytest.mark.long
+def test_a_peaks_file_moves_the_roofs(root, tmp_path):
+    path = tmp_path / "peaks.json"
+    peaks = {"fp32": 102.4e12, "dram": 8e12}
+    path.write_text(json.dumps({"device": "NVIDIA H200", "kind": "measured", "peaks": peaks}))
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--json")
+    ours = json.loads(run(*words).stdout)
+    given = json.loads(run(*words, "--peaks", path).stdout)
+    vendor = json.loads(run(*words, "--peaks", "data-sheet").stdout)
+    fraction = ours["rows"][0]["fraction"]
+    assert given["peaks"]["values"] == peaks
+    assert given["rows"][0]["fraction"] == pytest.approx(fraction / 2)
+    assert vendor["rows"][0]["fraction"] == pytest.approx(fraction * 51.2 / 67)
+
+
+def test_kernels_have_their_own_place(root):
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--by", "kernel")
+    rows = json.loads(run(*words, "--json").stdout)["rows"]
+    assert len(rows) == 3
+    assert "implicit_gemm" in rows[0]["kernel"]
+    assert rows[0]["l2_intensity"] > rows[1]["l2_intensity"]
+    assert "implicit_gemm" in run(*words, "-q").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--layer", "conv_99"], "conv_99"),
+        (["--by", "warp"], "layer or kernel"),
+        (["--peaks", "nothing.json"], "no such file"),
+    ],
+)
+def test_the_verb_s_errors_say_what_to_do(root, words, said):
+    result = run(root / "datasets" / FOLDER, *CONDITION, *words)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_merged_layers_alone_have_no_kernels_to_place(root):
+    result = run(root / "datasets" / FOLDER / "layers.parquet", *CONDITION, "--by", "kernel")
+    assert result.exit_code == 1
+    assert "--kernels" in result.stderr
+
+
+def test_our_l2_rate_is_what_the_profiler_calls_busy(root):
+    """The counter peak of L2 is the one Nsight Compute divides by."""
+    kernels = read_table(root / "datasets" / FOLDER / "kernels.parquet", kind="kernels").frame
+    mine = kernels[(kernels["batch"] == 8) & (kernels["precision"] == "fp32")]
+    found = roofline(mine)
+    ratio = found["l2_rate"] / known_peaks("NVIDIA H200").values["l2"] / mine["l2_utilization"]
+    assert 0.8 < ratio.median() < 1.1

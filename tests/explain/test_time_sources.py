@@ -1,0 +1,86 @@
+"""A time taken while counters were read says so wherever it is shown."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.explain import advise, explain
+from perfml.modeling import evaluate, rank
+from perfml.report.build import build_report
+from perfml.report.render.markdown import to_markdown
+from perfml.report.render.text import to_text
+from perfml.report.sections.explanation import explanation_document
+from perfml.report.verbs import advice_document
+from perfml.tables import write_table
+from perfml.time_sources import time_note
+from tests.support.paths import ROOT
+
+UNDER = "from under the profiler: Nsight Compute's"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    layers = pd.read_parquet(ROOT / "datasets" / "h200-yolov4-tiny" / "layers.parquet")
+    chosen = layers[(layers["batch"] == 8) & (layers["precision"] == "fp32")]
+    return chosen[chosen["backend"].isin(["cublas", "cudnn"])].reset_index(drop=True)
+
+
+@pytest.mark.parametrize("source", ["timing", "apportioned", "nsys", "torch", "nvprof"])
+def test_times_without_counters_need_no_label(source):
+    assert time_note(pd.DataFrame({"time_source": [source, source]})) is None
+    assert time_note(pd.DataFrame({"time_us": [1.0]})) is None
+
+
+def test_times_from_under_a_profiler_are_named_with_their_share():
+    note = time_note(pd.DataFrame({"time_source": ["ncu", "ncu"]}), "cudnn")
+    assert note is not None
+    assert note.startswith(f"cudnn: times {UNDER}")
+    assert "rows" not in note
+    some = time_note(pd.DataFrame({"time_source": ["ncu+timing", "timing", None]}))
+    assert some is not None
+    assert "in 1 of 3 rows" in some
+
+
+def test_explain_names_the_side_whose_times_are_a_profilers(recorded):
+    sides = [
+        recorded[recorded["backend"] == name].assign(time_source=source)
+        for name, source in (("cublas", "timing"), ("cudnn", "ncu"))
+    ]
+    explanation = explain(*sides, model=None, top=1)
+    (note,) = explanation.time_notes
+    assert note.startswith(f"target: times {UNDER}")
+    assert note in " ".join(to_text(explanation_document(explanation)).split())
+    assert json.loads(json.dumps(explanation.to_dict()))["time_notes"] == [note]
+
+
+def test_advice_and_the_report_say_it_once_a_place(recorded):
+    profiled = recorded.assign(time_source="ncu")
+    advice = advise(profiled)
+    assert UNDER in " ".join(to_text(advice_document(advice, 3)).split())
+    report = build_report(profiled)
+    assert UNDER in dict(report.facts)["times"]
+    assert UNDER in to_markdown(report)
+    assert "times" not in dict(build_report(recorded.assign(time_source="timing")).facts)
+
+
+def test_models_of_such_times_say_it_and_those_of_the_backend_do_not(recorded):
+    profiled = recorded.assign(time_source="ncu")
+    options = {"models": "dt", "protocols": "random", "splits": 2}
+    assert any(UNDER in each for each in evaluate(profiled, **options).warnings)
+    of_backend = evaluate(profiled, task="classification", **options)
+    assert not any(UNDER in each for each in of_backend.warnings)
+    ranking = rank(profiled, models="dt", resamples=2, permutations=20, methods="builtin")
+    assert any(UNDER in each for each in ranking.warnings)
+
+
+def test_the_roofline_says_it_under_its_table_and_in_json(recorded, tmp_path):
+    path = tmp_path / "layers.parquet"
+    profiled = recorded.assign(time_source="ncu")
+    write_table(profiled, path, kind="layers", provenance={})
+    runner = CliRunner()
+    assert UNDER in " ".join(runner.invoke(app, ["roofline", str(path)]).stdout.split())
+    told = json.loads(runner.invoke(app, ["roofline", str(path), "--json"]).stdout)
+    assert UNDER in told["time_notes"][0]

@@ -1,0 +1,103 @@
+"""What an interval of times covers, and how many layers are judged at once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ttest_ind
+
+from perfml.errors import PerfmlError
+from perfml.explain import compare_times
+from perfml.explain.times import corrected_verdicts, processes_of
+
+
+def timed(rng, processes, repeats, between, within, shift=0.0):
+    """Return times and the process of each: processes differ by more than the repeats of one."""
+    offsets = np.repeat(rng.normal(shift, between, processes), repeats)
+    times = np.exp(offsets + rng.normal(0.0, within, processes * repeats))
+    return times, np.repeat(np.arange(processes), repeats)
+
+
+def test_an_interval_over_processes_covers_what_differs_between_them():
+    rng = np.random.default_rng(1)
+    covered = {"repeats": 0, "processes": 0}
+    for _ in range(300):
+        before, old = timed(rng, 5, 6, 0.03, 0.003)
+        after, new = timed(rng, 5, 6, 0.03, 0.003, shift=0.1)
+        pooled = compare_times(before, after)
+        across = compare_times(before, after, baseline_process=old, target_process=new)
+        covered["repeats"] += pooled.log_low <= 0.1 <= pooled.log_high
+        covered["processes"] += across.log_low <= 0.1 <= across.log_high
+    assert covered["repeats"] / 300 < 0.75
+    assert 0.92 <= covered["processes"] / 300 <= 0.98
+
+
+def test_the_sentence_says_what_the_interval_covers():
+    rng = np.random.default_rng(0)
+    before, old = timed(rng, 3, 4, 0.01, 0.001)
+    after, new = timed(rng, 4, 4, 0.01, 0.001, shift=0.5)
+    across = compare_times(before, after, baseline_process=old, target_process=new)
+    assert across.processes == (3, 4)
+    assert across.repeats == (12, 16)
+    assert "over 3 and 4 processes" in across.sentence()
+    assert "within one process" in compare_times(before, after).sentence()
+    one_sided = compare_times(before, after, baseline_process=old)
+    assert "within one process" in one_sided.sentence()
+    assert json.loads(json.dumps(across.to_dict()))["scope"] == "over 3 and 4 processes"
+
+
+def test_a_run_is_a_process_and_the_column_process_numbers_more():
+    rows = pd.DataFrame({"run_id": ["a", "a", "b", "b"], "time_us": 1.0})
+    assert processes_of(rows).tolist() == [0, 0, 1, 1]
+    assert processes_of(rows.assign(process=[0, 1, 0, 0])).tolist() == [0, 1, 2, 2]
+    assert processes_of(rows[["time_us"]]) is None
+
+
+def test_another_number_of_processes_than_times_is_refused():
+    with pytest.raises(PerfmlError, match="number of processes"):
+        compare_times([1.0, 1.1], [1.0, 1.1], baseline_process=[0, 1, 2])
+
+
+def test_without_a_tolerance_the_p_value_is_that_of_welchs_test():
+    rng = np.random.default_rng(0)
+    before, after = rng.normal(2, 0.1, 7), rng.normal(2.1, 0.2, 9)
+    ratio = compare_times(np.exp(before), np.exp(after), tolerance=0.0)
+    assert ratio.p_value == pytest.approx(ttest_ind(before, after, equal_var=False).pvalue)
+
+
+def test_many_equal_layers_are_rarely_called_different_when_judged_together():
+    rng = np.random.default_rng(2)
+    alone = together = 0
+    for _ in range(150):
+        ratios = [compare_times(*np.exp(rng.normal(0.0, 0.05, (2, 10)))) for _ in range(21)]
+        calls = ("slower", "faster")
+        alone += any(ratio.verdict in calls for ratio in ratios)
+        together += any(ratio.verdict in calls for ratio in corrected_verdicts(ratios))
+    assert alone / 150 > 0.2
+    assert together / 150 <= 0.05
+
+
+def test_a_clear_difference_stays_one_among_many_layers():
+    rng = np.random.default_rng(3)
+    equal = [compare_times(*np.exp(rng.normal(0.0, 0.02, (2, 10)))) for _ in range(20)]
+    slower = compare_times([10, 10.1, 9.9, 10], [20, 20.1, 19.9, 20])
+    judged = corrected_verdicts([*equal, slower])
+    assert judged[-1].verdict == "slower"
+    assert judged[-1].compared == 21
+
+
+def test_what_the_correction_takes_back_is_undecided_and_says_so():
+    borderline = compare_times([10.0, 10.4, 9.7, 10.1], [10.8, 11.2, 10.5, 10.7])
+    assert borderline.verdict == "slower"
+    judged = corrected_verdicts([borderline] * 40)[0]
+    assert judged.verdict == "undecided"
+    assert "for 40 layers judged together" in judged.sentence()
+
+
+def test_a_layer_with_one_repeat_has_no_p_value_and_takes_no_part():
+    single = compare_times([10.0], [12.0])
+    assert single.p_value is None
+    assert corrected_verdicts([single])[0] == single

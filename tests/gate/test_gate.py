@@ -1,0 +1,220 @@
+"""The gate: counted work decides, times confirm, and what nobody can tell is said to be so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfml.datasets import find
+from perfml.errors import InputError, PerfmlError
+from perfml.gate import Policy, Verdict, judge, load_policy
+from perfml.gate.render import junit, markdown, text
+from perfml.gate.work import COUNTED
+from perfml.tables import read_table, write_table
+
+pytestmark = pytest.mark.long
+
+
+def layers(time=10.0, scatter=0.02, repeats=8, seed=0, layer="conv", **counters):
+    """Return a Layers table of one layer with counted work."""
+    counted = {
+        "kernels": 2,
+        "inst_executed": 1e6,
+        "global_load_requests": 2e4,
+        "gld_transactions": 8e4,
+        "global_store_requests": 1e4,
+    }
+    rng = np.random.default_rng(seed)
+    rows = {**counted, **counters}
+    return pd.DataFrame(
+        {
+            "run_id": "r",
+            "workload": "w",
+            "backend": "b",
+            "precision": "fp32",
+            "batch": 1,
+            "device": "d",
+            "compute_capability": "9.0",
+            "iteration": range(repeats),
+            "layer": layer,
+            "kernel_names": "k",
+            "time_us": time * np.exp(rng.normal(0, scatter, repeats)),
+            **rows,
+        }
+    )
+
+
+def verdict(before, after, policy=None):
+    return judge(before, after, policy).verdict
+
+
+def test_the_same_work_is_the_same_however_the_times_scatter():
+    assert verdict(layers(seed=1, scatter=0.05), layers(seed=2, scatter=0.05)) is Verdict.SAME
+
+
+def test_two_per_cent_more_instructions_are_worse_and_named():
+    result = judge(layers(seed=1), layers(seed=2, inst_executed=1.02e6))
+    assert result.verdict is Verdict.WORSE
+    assert result.exit_code == 1
+    assert result.layers[0].reason == "inst_executed +2.0%, not seen in the time"
+
+
+def test_less_work_is_better():
+    result = judge(layers(seed=1), layers(seed=2, time=8, gld_transactions=4e4))
+    assert (result.verdict, result.exit_code) == (Verdict.BETTER, 0)
+    assert "confirmed by the time" in result.layers[0].reason
+
+
+def test_more_instructions_that_run_faster_are_no_regression():
+    assert verdict(layers(), layers(time=5, inst_executed=1.5e6)) is Verdict.BETTER
+
+
+def test_work_that_moves_both_ways_is_decided_by_the_time_or_unclear():
+    vectors = {"global_load_requests": 5e3, "gld_transactions": 9e4}
+    assert verdict(layers(seed=1), layers(seed=2, **vectors)) is Verdict.UNCLEAR
+    assert verdict(layers(), layers(time=20, **vectors)) is Verdict.WORSE
+
+
+def test_slower_with_equal_work_is_unclear_not_worse():
+    result = judge(layers(), layers(time=12))
+    assert (result.verdict, result.exit_code) == (Verdict.UNCLEAR, 3)
+    assert "measure both sides again" in result.layers[0].reason
+
+
+def test_without_counters_nobody_can_tell():
+    bare = layers().drop(columns=[name for name in COUNTED if name != "kernels"], errors="ignore")
+    result = judge(bare, bare)
+    assert result.verdict is Verdict.UNCLEAR
+    assert "--metrics default" in result.layers[0].reason
+
+
+def test_a_counter_that_a_repeat_lacks_is_no_count():
+    torn = layers(inst_executed=9e6)
+    torn.loc[3, "inst_executed"] = np.nan
+    assert verdict(layers(), torn) is Verdict.SAME
+
+
+def test_a_layer_without_a_partner_is_not_passed_over():
+    both = pd.concat([layers(), layers(layer="pool")])
+    result = judge(both, layers())
+    assert (result.verdict, result.missing) == (Verdict.UNCLEAR, ("pool",))
+
+
+def test_repeats_that_differ_widen_the_tolerance():
+    noisy = layers()
+    noisy["inst_executed"] *= np.linspace(0.97, 1.03, len(noisy))
+    assert verdict(noisy, layers(inst_executed=1.02e6)) is Verdict.SAME
+
+
+def test_an_exception_holds_for_the_layers_it_names(tmp_path):
+    file = tmp_path / "gate.toml"
+    file.write_text('work = 0.01\n[layers]\n"con*" = 0.05\n')
+    assert verdict(layers(), layers(inst_executed=1.02e6), load_policy(file)) is Verdict.SAME
+    file.write_text('[layers]\n"pool*" = 0.05\n')
+    assert verdict(layers(), layers(inst_executed=1.02e6), load_policy(file)) is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    "content", ["work = -1", "work = true", "wrok = 1", "layers = 3", "work = ["]
+)
+def test_tolerances_that_cannot_be_meant_are_refused(tmp_path, content):
+    file = tmp_path / "gate.toml"
+    file.write_text(content)
+    with pytest.raises(InputError, match=r"gate\.toml"):
+        load_policy(file)
+
+
+def test_several_backends_on_a_side_are_refused():
+    two = pd.concat([layers(), layers().assign(backend="c")])
+    with pytest.raises(PerfmlError, match="several values of backend"):
+        judge(two, layers())
+
+
+def recorded():
+    """Return recorded layers with counted work: three profiled iterations, ten timed ones."""
+    frame = read_table(find("h200-yolov4-tiny") / "layers.parquet").frame
+    return frame[(frame.backend == "cudnn") & (frame.precision == "fp32") & (frame.batch == 8)]
+
+
+def test_iterations_of_one_recorded_run_are_never_worse_than_each_other():
+    run = recorded()
+    policy = Policy()
+    halves = [run[run.iteration % 2 == half] for half in (0, 1)]
+    verdicts = [layer.verdict for layer in judge(*halves, policy).layers]
+    assert Verdict.WORSE not in verdicts
+    assert Verdict.BETTER not in verdicts
+
+
+def test_two_per_cent_in_one_recorded_layer_close_the_gate_and_are_named():
+    run = recorded()
+    for layer in sorted(run.layer.unique()):
+        planted = run.copy()
+        planted.loc[planted.layer == layer, "inst_executed"] *= 1.02
+        worse = judge(run, planted).of(Verdict.WORSE)
+        assert [row.layer for row in worse] == [layer]
+        assert worse[0].changed[0].counter == "inst_executed"
+
+
+def test_the_renderings_escape_what_comes_from_outside():
+    name = "<b>|conv_1"
+    result = judge(layers(layer=name), layers(layer=name, inst_executed=2e6))
+    assert "inst_executed +100.0%" in text(result, "a", "b")
+    assert "&lt;b&gt;\\|conv\\_1" in markdown(result, "a", "b")
+    suite = ElementTree.fromstring(junit(result, "a", "b").encode())
+    assert suite.attrib["failures"] == "1"
+    assert suite.find("testcase").attrib["name"] == name
+
+
+def perfml(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "perfml", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Write a baseline and a version with more work; return their folder."""
+    for name, table in (("base", layers(seed=1)), ("more", layers(seed=2, inst_executed=1.1e6))):
+        write_table(table, tmp_path / f"{name}.parquet", kind="layers", provenance={})
+    return tmp_path
+
+
+def test_the_exit_code_is_the_verdict(tables):
+    assert perfml("gate", "base.parquet", "base.parquet", cwd=tables).returncode == 0
+    worse = perfml("gate", "base.parquet", "more.parquet", cwd=tables)
+    assert worse.returncode == 1
+    assert "More work: of 1 layers 1 worse" in worse.stdout
+    broken = perfml("gate", "base.parquet", "missing.parquet", cwd=tables)
+    assert broken.returncode == 3
+    assert "missing.parquet" in broken.stderr
+
+
+def test_a_saved_baseline_is_used_by_its_name(tables):
+    assert perfml("gate", "--save", "main", "base.parquet", cwd=tables).returncode == 0
+    done = perfml("gate", "main", "more.parquet", "--json", cwd=tables)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["layers"][0]["changed"][0]["counter"] == "inst_executed"
+    assert "no such" not in perfml("gate", "mian", "more.parquet", cwd=tables).stderr
+
+
+def test_a_baseline_that_nobody_saved_names_those_that_are(tables):
+    perfml("gate", "--save", "main", "base.parquet", cwd=tables)
+    done = perfml("gate", "mian", "more.parquet", cwd=tables)
+    assert done.returncode == 3
+    assert "baselines: main" in done.stderr
+
+
+def test_a_report_for_ci_is_written_whole(tables):
+    words = ("gate", "base.parquet", "more.parquet", "--format", "junit", "--out", "gate.xml")
+    assert perfml(*words, cwd=tables).returncode == 1
+    assert ElementTree.parse(tables / "gate.xml").getroot().tag == "testsuite"

@@ -1,0 +1,282 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import PerfmlError, TableError
+from perfml.merge.rule import launch_totals, merge, unattributed
+from tests.support.tables import make_kernels
+
+FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"
+LOADS = "gld_efficiency"
+
+
+def test_one_ms_of_im2col_and_four_ms_of_sgemm_weigh_a_fifth_and_four_fifths():
+    kernels = make_kernels(
+        [
+            {"kernel": "im2col_gpu_kernel_ext", "time_us": 1000.0, "gld_efficiency": 0.5},
+            {"kernel": "sgemm_32x32x32_NN_vec", "time_us": 4000.0, "gld_efficiency": 1.0},
+        ]
+    )
+    layers = merge(kernels)
+    assert layers["gld_efficiency"].tolist() == [pytest.approx(0.2 * 0.5 + 0.8 * 1.0, abs=1e-15)]
+    assert layers["time_us"].tolist() == [5000.0]
+    assert layers["kernels"].tolist() == [2]
+    assert layers["kernel_names"].tolist() == ["im2col_gpu_kernel_ext\nsgemm_32x32x32_NN_vec"]
+
+
+def test_counts_add_up_and_registers_take_the_largest():
+    kernels = make_kernels(
+        [
+            {COUNT: 10.0, MOST: 32.0, "time_us": 1.0},
+            {COUNT: 5.0, MOST: 64.0, "time_us": 9.0},
+        ]
+    )
+    layers = merge(kernels)
+    assert layers[COUNT].tolist() == [15.0]
+    assert layers[MOST].tolist() == [64.0]
+
+
+def test_the_same_kernel_in_two_layers_stays_apart():
+    kernels = make_kernels(
+        [{"layer": "conv_01", FRACTION: 0.2}, {"layer": "conv_02", FRACTION: 0.8}]
+    )
+    layers = merge(kernels)
+    assert layers["layer"].tolist() == ["conv_01", "conv_02"]
+    assert layers[FRACTION].tolist() == [0.2, 0.8]
+
+
+def test_iterations_and_runs_stay_apart():
+    kernels = make_kernels(
+        [{"iteration": 0}, {"iteration": 1}, {"run_id": "other", "iteration": 0}]
+    )
+    assert len(merge(kernels)) == 3
+
+
+def test_a_launch_that_was_measured_and_has_no_such_metric_neither_counts_nor_weighs():
+    # the first loads nothing, so it has no load efficiency
+    rows = [{LOADS: np.nan, FRACTION: 0.5, "time_us": 9.0}, {LOADS: 0.4, FRACTION: 0.5}]
+    layers = merge(make_kernels(rows))
+    assert layers[LOADS].tolist() == [0.4]
+    assert layers.attrs["coverage"] == []
+
+
+def test_a_count_with_an_unmeasured_launch_is_missing():
+    kernels = make_kernels([{COUNT: 30_648_564.0}, {COUNT: np.nan}, {COUNT: 162_996.0}])
+    layers = merge(kernels)
+    assert layers[COUNT].isna().tolist() == [True]
+
+
+def test_a_mean_over_most_of_the_time_is_kept_and_its_share_is_told():
+    rows = [{FRACTION: 0.4, LOADS: 1.0, "time_us": 3.0}, {"time_us": 1.0}]
+    layers = merge(make_kernels(rows))
+    assert layers[FRACTION].tolist() == [pytest.approx(0.4)]
+    told = {entry["metric"]: entry for entry in layers.attrs["coverage"]}
+    for name in (FRACTION, LOADS):
+        assert told[name] == {"metric": name, "rows": 1, "least": 0.75, "left_out": 0}
+
+
+def test_a_mean_over_less_than_half_of_the_time_is_missing():
+    rows = [{FRACTION: 0.4, LOADS: 1.0, "time_us": 1.0}, {"time_us": 1.5}]
+    layers = merge(make_kernels(rows))
+    assert layers[[FRACTION, LOADS]].iloc[0].isna().all()
+    assert {entry["left_out"] for entry in layers.attrs["coverage"]} == {1}
+
+
+def test_a_launch_that_lacks_what_every_launch_has_was_not_measured_for_it():
+    rows = [{FRACTION: 0.4, LOADS: 1.0, "time_us": 1.0}, {LOADS: 0.5, "time_us": 3.0}]
+    layers = merge(make_kernels(rows))
+    assert layers[FRACTION].isna().all()
+    assert layers[LOADS].tolist() == [pytest.approx(0.25 * 1.0 + 0.75 * 0.5)]
+
+
+def test_a_row_of_many_launches_counts_and_weighs_as_many():
+    # a summary: means a launch, and how many launches they are of
+    summary = [
+        {"kernel": "im2col", "launches": 3, "time_us": 10.0, FRACTION: 0.2, COUNT: 5.0},
+        {"kernel": "sgemm", "launches": 1, "time_us": 30.0, FRACTION: 0.8, COUNT: 7.0},
+    ]
+    layers = merge(make_kernels([{**row, "ncu_time_us": row["time_us"]} for row in summary]))
+    assert layers["kernels"].tolist() == [4]
+    assert layers["time_us"].tolist() == layers["ncu_time_us"].tolist() == [60.0]
+    assert layers[FRACTION].tolist() == [pytest.approx(0.5)]
+    assert layers[COUNT].tolist() == [22.0]
+    assert layers["kernel_names"].tolist() == ["im2col\nsgemm"]
+
+
+@pytest.mark.parametrize("weights", ["own", "layer-mean"])
+def test_a_summary_merges_as_its_launches_do(weights):
+    single = [
+        {"kernel": kernel, "time_us": time, FRACTION: value, COUNT: 3.0}
+        for kernel, time, value, number in [("a", 2.0, 0.1, 5), ("b", 3.0, 0.9, 2)]
+        for _ in range(number)
+    ]
+    rows = {row["kernel"]: row for row in single}
+    together = [{**rows["a"], "launches": 5}, {**rows["b"], "launches": 2}]
+    expected, found = (merge(make_kernels(each), weights=weights) for each in (single, together))
+    for name in ("kernels", "time_us", FRACTION, COUNT):
+        assert found[name].tolist() == [pytest.approx(expected[name].iloc[0])]
+
+
+def test_the_totals_of_rows_of_many_launches_are_of_all_of_them():
+    kernels = make_kernels([{"time_us": 2.0, FRACTION: 0.5, COUNT: 7.0, "launches": 3}, {}])
+    totals = launch_totals(kernels)
+    assert totals["time_us"].tolist() == [6.0, 1.0]
+    assert totals[[FRACTION, COUNT]].iloc[0].tolist() == [0.5, 21.0]
+    pd.testing.assert_frame_equal(launch_totals(totals), totals)
+
+
+def test_launches_outside_layers_count_as_many_as_a_row_stands_for():
+    kernels = make_kernels([{"time_us": 6.0}, {"layer": None, "time_us": 1.0, "launches": 4}])
+    outside = unattributed(kernels)
+    assert outside[["launches", "time_us", "share"]].to_numpy().tolist() == [[4, 4.0, 0.4]]
+
+
+def test_a_number_of_launches_that_is_none_is_an_error_that_names_the_kernel():
+    with pytest.raises(TableError, match="sgemm"):
+        merge(make_kernels([{"launches": 1}, {"kernel": "sgemm", "launches": 0}]))
+
+
+def test_a_layer_whose_kernels_all_lack_a_metric_has_none():
+    kernels = make_kernels(
+        [
+            {FRACTION: np.nan, COUNT: np.nan, MOST: np.nan},
+            {"layer": "conv_02", FRACTION: 0.1, COUNT: 1.0, MOST: 2.0},
+        ]
+    )
+    layers = merge(kernels)
+    assert layers[[FRACTION, COUNT, MOST]].iloc[0].isna().all()
+    assert layers[[FRACTION, COUNT, MOST]].iloc[1].tolist() == [0.1, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
+def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(time):
+    kernels = make_kernels([{}, {"kernel": "volta_sgemm_128x64_nn", "time_us": time}])
+    with pytest.raises(TableError, match="volta_sgemm_128x64_nn"):
+        merge(kernels)
+
+
+def test_launches_outside_every_layer_are_left_out_and_accounted_for():
+    kernels = make_kernels(
+        [{"time_us": 3.0}, {"layer": None, "time_us": 1.0}, {"layer": None, "time_us": 2.0}]
+    )
+    assert merge(kernels)["time_us"].tolist() == [3.0]
+    outside = unattributed(kernels)
+    assert outside["launches"].tolist() == [2]
+    assert outside["time_us"].tolist() == [3.0]
+    assert outside["share"].tolist() == [0.5]
+
+
+def test_no_layer_at_all_is_an_error_that_says_what_to_do():
+    with pytest.raises(PerfmlError, match="NVTX"):
+        merge(make_kernels([{"layer": None}]))
+
+
+def test_mean_weights_keep_a_rows_own_time_out_of_its_metrics():
+    rows = [
+        {"iteration": i, "kernel": name, "time_us": time, FRACTION: value}
+        for i, (first, second) in enumerate([(1.0, 3.0), (3.0, 1.0)])
+        for name, time, value in (("a", first, 0.0), ("b", second, 1.0))
+    ]
+    own = merge(make_kernels(rows))
+    mean = merge(make_kernels(rows), weights="layer-mean")
+    assert own[FRACTION].tolist() == [0.75, 0.25]
+    assert mean[FRACTION].tolist() == [0.5, 0.5]
+    assert own["time_us"].tolist() == mean["time_us"].tolist() == [4.0, 4.0]
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(TableError, match="time_us"):
+        merge(make_kernels([{}]).drop(columns="time_us"))
+
+
+times = st.floats(0.001, 1e6)
+# no fraction is so small that its product with a time leaves the range of a double
+values = st.one_of(st.just(0.0), st.floats(1e-100, 1), st.just(float("nan")))
+launches = st.lists(
+    st.fixed_dictionaries(
+        {
+            "layer": st.sampled_from(["conv_01", "conv_02", "conv_03"]),
+            "iteration": st.integers(0, 1),
+            "kernel": st.sampled_from(["gemm", "im2col"]),
+            "time_us": times,
+            FRACTION: values,
+            COUNT: st.one_of(st.integers(0, 10**9).map(float), st.just(float("nan"))),
+        }
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def comparable(layers: pd.DataFrame) -> pd.DataFrame:
+    kept = layers.set_index(["iteration", "layer"]).sort_index()
+    return kept[["time_us", FRACTION, COUNT]].astype(float)
+
+
+@given(st.lists(st.tuples(times, values), min_size=1, max_size=8))
+def test_a_merge_of_one_kernel_is_itself(rows):
+    kernels = make_kernels(
+        [{"layer": f"l{i}", "time_us": t, FRACTION: v} for i, (t, v) in enumerate(rows)]
+    )
+    layers = merge(kernels)
+    np.testing.assert_allclose(layers[FRACTION], kernels[FRACTION], rtol=1e-12)
+    np.testing.assert_array_equal(layers["time_us"], kernels["time_us"])
+
+
+@given(launches, st.randoms(use_true_random=False))
+def test_the_order_of_rows_changes_nothing(rows, random):
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    pd.testing.assert_frame_equal(
+        comparable(merge(make_kernels(rows))), comparable(merge(make_kernels(shuffled))), rtol=1e-9
+    )
+
+
+@given(launches)
+def test_splitting_a_kernel_into_two_identical_halves_changes_nothing(rows):
+    half = {**rows[0], "time_us": rows[0]["time_us"] / 2, COUNT: rows[0][COUNT] / 2}
+    pd.testing.assert_frame_equal(
+        comparable(merge(make_kernels(rows))),
+        comparable(merge(make_kernels([half, half, *rows[1:]]))),
+        rtol=1e-9,
+    )
+
+
+@given(launches)
+def test_weights_add_up_to_one(rows):
+    constant = [{**row, FRACTION: 0.37} for row in rows]
+    np.testing.assert_allclose(merge(make_kernels(constant))[FRACTION], 0.37, rtol=1e-12)
+
+
+@given(launches)
+def test_a_merged_fraction_lies_between_its_kernels(rows):
+    kernels = make_kernels(rows)
+    layers = merge(kernels).set_index(["iteration", "layer"])
+    bounds = kernels.groupby(["iteration", "layer"])[FRACTION].agg(["min", "max"])
+    measured = kernels["time_us"].where(kernels[FRACTION].notna(), 0.0)
+    keys = [kernels["iteration"], kernels["layer"]]
+    shares = measured.groupby(keys).sum() / kernels["time_us"].groupby(keys).sum()
+    for key, low, high in bounds.itertuples():
+        merged = layers.loc[key, FRACTION]
+        assert np.isnan(merged) or low - 1e-9 <= merged <= high + 1e-9
+        assert not np.isnan(merged) if shares[key] > 0.5001 else True
+        assert np.isnan(merged) if shares[key] < 0.4999 else True
+
+
+def test_a_layer_keeps_where_its_time_comes_from_and_in_which_process():
+    kernels = make_kernels(
+        [
+            {"layer": "a", "time_source": "timing", "process": 1},
+            {"layer": "a", "time_source": "apportioned", "process": 1},
+            {"layer": "b", "time_source": "ncu", "process": 2},
+            {"layer": "b", "time_source": "ncu", "process": 2},
+            {"layer": "c", "time_source": None, "process": 2},
+        ]
+    )
+    layers = merge(kernels)
+    assert layers["time_source"].fillna("").tolist() == ["apportioned+timing", "ncu", ""]
+    assert layers["process"].tolist() == [1, 2, 2]
+    bare = merge(kernels.drop(columns=["time_source", "process"]))
+    assert not {"time_source", "process"} & set(bare.columns)

@@ -1,0 +1,379 @@
+"""Merging on disk gives what merging in memory gives, however the rows lie in their files."""
+
+import subprocess
+import sys
+import textwrap
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import InputError, PerfmlError, TableError
+from perfml.merge import batches
+from perfml.merge.batches import merge_files
+from perfml.merge.rule import merge, unattributed
+from perfml.tables import read_table, write_table
+from tests.support.examples import examples
+from tests.support.paths import ROOT
+from tests.support.tables import make_kernels
+
+pytestmark = pytest.mark.long
+
+FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"
+KEY = ["run_id", "iteration", "layer"]
+RECORDED = ROOT / "datasets" / "h200-yolov4-tiny" / "kernels.parquet"
+
+
+def write(kernels, path, rows=None):
+    """Write a Kernels table with so many launches a row group."""
+    write_table(kernels, path, kind="kernels", provenance={"sources": [{"path": path.name}]})
+    if rows is not None:
+        table = pq.read_table(path)
+        pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
+def same(found, expected, *, ordered=True):
+    """Compare two Layers tables: numbers to 1e-12, all else exactly."""
+    assert list(found.columns) == list(expected.columns)
+    if not ordered:
+        found, expected = (
+            each.sort_values([*KEY, "kernel_names"]).reset_index(drop=True)
+            for each in (found, expected)
+        )
+    for name in expected:
+        if name in ("kernel_names", "kernels", *KEY) or not pd.api.types.is_numeric_dtype(
+            expected[name]
+        ):
+            left, right = (each[name].astype(object) for each in (found, expected))
+            assert (left.isna() == right.isna()).all(), name
+            assert left.dropna().tolist() == right.dropna().tolist(), name
+        else:
+            np.testing.assert_allclose(
+                found[name].to_numpy(dtype=float),
+                expected[name].to_numpy(dtype=float),
+                rtol=1e-12,
+                err_msg=name,
+            )
+
+
+def on_disk(source, tmp_path, batch=batches.BATCH_ROWS, **options):
+    """Merge with so many launches in a batch."""
+    out = tmp_path / "layers.parquet"
+    with mock.patch.object(batches, "BATCH_ROWS", batch):
+        merge_files(source, out, **options)
+    return read_table(out, kind="layers").frame
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    """Six recorded runs of several backends."""
+    frame = read_table(RECORDED, kind="kernels").frame
+    by_backend = frame.groupby("backend")["run_id"].unique()
+    runs = [run for runs in by_backend for run in runs[:2]]
+    return frame[frame["run_id"].isin(runs)].reset_index(drop=True)
+
+
+missing = st.just(float("nan"))
+# no fraction is so small that its product with a time leaves the range of a double
+fraction = st.one_of(st.just(0.0), st.floats(1e-100, 1), missing)
+launch = st.fixed_dictionaries(
+    {
+        "run_id": st.sampled_from(["a", "b"]),
+        "layer": st.sampled_from(["conv_01", "conv_02", None]),
+        "iteration": st.integers(0, 1),
+        "kernel": st.sampled_from(["gemm", "im2col", "gemm2"]),
+        "kernel_index": st.integers(0, 3),
+        "device": st.sampled_from(["H200", None]),
+        "time_us": st.floats(0.001, 1e6),
+        "launches": st.sampled_from([1, 1, 5, None]),
+        FRACTION: fraction,
+        COUNT: st.one_of(st.integers(0, 10**9).map(float), missing),
+        MOST: st.one_of(st.integers(0, 255).map(float), missing),
+    }
+)
+
+
+@examples(60)
+@given(
+    rows=st.lists(launch, min_size=1, max_size=30),
+    size=st.integers(1, 31),
+    batch=st.integers(1, 31),
+    weights=st.sampled_from(["own", "layer-mean"]),
+    ordered=st.booleans(),
+)
+def test_any_rows_in_batches_of_any_size_merge_as_in_memory(
+    tmp_path_factory, rows, size, batch, weights, ordered
+):
+    if ordered:
+        rows = sorted(rows, key=lambda row: [str(row[name]) for name in KEY])
+    kernels = make_kernels(rows)
+    if kernels["layer"].isna().all():
+        return
+    folder = tmp_path_factory.mktemp("merge")
+    path = write(kernels, folder / "kernels.parquet", size)
+    expected = merge(read_table(path).frame, weights=weights)
+    same(on_disk(path, folder, batch, weights=weights), expected)
+
+
+@pytest.mark.parametrize("weights", ["own", "layer-mean"])
+@pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
+def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):
+    path = write(recorded, tmp_path / "kernels.parquet", 3000)
+    same(on_disk(path, tmp_path, batch, weights=weights), merge(recorded, weights=weights))
+
+
+def test_a_shuffled_table_merges_as_in_memory(recorded, tmp_path):
+    shuffled = recorded.sample(frac=1.0, random_state=3).reset_index(drop=True)
+    path = write(shuffled, tmp_path / "kernels.parquet", 1000)
+    for weights in ("own", "layer-mean"):
+        same(on_disk(path, tmp_path, 1000, weights=weights), merge(shuffled, weights=weights))
+
+
+def test_mean_weights_tell_the_devices_of_one_layer_apart(tmp_path):
+    rows = [
+        {"iteration": 0, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
+        {"iteration": 1, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
+        {"iteration": 1, "device": None, "kernel": "relu", "time_us": 2.0, FRACTION: 1.0},
+        {"iteration": 2, "device": "H200", "kernel_index": 0, "time_us": 5.0, FRACTION: 0.0},
+        {"iteration": 2, "device": "H200", "kernel": "relu", "time_us": 8.0, FRACTION: 1.0},
+    ]
+    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 2)
+    expected = merge(make_kernels(rows), weights="layer-mean")
+    same(on_disk(path, tmp_path, 2, weights="layer-mean"), expected)
+
+
+def test_one_layer_may_fill_many_batches(tmp_path):
+    rows = [{"time_us": 1.0 + i, FRACTION: i / 50, "kernel": f"k{i % 3}"} for i in range(50)]
+    rows += [{"layer": "conv_02", "kernel_index": 50, FRACTION: 0.5}]
+    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 7)
+    same(on_disk(path, tmp_path, 5), merge(make_kernels(rows)))
+
+
+def test_a_folder_of_runs_merges_as_one_table(recorded, tmp_path):
+    for run, part in recorded.groupby("run_id", sort=False):
+        (tmp_path / "all" / f"backend={part['backend'].iloc[0]}").mkdir(parents=True, exist_ok=True)
+        write(part, tmp_path / "all" / f"backend={part['backend'].iloc[0]}" / f"{run}.parquet")
+    found = on_disk(tmp_path / "all", tmp_path, 2000)
+    same(found, merge(recorded), ordered=False)
+    document = read_table(tmp_path / "layers.parquet").provenance
+    assert len(document["sources"]) == recorded["run_id"].nunique()
+
+
+def test_a_run_that_is_spread_over_files_stays_one_run(recorded, tmp_path):
+    part = recorded[recorded["run_id"] == recorded["run_id"].iloc[0]]
+    (tmp_path / "all").mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(len(part)), 7)):
+        write(part.iloc[rows], tmp_path / "all" / f"part-{number}.parquet")
+    same(on_disk(tmp_path / "all", tmp_path, 300), merge(part))
+
+
+def test_files_that_lack_a_metric_have_none_of_it(recorded, tmp_path):
+    (tmp_path / "all").mkdir()
+    parts = []
+    for number, (_, part) in enumerate(recorded.groupby("run_id", sort=False)):
+        part = part.drop(columns=[FRACTION]) if number % 2 else part
+        write(part, tmp_path / "all" / f"{part['run_id'].iloc[0]}.parquet")
+        parts.append(part)
+    expected = merge(pd.concat(parts, ignore_index=True))
+    same(on_disk(tmp_path / "all", tmp_path), expected, ordered=False)
+    assert expected[FRACTION].isna().any()
+
+
+def test_what_ran_outside_layers_is_accounted_for(tmp_path):
+    rows = [
+        {"run_id": run, "layer": layer, "time_us": time, "kernel_index": i}
+        for run in ("b", "a")
+        for i, (layer, time) in enumerate([("conv_01", 3.0), (None, 1.0), ("conv_01", 2.0)])
+    ]
+    kernels = make_kernels([*rows, {"run_id": "c", "layer": None, "time_us": np.nan}])
+    path = write(kernels, tmp_path / "kernels.parquet", 2)
+    merged = merge_files(path, tmp_path / "layers.parquet")
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(merged.unattributed), unattributed(kernels), check_dtype=False
+    )
+    assert merged.kernels == 7
+    assert [run["run_id"] for run in merged.runs] == ["b", "a"]
+
+
+def test_what_was_not_measured_is_told_as_in_memory(tmp_path):
+    rows = [
+        {"layer": f"l{i}", "time_us": time, FRACTION: value, COUNT: value}
+        for i in range(4)
+        for time, value in [(1.0 + i, 0.5), (2.0, np.nan)]
+    ]
+    kernels = make_kernels(rows)
+    path = write(kernels, tmp_path / "kernels.parquet", 3)
+    with mock.patch.object(batches, "BATCH_ROWS", 3):
+        merged = merge_files(path, tmp_path / "layers.parquet")
+    expected = merge(kernels).attrs["coverage"]
+    assert [each.as_dict() for each in merged.coverage] == expected
+    document = read_table(tmp_path / "layers.parquet").provenance
+    assert document["coverage"] == expected
+    assert {entry["metric"]: entry["left_out"] for entry in expected} == {FRACTION: 1, COUNT: 4}
+    assert any("4 of 4 rows" in warning for warning in document["warnings"])
+
+
+def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path):
+    path = write(recorded, tmp_path / "kernels.parquet", 500)
+    merged = merge_files(path, tmp_path / "layers.parquet")
+    expected = merge(recorded)
+    assert merged.rows == len(expected)
+    assert merged.layers == expected["layer"].nunique()
+    by_run = expected.groupby("run_id", sort=False)
+    assert [run["rows"] for run in merged.runs] == by_run.size().tolist()
+    assert [run["layers"] for run in merged.runs] == by_run["layer"].nunique().tolist()
+    assert [run["iterations"] for run in merged.runs] == by_run["iteration"].nunique().tolist()
+    np.testing.assert_allclose(
+        [run["time_us"] for run in merged.runs], by_run["time_us"].sum(), rtol=1e-12
+    )
+
+
+def test_column_types_survive_as_in_memory(recorded, tmp_path):
+    path = write(recorded, tmp_path / "kernels.parquet")
+    write_table(merge(recorded), tmp_path / "memory.parquet", kind="layers", provenance={})
+    found = on_disk(path, tmp_path)
+    expected = read_table(tmp_path / "memory.parquet").frame
+    assert found.dtypes.astype(str).tolist() == expected.dtypes.astype(str).tolist()
+
+
+def test_only_layers_that_match_are_kept(recorded, tmp_path):
+    path = write(recorded, tmp_path / "kernels.parquet", 300)
+    found = on_disk(path, tmp_path, layers="conv_0[1-3]")
+    kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
+    same(found, merge(kept))
+
+
+def test_a_pattern_that_no_layer_matches_is_an_error_that_lists_layers(tmp_path):
+    path = write(make_kernels([{}]), tmp_path / "kernels.parquet")
+    with pytest.raises(PerfmlError, match=r"'pool'.*conv_01"):
+        merge_files(path, tmp_path / "layers.parquet", layers="pool")
+    assert not (tmp_path / "layers.parquet").exists()
+
+
+@pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
+def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path, time):
+    rows = [{"iteration": i} for i in range(9)]
+    kernels = make_kernels([*rows, {"kernel": "volta_sgemm_128x64_nn", "time_us": time}])
+    path = write(kernels, tmp_path / "kernels.parquet", 2)
+    with pytest.raises(TableError, match="volta_sgemm_128x64_nn"):
+        merge_files(path, tmp_path / "layers.parquet")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_layer_at_all_is_an_error_that_says_what_to_do(tmp_path):
+    path = write(make_kernels([{"layer": None}]), tmp_path / "kernels.parquet")
+    with pytest.raises(PerfmlError, match="NVTX"):
+        merge_files(path, tmp_path / "layers.parquet")
+
+
+def test_a_launch_without_a_name_is_an_error(tmp_path):
+    for name in ("", None):
+        table = pa.Table.from_pandas(make_kernels([{}, {"kernel": name}]))
+        pq.write_table(table, tmp_path / "kernels.parquet")
+        with pytest.raises(TableError, match="no kernel name"):
+            merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
+
+
+def test_damage_within_a_file_is_an_error_that_names_it(recorded, tmp_path):
+    path = write(recorded, tmp_path / "kernels.parquet", 500)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 3)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        merge_files(path, tmp_path / "layers.parquet")
+
+
+def test_tables_of_layers_and_folders_without_tables_are_refused(recorded, tmp_path):
+    write_table(
+        merge(recorded.head(200)), tmp_path / "layers.parquet", kind="layers", provenance={}
+    )
+    with pytest.raises(InputError, match="a layers table"):
+        merge_files(tmp_path / "layers.parquet", tmp_path / "out.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no Parquet file"):
+        merge_files(tmp_path / "empty", tmp_path / "out.parquet")
+
+
+def test_text_in_a_metric_column_is_refused(tmp_path):
+    table = pa.Table.from_pandas(make_kernels([{FRACTION: "12 %"}]))
+    pq.write_table(table, tmp_path / "kernels.parquet")
+    with pytest.raises(TableError, match=f"{FRACTION} must hold numbers"):
+        merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
+
+
+def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, tmp_path):
+    monkeypatch.setattr("perfml.merge.write.ROW_GROUP", 1000)
+    path = write(recorded, tmp_path / "kernels.parquet", 100)
+    expected = merge(recorded)
+    same(on_disk(path, tmp_path, 500), expected)
+    groups = pq.read_metadata(tmp_path / "layers.parquet").num_row_groups
+    assert 1 < groups <= len(expected) / 1000 + 1
+
+
+def test_of_a_table_with_many_metrics_fewer_launches_are_read_at_once(
+    monkeypatch, recorded, tmp_path
+):
+    monkeypatch.setattr(batches, "BATCH_CELLS", 100_000)
+    sizes = []
+    read = batches.KernelFiles.read
+
+    def noting(files, unit, columns, rows):
+        sizes.append(rows)
+        return read(files, unit, columns, rows)
+
+    monkeypatch.setattr(batches.KernelFiles, "read", noting)
+    path = write(recorded, tmp_path / "kernels.parquet")
+    same(on_disk(path, tmp_path), merge(recorded))
+    assert min(sizes) * len(recorded.columns) < 150_000
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_table(recorded, tmp_path):
+    """What more rows take is less than half of their numbers."""
+    code = """
+        import sys
+        from perfml.merge.batches import merge_files
+        merge_files(sys.argv[1], sys.argv[2])
+        lines = open("/proc/self/status").read().split("VmHWM:")[1].split()
+        print(int(lines[0]) // 1024)
+    """
+    peaks = []
+    schema = None
+    for repeats in (20, 60):
+        path = tmp_path / f"{repeats}.parquet"
+        schema = pa.Table.from_pandas(recorded, preserve_index=False).schema
+        with pq.ParquetWriter(path, schema) as writer:
+            for number in range(repeats):
+                part = recorded.assign(run_id=recorded["run_id"] + f"-{number}")
+                writer.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
+        command = [sys.executable, "-c", textwrap.dedent(code), path, tmp_path / "out.parquet"]
+        peaks.append(int(subprocess.check_output(command, text=True)))
+    numbers = 40 * recorded.select_dtypes("number").size * 8 / 2**20
+    assert peaks[1] - peaks[0] < numbers / 2, (peaks, numbers)
+
+
+def test_where_times_come_from_is_kept_over_files_of_which_one_does_not_say(tmp_path):
+    told = make_kernels(
+        [
+            {"run_id": "a", "time_source": source, "process": number, "kernel": source}
+            for source, number in (("timing", 1), ("apportioned", 1))
+        ]
+    )
+    silent = make_kernels([{"run_id": "b", "kernel": "gemm"}])
+    (tmp_path / "in").mkdir()
+    write(told, tmp_path / "in" / "a.parquet")
+    write(silent, tmp_path / "in" / "b.parquet")
+    merge_files(tmp_path / "in", tmp_path / "out.parquet")
+    layers = read_table(tmp_path / "out.parquet", kind="layers").frame
+    assert layers["time_source"].fillna("").tolist() == ["apportioned+timing", ""]
+    assert layers["process"].fillna(0).tolist() == [1, 0]
+    whole = merge(told)
+    write(told, tmp_path / "alone.parquet")
+    merge_files(tmp_path / "alone.parquet", tmp_path / "again.parquet")
+    same(read_table(tmp_path / "again.parquet").frame, whole)

@@ -1,0 +1,155 @@
+"""Splitters keep together what belongs together, and work inside scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.model_selection import cross_validate, train_test_split
+from sklearn.tree import DecisionTreeRegressor
+
+from perfml.errors import PerfmlError
+from perfml.modeling import (
+    ByRun,
+    LeaveOneConditionOut,
+    LeaveOneLayerOut,
+    NoTwin,
+    RepeatedRandomSplit,
+    build_problem,
+    make_protocol,
+)
+from perfml.modeling.scoring.protocols import PROTOCOLS, twin_codes
+from tests.support.modeling_data import linear_layers, six_conditions
+
+
+def test_every_protocol_tests_rows_it_did_not_train_on():
+    problem = build_problem(six_conditions())
+    for name in (each for each in PROTOCOLS if "shape" not in each):
+        protocol = make_protocol(name, problem, splits=3)
+        for train, test in protocol.splits:
+            assert len(test)
+            assert not np.intersect1d(train, test).size
+            assert len(train) + len(test) == problem.rows, name
+
+
+def test_grouped_protocols_test_every_row_once():
+    problem = build_problem(six_conditions())
+    for name in (each for each in PROTOCOLS[1:] if "shape" not in each):
+        tested = np.concatenate([test for _, test in make_protocol(name, problem).splits])
+        assert sorted(tested) == list(range(problem.rows)), name
+
+
+def test_random_split_is_train_test_split_with_consecutive_seeds():
+    X = np.arange(50)
+    found = list(RepeatedRandomSplit(3, test_size=0.25, random_state=7).split(X))
+    for offset, (train, test) in enumerate(found):
+        expected = train_test_split(X, test_size=0.25, random_state=7 + offset)
+        assert list(train) == list(expected[0])
+        assert list(test) == list(expected[1])
+
+
+@pytest.mark.parametrize(
+    ("splitter", "columns"),
+    [
+        (LeaveOneLayerOut(), ["layer"]),
+        (LeaveOneConditionOut(), ["backend", "layer"]),
+        (ByRun(4), ["run_id", "iteration"]),
+    ],
+)
+def test_groups_of_a_layers_table_are_never_split(splitter, columns):
+    layers = six_conditions()
+    label = layers[columns].astype(str).agg("/".join, axis=1)
+    for train, test in splitter.split(layers):
+        assert not set(label.iloc[train]) & set(label.iloc[test])
+
+
+def test_leave_one_layer_out_has_a_split_a_layer():
+    layers = linear_layers(layers=7)
+    assert LeaveOneLayerOut().get_n_splits(layers) == 7
+    held_out = [set(layers["layer"].iloc[test]) for _, test in LeaveOneLayerOut().split(layers)]
+    assert all(len(names) == 1 for names in held_out)
+    assert len(set.union(*held_out)) == 7
+
+
+def test_leave_one_condition_out_has_a_split_a_condition():
+    assert LeaveOneConditionOut().get_n_splits(six_conditions()) == 6
+
+
+def test_no_twin_leaves_no_copy_of_a_test_row_in_training():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(200, 3)).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    rows = [tuple(np.nan_to_num(row, nan=-1.0)) for row in X]
+    splits = list(NoTwin(5).split(X))
+    assert len(splits) == 5
+    for train, test in splits:
+        assert not {rows[i] for i in train} & {rows[i] for i in test}
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, -0.0, 1.0, float("nan")]), min_size=2, max_size=2),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_rows_have_one_code_exactly_if_their_features_are_equal(rows):
+    codes = twin_codes(np.array(rows))
+    plain = [tuple("nan" if value != value else value + 0.0 for value in row) for row in rows]
+    for i in range(len(rows)):
+        for j in range(len(rows)):
+            assert (codes[i] == codes[j]) == (plain[i] == plain[j])
+
+
+def test_folds_by_run_have_nearly_equal_sizes():
+    layers = six_conditions(repeats=21)
+    sizes = [len(test) for _, test in ByRun(10).split(layers)]
+    assert len(sizes) == 10
+    assert max(sizes) - min(sizes) <= 6  # a run is six rows
+
+
+def test_splitters_work_in_cross_validate():
+    layers = linear_layers()
+    X = layers[["dram_utilization", "stall_sync"]].to_numpy()
+    found = cross_validate(
+        DecisionTreeRegressor(random_state=0),
+        X,
+        layers["time_us"],
+        groups=layers["layer"],
+        cv=LeaveOneLayerOut(),
+    )
+    assert len(found["test_score"]) == 12
+    random = cross_validate(
+        DecisionTreeRegressor(random_state=0), X, layers["time_us"], cv=RepeatedRandomSplit(3)
+    )
+    assert len(random["test_score"]) == 3
+
+
+def test_rows_without_a_layer_are_an_error():
+    layers = six_conditions().assign(layer=None)
+    with pytest.raises(PerfmlError, match="which layer"):
+        list(LeaveOneLayerOut().split(layers))
+    with pytest.raises(PerfmlError, match="groups="):
+        list(LeaveOneLayerOut().split(np.zeros((3, 2))))
+
+
+def test_one_layer_cannot_be_left_out():
+    layers = six_conditions()
+    one = layers[layers["layer"] == "conv_03"]
+    with pytest.raises(PerfmlError, match="at least 2 layers") as error:
+        list(LeaveOneLayerOut().split(one))
+    assert error.value.found == "1"
+
+
+@pytest.mark.parametrize("name", ["kfold", "random:2", "random:x", "by-run:3"])
+def test_unknown_protocols_are_named(name):
+    with pytest.raises(PerfmlError) as error:
+        make_protocol(name, build_problem(six_conditions()))
+    assert name in str(error.value)
+
+
+def test_random_protocol_takes_a_test_size():
+    problem = build_problem(six_conditions())
+    _, test = make_protocol("random:0.2", problem, splits=1).splits[0]
+    assert len(test) == 24

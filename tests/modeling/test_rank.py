@@ -1,0 +1,454 @@
+"""A ranking carries its uncertainty, and interchangeable metrics stand together."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.inspection import permutation_importance as scikit_permutation
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.datasets.published import from_published
+from perfml.errors import PerfmlError
+from perfml.merge.rule import merge
+from perfml.modeling import build_problem, compare_rankings, evaluate, rank, rank_both_weights
+from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.ranking.groups import spearman_groups
+from perfml.modeling.ranking.importance import has_shap, permutation_importance, shapley_importance
+from perfml.modeling.ranking.rank import METHODS
+from perfml.modeling.ranking.resamples import ranks, resampled, top_share
+from perfml.modeling.ranking.weights import _verdict, remerged
+from perfml.tables import write_table
+from tests.support.modeling_data import linear_layers, published_file, six_conditions
+
+pytestmark = pytest.mark.long
+
+needs_published = pytest.mark.skipif(
+    published_file() is None, reason="the published file may not be shipped"
+)
+FAST = ("builtin", "permutation", "group-permutation")
+
+
+def names_of(problem, groups):
+    return {tuple(problem.design.names[j] for j in group) for group in groups}
+
+
+def test_the_metrics_that_make_the_time_are_first():
+    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6)
+    assert found.resampling == "layers"
+    assert found.summary["group"].iloc[0] == "dram_utilization"
+    assert found.summary["group"].iloc[1] == "stall_sync"
+    assert found.summary["p_top1"].iloc[0] > 0.9
+    assert found.summary["p_top3"].iloc[1] > 0.8
+    # a real effect is beyond what a leading metric gets by chance
+    assert (found.summary["p_top3"] > found.summary["null_p_top3"]).sum() == 2
+    # without the extra `explain` the ranking has to say that one method is missing, and no more
+    assert len(found.warnings) == (0 if has_shap() else 1)
+    assert all("shap is not installed" in each for each in found.warnings)
+
+
+def test_every_method_of_every_model_is_in_the_table():
+    found = rank(linear_layers(), "classification", resamples=5)
+    methods = found.table.groupby("model")["method"].agg(set)
+    common = {"permutation", "group-permutation", "drop-column"}
+    shapley = {"shapley"} if has_shap() else set()
+    assert methods["dt"] == {"gini", *common, *shapley}
+    assert methods["rf"] == {"gini", *common, *shapley}
+    assert methods["lr"] == {"coefficient", *common, *shapley}
+    assert found.summary["group"].iloc[0] == "tex_fu_utilization"
+
+
+def test_ranks_of_a_model_and_method_are_a_permutation_on_average():
+    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST)
+    for (_, method), part in found.table.groupby(["model", "method"]):
+        count = len(part)
+        assert part["mean_rank"].sum() == pytest.approx(count * (count + 1) / 2), method
+        assert (part["rank_low"] <= part["rank_high"]).all()
+        assert (part["low"] <= part["high"]).all()
+        assert part["p_top1"].sum() <= 1 + 1e-9
+        assert part["p_top3"].sum() <= 3 + 1e-9
+        assert (part["p_top3"] >= part["p_top1"] - 1e-12).all()
+
+
+def test_interchangeable_metrics_are_one_group():
+    problem = build_problem(six_conditions())
+    groups = names_of(problem, spearman_groups(problem))
+    assert ("stall_sync", "achieved_occupancy") in groups
+    assert ("gld_efficiency",) in groups
+    assert sum(len(group) for group in groups) == len(problem.design.names)
+
+
+def test_two_copies_of_a_metric_share_the_importance_and_the_group():
+    layers = linear_layers(layers=15)
+    layers["l2_utilization"] = layers["dram_utilization"]
+    found = rank(layers, models=["dt"], resamples=12, methods=FAST)
+    gini = found.table[found.table["method"] == "gini"].set_index("metric")
+    # neither copy is always first, because ties between them are broken anew in each resample
+    for name in ("dram_utilization", "l2_utilization"):
+        assert 0.1 < gini.loc[name, "p_top1"] < 0.9
+    assert found.summary["members"].iloc[0] == "l2_utilization, dram_utilization"
+    whole = found.table[found.table["method"] == "group-permutation"].iloc[0]
+    single = found.table[found.table["method"] == "permutation"].set_index("metric")
+    assert whole["metric"] == "l2_utilization + dram_utilization"
+    assert whole["importance"] > single.loc["dram_utilization", "importance"]
+
+
+def test_fewer_than_five_distinct_layers_are_not_ranked_and_it_is_said_why():
+    with pytest.raises(PerfmlError, match="no ranking: it needs 5 distinct layers") as error:
+        rank(six_conditions(), models="dt", resamples=3, methods=FAST)
+    assert error.value.found == "2"
+    assert "more layers" in error.value.cure
+
+
+def test_copies_of_a_few_layers_under_many_names_are_few_layers():
+    four = linear_layers(layers=4)
+    copies = [four, four.assign(layer=four["layer"] + "_again")]
+    with pytest.raises(PerfmlError, match="5 distinct layers") as error:
+        rank(pd.concat(copies, ignore_index=True), models="dt", resamples=3)
+    assert error.value.found == "4 (8 names, but copies of a layer count once)"
+
+
+def test_a_table_without_layers_is_not_ranked():
+    layers = linear_layers().assign(layer=pd.NA)
+    with pytest.raises(PerfmlError, match="does not say which layer"):
+        rank(layers, models="dt", resamples=3)
+
+
+def test_a_name_is_a_name_and_not_its_letters():
+    layers = linear_layers()
+    words = {"resamples": 3, "permutations": 20, "n_jobs": 1}
+    one = rank(layers, models="dt", methods="builtin", **words)
+    assert set(one.table["model"]) == {"dt"}
+    assert set(one.table["method"]) == {"gini"}
+    both = rank(layers, models="dt,lmt", methods=["builtin"], **words)
+    assert set(both.table["model"]) == {"dt", "lmt"}
+    scores = evaluate(layers, models="dt", protocols="random", splits=2, importances="builtin")
+    assert "dt" in set(scores.scores["model"])
+    assert set(scores.scores["protocol"]) == {"random"}
+
+
+def test_a_resample_of_layers_holds_whole_layers_out():
+    layers = linear_layers(layers=8)
+    problem = build_problem(layers)
+    for drawn in resampled(problem, distinct_layers(layers), range(5)):
+        assert not set(problem.layer[drawn.rows]) & set(problem.layer[drawn.held_out])
+        assert len(drawn.rows) == problem.rows
+
+
+def test_a_resample_keeps_every_backend():
+    layers = linear_layers(layers=6)
+    rare = layers[(layers["backend"] != "trt") | (layers["layer"] <= "conv_01")]
+    problem = build_problem(rare.reset_index(drop=True), "classification")
+    for drawn in resampled(problem, problem.layer, range(30)):
+        assert len(np.unique(problem.truth[drawn.rows])) == 3
+
+
+def test_rankings_repeat_and_do_not_depend_on_processes():
+    layers = linear_layers()
+    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1)
+    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2)
+    pd.testing.assert_frame_equal(one.table, two.table)
+    pd.testing.assert_frame_equal(one.summary, two.summary)
+    pd.testing.assert_frame_equal(one.agreement, two.agreement)
+
+
+def test_stacked_permutation_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 4))
+    y = 1.0 + 3 * X[:, 1] + X[:, 2]
+    model = GradientBoostingRegressor(random_state=0).fit(X, y)
+    ours = permutation_importance(
+        model.predict,
+        lambda guess: np.mean(np.abs(guess - y) / y, axis=1),
+        X,
+        [np.array([j]) for j in range(4)],
+        repeats=40,
+        rng=rng,
+    )
+    theirs = scikit_permutation(
+        model, X, y, scoring="neg_mean_absolute_percentage_error", n_repeats=40, random_state=0
+    ).importances_mean
+    assert ours == pytest.approx(theirs, abs=0.01)
+    assert list(np.argsort(ours)[-2:]) == [2, 1]
+
+
+def test_permuting_in_pieces_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(50, 3))
+    model = DecisionTreeRegressor(random_state=0).fit(X, X[:, 0])
+
+    def measured():
+        return permutation_importance(
+            model.predict,
+            lambda guess: np.mean(np.abs(guess - X[:, 0]), axis=1),
+            X,
+            [np.array([0, 1]), np.array([2])],
+            repeats=3,
+            rng=np.random.default_rng(5),
+        )
+
+    whole = measured()
+    monkeypatch.setattr("perfml.modeling.ranking.importance.MAX_STACKED_CELLS", 200)
+    assert np.array_equal(whole, measured())
+
+
+def test_columns_of_a_group_move_together():
+    X = np.column_stack([np.arange(100.0), -np.arange(100.0)])
+    found = permutation_importance(
+        lambda values: values.sum(axis=1),
+        lambda guess: np.abs(guess).max(axis=1),
+        X,
+        [np.array([0, 1]), np.array([0])],
+        repeats=2,
+        rng=np.random.default_rng(0),
+    )
+    assert found[0] == 0.0
+    assert found[1] > 0.0
+
+
+@pytest.mark.skipif(not has_shap(), reason="shap is an extra")
+def test_shapley_values_are_the_exact_ones_of_a_small_tree():
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = np.array([0.0, 0.0, 0.0, 8.0])  # 8 * x0 * x1
+    model = DecisionTreeRegressor(random_state=0).fit(X, y)
+    found = shapley_importance(model, X, X, [np.arange(2)])[0]
+    # by hand: f(11)=8 splits 3+3 around the mean 2; f(10)=0 has +1 and -3, f(00)=0 has -1 and -1
+    assert found == pytest.approx([2.0, 2.0])
+
+
+@pytest.mark.skipif(not has_shap(), reason="shap is an extra")
+def test_shapley_values_of_indicator_columns_are_added_to_their_metric():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 3))
+    y = (X[:, 0] > 0.5).astype(int) + (X[:, 2] > 0.5)
+    model = RandomForestClassifier(5, random_state=0).fit(X, y)
+    assert shapley_importance(model, X, X, [np.array([0, 1, 0])])[0].shape == (2,)
+
+
+def test_shapley_values_of_a_linear_model_are_distances_from_the_mean():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 2))
+    model = LogisticRegression().fit(X, X[:, 0] > 0.5)
+    expected = np.abs(model.coef_[0] * (X - X.mean(axis=0))).mean(axis=0)
+    found = shapley_importance(model, X, X, [np.arange(2)])[0]
+    assert found == pytest.approx(expected)
+
+
+@given(arrays(float, (3, 6), elements=st.sampled_from([-1.0, 0.0, 0.5, 1.0])))
+def test_top_shares_are_filled_by_positive_values_only(values):
+    for k in (1, 3):
+        share = top_share(values, k)
+        assert ((share >= 0) & (share <= 1)).all()
+        assert (share[values <= 0] == 0).all()
+        positive = (values > 0).sum(axis=1)
+        assert np.allclose(share.sum(axis=1), np.minimum(positive, k))
+
+
+def test_ties_share_places():
+    assert list(ranks(np.array([5.0, 1.0, 5.0]))) == [1.5, 3.0, 1.5]
+    assert list(top_share(np.array([5.0, 1.0, 5.0]), 1)) == [0.5, 0.0, 0.5]
+
+
+def test_agreement_is_one_where_two_models_see_the_same():
+    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST)
+    share = found.agreement.set_index(["left", "right"])["share"]
+    assert share["dt/permutation", "dt/group-permutation"] > 0.6
+    assert found.agreement["share"].between(0, 1).all()
+
+
+def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
+    layers = linear_layers(layers=15)
+    one = rank(layers, models=["dt"], resamples=4, methods=FAST)
+    same = compare_rankings(one, one, ("a", "a"))
+    assert same.common["same_first"].all()
+    assert (same.common["top3"] == 1).all()
+    assert same.common["spearman"].tolist() == pytest.approx([1.0, 1.0])
+    moved = layers.assign(time_us=100 + 900 * layers["gst_efficiency"])
+    other = rank(moved, models=["dt"], resamples=4, methods=FAST)
+    compared = compare_rankings(one, other, ("dram", "gst"))
+    assert not compared.common["same_first"].any()
+    assert "the same in 0 of 2" in compared.verdict
+    assert json.loads(json.dumps(compared.to_dict(), allow_nan=False))["names"] == ["dram", "gst"]
+    with pytest.raises(PerfmlError, match="different tasks"):
+        compare_rankings(one, dataclasses.replace(one, task="classification"), ("a", "b"))
+
+
+def test_the_result_is_json_and_html():
+    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST)
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["resampling"] == "layers"
+    assert document["summary"][0]["group"] == "dram_utilization"
+    assert "dram_utilization" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"methods": ["magic"]}, "no importance"),
+        ({"methods": []}, "no importance"),
+        ({"resamples": 1}, "at least two resamples"),
+        ({"permutations": 19}, "at least 20 permutations"),
+    ],
+)
+def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
+    with pytest.raises(PerfmlError, match=what) as error:
+        rank(linear_layers(), **{"models": ["dt"], "resamples": 2} | wrong)
+    assert error.value.cure
+
+
+def test_all_methods_have_a_name():
+    assert set(METHODS) == {"builtin", "permutation", "group-permutation", "drop-column", "shapley"}
+
+
+@needs_published
+def test_the_published_groups_are_as_recorded_and_are_not_ranked():
+    layers = from_published(published_file())
+    problem = build_problem(layers)
+    pairs = {group for group in names_of(problem, spearman_groups(problem)) if len(group) > 1}
+    assert pairs == {
+        ("stall_exec_dependency", "ldst_fu_utilization"),
+        ("stall_pipe_busy", "dram_utilization"),
+        ("stall_sync", "achieved_occupancy"),
+        ("gld_efficiency", "shared_utilization"),
+        ("l2_utilization", "tex_fu_utilization"),
+    }
+    # two layers: whatever tells them apart would come first, so there is no ranking of them
+    with pytest.raises(PerfmlError, match="5 distinct layers"):
+        rank(layers, models=("dt", "gbr"), resamples=20, methods=("builtin", "permutation"))
+
+
+def two_kernel_layers(noise):
+    """Return launches of two kernels a layer: a metric tells them apart, one repeat stretches one.
+
+    Without noise every repeat takes the same time, so both weights are the same numbers.
+    """
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(8):
+        shares, times = rng.uniform(0.2, 0.8, (2, 3)), rng.uniform(20, 200, 2)
+        for repeat in range(5):
+            for index in range(2):
+                metrics = ("gld_efficiency", "dram_utilization", "stall_sync")
+                row = {
+                    "run_id": "r",
+                    "workload": "net",
+                    "backend": "cudnn",
+                    "precision": "fp32",
+                    "batch": 1,
+                    "device": "gpu",
+                    "compute_capability": "9.0",
+                    "iteration": repeat,
+                    "layer": f"conv_{number:02d}",
+                    "kernel": f"k{index}",
+                    "kernel_index": index,
+                    "grid": "(1,1,1)",
+                    "block": "(128,1,1)",
+                    "time_us": times[index] * np.exp(noise * rng.standard_normal()),
+                }
+                rows.append(row | dict(zip(metrics, shares[index], strict=True)))
+    return pd.DataFrame(rows)
+
+
+def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
+    kernels = two_kernel_layers(noise=0.0)
+    both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1)
+    assert both.moved < 1e-12
+    assert not both.depends
+    assert both.verdict.startswith("The ranking does not depend")
+    assert (both.groups["own_place"] == both.groups["layer_mean_place"]).all()
+    pd.testing.assert_frame_equal(both.own.table, both.layer_mean.table)
+
+
+def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
+    kernels = two_kernel_layers(noise=0.5)
+    layers = merge(kernels).sample(frac=1.0, random_state=0).assign(flops=1.0)
+    own, mean = (remerged(layers, kernels, weights) for weights in ("own", "layer-mean"))
+    pd.testing.assert_frame_equal(own, layers)
+    assert (mean["time_us"] == layers["time_us"]).all()
+    # averaged weights are one number a kernel, so the metric is one number a layer
+    assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
+    assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
+    both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1)
+    assert both.moved > 0.01
+    document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
+    assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])
+
+
+def test_a_probability_that_moves_is_a_ranking_that_depends():
+    groups = pd.DataFrame(
+        {
+            "group": list("abcd"),
+            "members": list("abcd"),
+            "own_place": [1, 2, 3, 4],
+            "layer_mean_place": [1, 3, 2, 4],
+            "own_p_top3": [1.0, 0.8, 0.7, 0.5],
+            "layer_mean_p_top3": [1.0, 0.75, 0.72, 0.53],
+        }
+    )
+    assert not _verdict(groups, 0.01)[0]
+    assert _verdict(groups.assign(layer_mean_p_top3=[1.0, 0.6, 0.72, 0.68]), 0.01)[0]
+    depends, text = _verdict(groups.assign(layer_mean_place=[1, 4, 2, 3]), 0.01)
+    assert depends
+    assert "first three groups change" in text
+
+
+def test_kernels_of_other_data_are_refused():
+    kernels = two_kernel_layers(noise=0.1)
+    layers = merge(kernels)
+    with pytest.raises(PerfmlError, match="another time"):
+        remerged(layers, kernels.assign(time_us=kernels["time_us"] * 1.01), "own")
+    with pytest.raises(PerfmlError, match="5 of 40 rows"):
+        remerged(layers, kernels[kernels["layer"] != "conv_03"], "own")
+    with pytest.raises(PerfmlError, match="no launch of the kernels"):
+        remerged(layers, kernels.assign(layer="pool"), "own")
+
+
+def test_the_command_refuses_to_rank_too_few_layers_with_exit_code_1(tmp_path):
+    kernels = two_kernel_layers(noise=0.1)
+    few = merge(kernels[kernels["layer"] < "conv_04"])
+    write_table(few, tmp_path / "few.parquet", kind="layers", provenance={})
+    shown = CliRunner().invoke(app, ["rank", str(tmp_path / "few.parquet"), "--model", "dt"])
+    assert shown.exit_code == 1
+    assert "5 distinct layers" in str(shown.exception) + shown.output
+
+
+def test_the_command_says_what_chance_gives(tmp_path):
+    layers = merge(two_kernel_layers(noise=0.1))
+    write_table(layers, tmp_path / "layers.parquet", kind="layers", provenance={})
+    words = ["rank", str(tmp_path / "layers.parquet"), "--model", "dt", "--method", "builtin"]
+    words += ["--resamples", "3", "--permutations", "20", "-q"]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "by chance" in shown.stdout
+    assert "with times permuted between layers a leading metric stays at or below" in shown.stdout
+    null = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["null"]
+    assert null["permutations"] == 20
+    assert 0 < null["p_top3_median"] <= null["p_top3_95"] <= 1
+
+
+def test_the_command_ranks_under_both_weights(tmp_path):
+    kernels = two_kernel_layers(noise=0.1)
+    write_table(kernels, tmp_path / "k.parquet", kind="kernels", provenance={})
+    write_table(merge(kernels), tmp_path / "layers.parquet", kind="layers", provenance={})
+    words = ["rank", str(tmp_path / "layers.parquet"), "--kernels", str(tmp_path / "k.parquet")]
+    words += ["--model", "dt", "--resamples", "3", "-q"]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "layer_mean_p_top3" in shown.stdout
+    assert "depend" in shown.stdout
+    document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert isinstance(document["weights"]["depends"], bool)
+    assert {row["method"] for row in document["table"]} == {"gini", "permutation"}
+    out = tmp_path / "ranks.csv"
+    assert CliRunner().invoke(app, [*words, "--out", str(out)]).exit_code == 0
+    assert set(pd.read_csv(out)["weights"]) == {"own", "layer-mean"}

@@ -1,0 +1,50 @@
+"""The house as docs/architecture.md draws it: no circle, no arrow upwards, private is private."""
+
+from tests.support.architecture import arrows, circle, floors, imports, modules, room_of
+
+
+def test_every_room_stands_on_a_floor_and_every_floor_names_rooms_that_exist():
+    rooms = {room_of(name) for name in modules()}
+    assert rooms == set(floors()), "state the floor of a new room in docs/architecture.md"
+
+
+def test_a_room_uses_only_rooms_on_lower_floors():
+    floor = floors()
+    upwards = [
+        f"{name} -> {used}"
+        for name, used in arrows()
+        if room_of(name) != room_of(used) and floor[room_of(name)] <= floor[room_of(used)]
+    ]
+    assert upwards == []
+
+
+def test_no_module_is_imported_by_what_it_imports():
+    assert circle(imports()) == []
+
+
+def test_a_module_with_an_underscore_is_used_in_its_own_folder_only():
+    trespassing = []
+    for name, used in arrows():
+        parts = used.split(".")
+        private = [i for i, part in enumerate(parts) if part.startswith("_") and part[1] != "_"]
+        folder = ".".join(parts[: private[0]]) if private else ""
+        if not f"{name}.".startswith(f"{folder}." if folder else ""):
+            trespassing.append(f"{name} -> {used}")
+    assert trespassing == []
+
+
+def test_product_code_does_not_use_studies_or_tests():
+    uses = [
+        f"{name} -> {used}"
+        for name, used in arrows()
+        if not name.startswith("studies") and used.startswith("studies")
+    ]
+    assert uses == []
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) in (
+        ["a", "b", "c", "a"], ["b", "c", "a", "b"], ["c", "a", "b", "c"],
+        ["a", "c", "b", "a"], ["c", "b", "a", "c"], ["b", "a", "c", "b"],
+    )  # fmt: skip
+    assert circle({"a": {"b"}, "b": {"c"}}) == []

@@ -1,0 +1,226 @@
+"""Damaged and made-up exports of ``ncu --csv``: read right, or refused with a reason."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import InputError, PerfmlError
+from perfml.readers import ReadOptions, Source, read
+from perfml.readers.ncu import csv_page as ncu_csv
+from tests.support.examples import SHARED_FIXTURE, examples
+from tests.support.ncu_pages import (
+    BYTES,
+    DURATION,
+    IDENTITY,
+    OCCUPANCY,
+    THREADS,
+    launch,
+    raw_page,
+    table,
+)
+
+# Damage
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 10, 100])
+def test_a_cut_file_is_an_error_that_names_the_last_line(cudnn, failing, cut):
+    error = failing(cudnn[:-cut])
+    assert error.where.endswith("export.csv:74")
+    assert "cut" in error.what
+
+
+@given(place=st.integers(0, 10**6))
+@examples(60, suppress=SHARED_FIXTURE)
+def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place):
+    place %= len(cudnn)
+    path = tmp_path / "cut.csv"
+    path.write_bytes(b"==PROF== x\n" + cudnn[:place])
+    lines = cudnn.count(b"\n", 0, place)
+    if cudnn[place - 1 : place] == b"\n" and lines > 2:
+        assert len(read(path).frame) == lines - 2
+    else:
+        with pytest.raises(PerfmlError):
+            read(path)
+
+
+def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing):
+    lines = cudnn.split(b"\n")
+    fewer = [*lines[:6], lines[6].rsplit(b",", 1)[0], *lines[7:]]
+    assert failing(b"\n".join(fewer)).where.endswith(":7")
+    more = [*lines[:6], lines[6] + b',"1"', *lines[7:]]
+    assert failing(b"\n".join(more)).where.endswith(":7")
+    after = [*lines[:6], lines[6] + b" done", *lines[7:]]
+    assert failing(b"\n".join(after)).where.endswith(":7")
+
+
+def test_two_exports_in_one_file_are_an_error_that_names_the_seam(cudnn, failing):
+    error = failing(cudnn + cudnn)
+    assert error.where.endswith(":75")
+    assert "second time" in error.what
+    rows = cudnn.split(b"\n", 2)[2]
+    assert failing(cudnn + rows).where.endswith(":75")
+
+
+def test_missing_launches_are_warned_of(cudnn, reading):
+    lines = cudnn.split(b"\n")
+    del lines[10:12]
+    kernels = reading(b"\n".join(lines))
+    assert len(kernels.frame) == 70
+    assert any(warning.startswith("2 launch ids are missing") for warning in kernels.warnings)
+
+
+def test_a_page_without_its_units_is_an_error(cudnn, failing):
+    lines = cudnn.split(b"\n")
+    error = failing(b"\n".join([lines[0], *lines[2:]]))
+    assert "row of units" in error.what
+    assert error.where.endswith(":2")
+
+
+def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line(cudnn, failing):
+    error = failing(cudnn.replace(b"leaky_relu", b"leaky_rel\xfc", 1))
+    assert "UTF-8" in error.what
+    assert error.where.endswith(":5")
+
+
+def test_a_doubled_column_is_an_error(failing):
+    header = [*IDENTITY, DURATION, DURATION]
+    units = [*[""] * len(IDENTITY), "ns", "us"]
+    assert "twice" in failing(table(header, units, [launch(0, ["1", "2"])])).what
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("==PROF== Connected to process 3 (a)\nhello\n", "no table"),
+        ("hello\n==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
+        ("==ERROR== The application returned an error code (11).\n", "error code (11)"),
+        ("==WARNING== Takes more time than expected.\n==ERROR== LaunchFailed\n", "LaunchFailed"),
+        ('==PROF== Profiling "gemm"\n  gemm (8, 1, 1)\n    Section: Occupancy\n', "sections"),
+        (",".join(f'"{name}"' for name in IDENTITY) + "\n" + '"",' * 9 + '""\n', "without rows"),
+        ('"Process ID","Kernel Name","Invocations","Minimum","Maximum","Average"\n', "Minimum"),
+    ],
+)
+def test_an_input_without_kernels_says_what_was_found(failing, content, found):
+    assert found in failing(content).found
+
+
+def test_an_error_in_a_log_of_windows_is_shown_before_its_warnings(failing):
+    """PowerShell writes UTF-16."""
+    lines = ["==WARNING== Takes more time than expected.", "==ERROR== LaunchFailed", ""]
+    error = failing("\r\n".join(lines).encode("utf-16"))
+    assert "ended with an error" in error.what
+    assert error.found == "LaunchFailed"
+
+
+def test_output_of_other_tools_is_not_claimed(tmp_path):
+    path = tmp_path / "other.csv"
+    for text in ('"Type","Time(%)","Time"\n', "==123== NVPROF is profiling\n", "a,b\n1,2\n"):
+        path.write_text(text)
+        assert not ncu_csv.recognises(Source(path))
+
+
+# Round trips, fuzzing, speed
+
+SCALES = {
+    DURATION: {"ns": 1, "us": 1e3, "ms": 1e6},
+    BYTES: {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
+    OCCUPANCY: {"%": 1},
+    THREADS: {"thread": 1, "": 1},
+}
+JUNK = st.sampled_from(
+    ["", "hello", '"quoted" word', '"open', "🔥 1,234", "==PROF== x", "12,13,14", '"5","x","y"']
+)
+
+
+@st.composite
+def exports(draw):
+    count = draw(st.integers(1, 6))
+    german = draw(st.booleans())
+    columns, truth = {}, {}
+    for name, scales in SCALES.items():
+        unit = draw(st.sampled_from(sorted(scales)))
+        numbers = draw(
+            st.lists(
+                st.none() | st.integers(0, 10**12).map(lambda n: n / 1e6),
+                min_size=count,
+                max_size=count,
+            )
+        )
+        digits = draw(st.sampled_from([0, 2, 6]))
+        texts, values = [], []
+        for number in numbers:
+            if number is None:
+                texts.append(draw(st.sampled_from(["", "n/a", "nan", "no data"])))
+                values.append(np.nan)
+                continue
+            text = f"{number:,.{digits}f}" if not unit else f"{number:.{digits}f}"
+            values.append(float(text.replace(",", "")) * scales[unit])
+            texts.append(text.translate(str.maketrans(",.", ".,")) if german else text)
+        columns[name], truth[name] = (unit, texts), values
+    lines = raw_page(columns).splitlines()
+    body = []
+    for line in lines[2:]:
+        body += [*draw(st.lists(JUNK, max_size=2)), line]
+    head = draw(st.lists(st.sampled_from(["==PROF== Connected", "noise", '"']), max_size=2))
+    return "\n".join([*head, *lines[:2], *body, ""]), truth, "de" if german else "en"
+
+
+def attempt(path, locale):
+    try:
+        return ncu_csv.read(Source(path), ReadOptions(locale=locale)).frame, None
+    except InputError as error:
+        return None, error
+
+
+@given(export=exports(), told=st.booleans())
+@examples(80, suppress=SHARED_FIXTURE)
+def test_what_is_written_is_read_back_or_asked_about(tmp_path, export, told):
+    text, truth, locale = export
+    path = tmp_path / "round.csv"
+    path.write_text(text, encoding="utf-8")
+    frame, error = attempt(path, locale if told else None)
+    if frame is None:
+        assert not told
+        assert "two ways" in error.what
+        return
+    assert len(frame) == len(truth[DURATION])
+    for name, column, scale in (
+        (DURATION, "time_us", 1e-3),
+        (BYTES, "dram_read_bytes", 1),
+        (THREADS, "threads", 1),
+    ):
+        expected = np.array(truth[name]) * scale
+        np.testing.assert_allclose(frame[column].to_numpy(), expected, rtol=1e-12)
+
+
+@given(
+    flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6)
+)
+@examples(150, suppress=SHARED_FIXTURE)
+def test_changed_bytes_never_escape_as_anything_but_a_perfml_error(recorded, tmp_path, flips):
+    path = tmp_path / "fuzz.csv"
+    for name in ("vectors.csv", "details_with_output.csv"):
+        data = bytearray((recorded / "ncu" / name).read_bytes())
+        for place, value in flips:
+            data[place % len(data)] = value
+        path.write_bytes(data)
+        for raw in (False, True):
+            try:
+                kernels = ncu_csv.read(Source(path), ReadOptions(raw=raw))
+            except PerfmlError:
+                continue
+            assert 1 <= len(kernels.frame) <= 7
+
+
+def test_a_stray_quote_does_not_make_a_large_file_slow(reading):
+    rows = [launch(number, ["10.5"]) for number in range(3000)]
+    lines = table([*IDENTITY, DURATION], [""] * len(IDENTITY) + ["ns"], rows).splitlines()
+    noise = [f"line {number} of the program" for number in range(60_000)]
+    broken = lines[2].replace('"gemm"', '"gemm')
+    started = time.perf_counter()
+    with pytest.raises(InputError, match=r":\d+: the row"):
+        reading("\n".join([*lines[:2], broken, *noise, *lines[3:], ""]))
+    assert time.perf_counter() - started < 5

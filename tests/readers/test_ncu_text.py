@@ -1,0 +1,239 @@
+"""The readers of text and summaries that Nsight Compute prints."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import InputError, PerfmlError
+from perfml.readers import ReadOptions, Source, read, recognise
+from perfml.readers.ncu import summary_csv, text_page
+from tests.support.examples import examples
+from tests.support.ncu_text import HEAD, RULE, launch, summary
+from tests.support.paths import PUBLIC
+
+GEMM = "gemm(const float *, float *, int)"
+ROWS = (
+    '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC",'
+    '"Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+    '"7","app","127.0.0.1","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Occupancy",'
+    '"Achieved Occupancy","%","73.56","79.38","74.92"\n'
+    '"7","app","127.0.0.1","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","SpeedOfLight",'
+    '"Duration","us","1.00","3.00","1.50"\n'
+    '"7","app","127.0.0.1","add(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","2","SpeedOfLight",'
+    '"Duration","ms","1.00","3.00","2.00"\n'
+)
+
+
+@pytest.fixture
+def readable(tmp_path):
+    def reads(text, options=None, encoding="utf-8", name="log.txt"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+        return read(path, options)
+
+    return reads
+
+
+@pytest.mark.parametrize("header", [True, False], ids=["newer", "older"])
+def test_every_launch_of_a_pasted_text_is_a_row(header, readable):
+    text = HEAD + launch(GEMM, header=header) + launch("add(float *)", header=header)
+    kernels = readable(text)
+    frame = kernels.frame
+    assert kernels.provenance["format"] == "ncu-text"
+    assert frame["kernel"].tolist() == [GEMM, "add(float *)"]
+    assert frame["time_us"].tolist() == [41.18, 41.18]
+    assert frame["achieved_occupancy"].tolist() == [0.355, 0.355]
+    assert frame["registers_per_thread"].tolist() == [40, 40]
+    assert frame["threads"].tolist() == [1048576, 1048576]
+    if header:
+        assert frame["grid"].iloc[0] == "(8, 16, 1)"
+        assert frame["block"].iloc[0] == "(256, 1, 1)"
+        assert frame["compute_capability"].iloc[0] == "8.9"
+    else:
+        assert frame["grid"].isna().all()
+    assert any("--page raw" in text for text in kernels.warnings)
+
+
+def test_utf_16_as_a_shell_of_windows_writes_it_gives_the_same(readable):
+    text = HEAD + launch(GEMM)
+    plain = readable(text).frame
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        wide = mark + text.replace("\n", "\r\n").encode(encoding)
+        assert readable(wide).frame.equals(plain)
+
+
+def test_what_rules_say_travels_with_the_table(readable):
+    (advice,) = readable(HEAD + launch(GEMM)).provenance["rules"]
+    assert advice["speedup"] == 85.38
+    assert advice["scope"] == "local"
+    assert advice["section"] == "GPU Speed Of Light Throughput"
+    assert advice["message"].startswith("All compute pipelines are under-utilized. Either")
+    assert advice["message"].endswith("or it waits for memory.")
+
+
+def test_a_table_that_follows_a_rule_is_read(readable):
+    assert readable(launch(GEMM, rule=RULE * 2)).frame["registers_per_thread"].tolist() == [40]
+
+
+def test_indentation_that_was_lost_does_not_matter(readable):
+    text = "\n".join(line.strip() for line in launch(GEMM).split("\n"))
+    assert readable(text).frame["time_us"].tolist() == [41.18]
+
+
+def test_german_numbers_are_recognised_by_the_percentages(readable):
+    text = launch(GEMM).translate(str.maketrans(",.", ".,")).replace(". ", ", ")
+    text = text.replace("CC 8,9", "CC 8.9")
+    frame = readable(text).frame
+    assert frame["time_us"].tolist() == [41.18]
+    assert frame["threads"].tolist() == [1048576]
+    assert readable(text, ReadOptions(locale="de")).frame["time_us"].tolist() == [41.18]
+
+
+def test_a_printed_summary_has_means_and_the_number_of_launches(readable):
+    kernels = readable(HEAD + summary())
+    frame = kernels.frame
+    assert frame["kernel"].tolist() == ["add(float *)", "color(float *)"]
+    assert frame["launches"].tolist() == [4, 10]
+    assert frame["time_us"].tolist() == [2.07, 3060.0]
+    assert frame["dram_utilization"].tolist() == [0.11, 0.85]
+    assert any("means over 14 launches" in text for text in kernels.warnings)
+
+
+def test_a_program_that_talks_long_before_its_sections_is_recognised(readable):
+    talk = "".join(f"step {n}: loss 0.5\n" for n in range(9000))
+    assert len(talk) > 1 << 16
+    assert readable(HEAD + talk + launch(GEMM)).provenance["format"] == "ncu-text"
+
+
+def test_a_failed_run_says_so_and_gives_no_table(readable):
+    rows = (("DRAM Throughput", "%", "(!) nan"), ("Duration", "nsecond", "(!) nan"))
+    text = (
+        "==ERROR== LaunchFailed\n"
+        + launch("render(int)", rows=rows).split("    Section: Launch")[0]
+    )
+    with pytest.raises(
+        InputError, match=r"ended with an error, and measured nothing.*LaunchFailed"
+    ):
+        readable(text)
+
+
+def test_a_text_cut_within_a_table_is_told(readable):
+    text = launch(GEMM) + launch("add(int)")
+    cut = text[: text.rindex("Registers Per Thread") - 4]
+    kernels = readable(cut)
+    assert "The text ends within a table: is it cut?" in kernels.warnings
+    assert kernels.frame["registers_per_thread"].isna().tolist() == [False, True]
+
+
+def test_rows_whose_blanks_were_lost_are_counted(readable):
+    squeezed = re.sub(r"(?<=\S) +", " ", launch(GEMM))
+    kernels = readable(squeezed + launch("add(int)"))
+    assert any("could not be split" in text for text in kernels.warnings)
+    assert kernels.frame["time_us"].iloc[-1] == 41.18
+
+
+def test_a_duration_in_a_unit_that_is_no_time_is_refused(readable):
+    with pytest.raises(InputError, match="unit that is no time"):
+        readable(launch(GEMM, rows=(("Duration", "Mbyte", "41.18"),)))
+
+
+def test_a_value_that_is_no_number_names_the_kernels_line(readable):
+    with pytest.raises(InputError, match=r"log.txt:1: gpu__time_duration.sum is no number"):
+        readable(launch(GEMM, rows=(("Duration", "us", "4x.18"),)))
+
+
+@given(st.data())
+@examples(80)
+def test_any_change_of_lines_gives_a_table_or_one_error(tmp_path_factory, data):
+    lines = (HEAD + launch(GEMM) + summary()).split("\n")
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        change = data.draw(st.sampled_from(["drop", "double", "cut", "swap"]))
+        if change == "drop":
+            lines[at] = ""
+        elif change == "double":
+            lines.insert(at, lines[at])
+        elif change == "cut":
+            lines[at] = lines[at][: data.draw(st.integers(0, 80))]
+        else:
+            other = data.draw(st.integers(0, len(lines) - 1))
+            lines[at], lines[other] = lines[other], lines[at]
+    path = tmp_path_factory.mktemp("text") / "log.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    try:
+        assert len(text_page.read(Source(path)).frame) > 0
+    except PerfmlError as error:
+        assert len(str(error).splitlines()) <= 2  # noqa: PT017 - both endings are right
+
+
+# Summaries as CSV
+
+
+def test_a_summary_as_csv_has_a_row_a_kernel_with_its_launches(readable):
+    kernels = readable(HEAD + ROWS, name="summary.csv")
+    frame = kernels.frame
+    assert kernels.provenance["format"] == "ncu-summary"
+    assert frame["kernel"].tolist() == ["gemm(int)", "add(int)"]
+    assert frame["launches"].tolist() == [14, 2]
+    assert frame["time_us"].tolist() == [1.5, 2000.0]
+    assert frame["achieved_occupancy"].iloc[0] == pytest.approx(0.7492)
+    assert any("means over 16 launches" in text for text in kernels.warnings)
+
+
+def test_a_summary_per_gpu_without_kernel_names_is_of_all_kernels_of_the_device(readable):
+    text = ROWS.replace('"Kernel Name",', "").replace('"Block Size","Grid Size",', "")
+    text = text.replace('"gemm(int)","(256, 1, 1)","(64, 1, 1)",', "")
+    text = "".join(line for line in text.splitlines(keepends=True) if "add(int)" not in line)
+    frame = readable(text, name="summary.csv").frame
+    assert frame["kernel"].tolist() == ["(all kernels of device 0)"]
+    assert frame["launches"].tolist() == [14]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"74.92"\n', '"74.92\n', r"summary.csv:2: a row of the summary is cut or damaged"),
+        (',"74.92"\n', "\n", r"summary.csv:2: the row does not have the 15 cells"),
+        ('"14"', '"many"', "Invocations is no number of launches"),
+        ('"14"', '"0"', "Invocations is no number of launches"),
+        ('"Metric Unit",', '"Unit",', "no column Metric Unit"),
+        ('"1.50"', '"1x50"', "is no number"),
+    ],
+)
+def test_damage_of_a_summary_is_an_error_that_names_the_line(old, new, says, readable):
+    assert old in ROWS
+    with pytest.raises(InputError, match=says):
+        readable(ROWS.replace(old, new, 1), name="summary.csv")
+
+
+if PUBLIC.is_dir():
+
+    def test_a_public_text_of_set_full():
+        kernels = read(PUBLIC / "l4_ptx_mma_ncu_set_full.txt")
+        assert recognise(Source(PUBLIC / "l4_ptx_mma_ncu_set_full.txt")) is text_page
+        assert kernels.frame["time_us"].tolist() == [41.18, 42.18, 726.46]
+        assert kernels.frame["grid"].tolist() == ["(8, 16, 1)", "(8, 16, 1)", "(16, 32, 4)"]
+        assert kernels.provenance["rules"][0]["speedup"] > 80
+
+    def test_a_public_text_in_utf_16_of_an_older_layout():
+        frame = read(PUBLIC / "gpu_notebook_ncu_log.txt").frame
+        assert frame["time_us"].iloc[:2].tolist() == [13.18, 13.31]
+        assert frame["kernel"].iloc[2:].unique().tolist() == ["extreme_reg_pressure_matmul"]
+
+    def test_public_summaries_as_text_and_as_csv():
+        frame = read(PUBLIC / "heat_eq_ncu_summary_3D.txt").frame
+        assert frame["launches"].tolist() == [4, 10, 20]
+        assert frame["time_us"].tolist() == [2.07, 3060.0, 3220.0]
+        path = PUBLIC / "thor_print_summary_per_kernel_excerpt.csv"
+        assert recognise(Source(path)) is summary_csv
+        frame = read(path).frame
+        assert frame["launches"].tolist() == [14, 14]
+        assert frame["achieved_occupancy"].tolist() == pytest.approx([0.7492, 0.2852])
+
+    def test_a_public_run_that_failed_is_refused():
+        with pytest.raises(InputError, match=r"measured nothing.*LaunchFailed"):
+            read(PUBLIC / "dd2360_ncu_failed.txt")

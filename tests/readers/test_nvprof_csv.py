@@ -1,0 +1,225 @@
+"""The reader of nvprof's CSV output."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import InputError
+from perfml.readers.nvprof import csv_log as nvprof_csv
+from perfml.readers.nvprof import text_log as nvprof_text
+from perfml.readers.nvprof.kernels import join
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.tables import Kernels
+from tests.support.examples import examples
+from tests.support.paths import ROOT
+
+DATA = ROOT / "tests" / "data" / "nvprof"
+SHARED = ROOT.parent / "shared" / "data" / "public_profiles"
+IM2COL = "void im2col<float, bool=1>(float const *, float*, int)"
+
+
+def load(name: str, raw: bool = False) -> Kernels:
+    return nvprof_csv.read(Source(DATA / name), ReadOptions(raw=raw))
+
+
+def parse(folder: Path, text: str | bytes) -> Kernels:
+    path = folder / "out.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return nvprof_csv.read(Source(path))
+
+
+def test_metrics_are_averages_with_their_own_units():
+    found = load("metrics.csv")
+    frame = found.frame
+    assert frame["kernel"].tolist() == [IM2COL, "gemm"]
+    assert frame["launches"].tolist() == [3, 1]
+    assert frame["device"].tolist() == ["Tesla K20c"] * 2
+    np.testing.assert_allclose(frame["achieved_occupancy"], [0.850643, 0.25])
+    np.testing.assert_allclose(frame["gld_efficiency"], [0.83340104, 1])
+    np.testing.assert_allclose(frame["l2_utilization"], [0.5, 0])
+    np.testing.assert_allclose(frame["gld_throughput"], [2 * 2**30, 1024])
+    assert frame["time_us"].isna().all()
+    assert any("1 lines inside" in warning and "line 7" in warning for warning in found.warnings)
+    assert found.provenance["format"] == "nvprof-csv"
+    assert found.provenance["command"] == "./net"
+
+
+def test_raw_keeps_minimum_and_maximum_in_canonical_units():
+    frame = load("metrics.csv", raw=True).frame
+    np.testing.assert_allclose(frame["l2_utilization_max"], [1.0, 0.0])
+    np.testing.assert_allclose(frame["gld_throughput_min"], [2**30, 1024])
+
+
+def test_summary_times_follow_the_units_row_column_by_column():
+    found = load("summary.csv")
+    assert found.frame["kernel"].tolist() == [IM2COL, "gemm"]
+    np.testing.assert_allclose(found.frame["time_us"], [100, 50])
+    assert found.frame["launches"].tolist() == [3, 1]
+    assert found.provenance["memory_operations"] == 2
+
+
+@pytest.mark.parametrize(("unit", "microseconds"), [("s", 1e8), ("ms", 1e5), ("ns", 0.1)])
+def test_every_time_unit_of_a_units_row(tmp_path, unit, microseconds):
+    text = (DATA / "summary.csv").read_text().replace(",%,ms,,us,ns,s,", f",%,ms,,{unit},ns,s,")
+    np.testing.assert_allclose(parse(tmp_path, text).frame["time_us"].iloc[0], microseconds)
+
+
+def test_trace_has_launches_with_sizes_and_bytes_by_unit():
+    found = load("trace.csv")
+    frame = found.frame
+    assert frame["kernel"].tolist() == ["gemm", IM2COL]
+    np.testing.assert_allclose(frame["time_us"], [12.5, 25])
+    assert frame["grid"].tolist() == ["(64, 2, 1)", "(128, 1, 1)"]
+    assert frame["block"].tolist() == ["(256, 1, 1)", "(32, 4, 1)"]
+    assert frame["shared_memory_per_block"].tolist() == [1.5 * 1024 + 512, 0]
+    assert frame["registers_per_thread"].tolist() == [32, 16]
+    assert any("3 records have invalid timestamps" in warning for warning in found.warnings)
+
+
+def test_trace_with_metrics_has_one_row_a_launch_and_no_time():
+    frame = load("trace_metrics.csv").frame
+    assert frame["kernel"].tolist() == ["gemm", IM2COL]
+    np.testing.assert_allclose(frame["achieved_occupancy"], [0.5, 0.25])
+    np.testing.assert_allclose(frame["gld_throughput"], [2 * 2**30, 2**30])
+    np.testing.assert_allclose(frame["dram_utilization"], [1.0, 0.1])
+    np.testing.assert_allclose(frame["stall_sync"], [0.125, 0])
+    assert frame["time_us"].isna().all()
+
+
+def test_two_traces_join_launch_by_launch():
+    joined = join(load("trace_metrics.csv"), load("trace.csv"))
+    assert joined.frame["time_us"].tolist() == [12.5, 25]
+    assert joined.frame["grid"].tolist() == ["(64, 2, 1)", "(128, 1, 1)"]
+    np.testing.assert_allclose(joined.frame["achieved_occupancy"], [0.5, 0.25])
+
+
+def test_repeated_launches_keep_their_own_times_when_traces_join():
+    metrics, times = load("trace_metrics.csv"), load("trace.csv")
+    for side in (metrics, times):
+        side.frame["kernel"] = "gemm"
+    joined = join(metrics, times)
+    assert joined.frame["time_us"].tolist() == [12.5, 25]
+
+
+def test_metrics_and_summary_join_without_a_difference():
+    joined = join(load("metrics.csv"), load("summary.csv"))
+    np.testing.assert_allclose(joined.frame["time_us"], [100, 50])
+    assert not any("invocations differs" in warning for warning in joined.warnings)
+
+
+def test_a_csv_behind_much_program_output_is_found_by_the_text_reader(tmp_path):
+    lines = (DATA / "summary.csv").read_text().splitlines(keepends=True)
+    path = tmp_path / "late.csv"
+    path.write_text(lines[0] + "epoch done, all is well\n" * 4000 + "".join(lines[1:]))
+    source = Source(path)
+    assert not nvprof_csv.recognises(source)
+    assert nvprof_text.recognises(source)
+    assert len(nvprof_text.read(source).frame) == 2
+
+
+def test_only_nvprofs_csv_is_recognised(tmp_path):
+    for name in ("metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv"):
+        assert nvprof_csv.recognises(Source(DATA / name)), name
+    other = tmp_path / "ncu.csv"
+    other.write_text('"ID","Process ID","Process Name","Host Name","Kernel Name"\n')
+    assert not nvprof_csv.recognises(Source(other))
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv"])
+def test_one_byte_cut_from_the_end_is_an_error_with_its_line(tmp_path, name):
+    data = (DATA / name).read_bytes()
+    with pytest.raises(InputError) as caught:
+        parse(tmp_path, data[:-1])
+    line = data.count(b"\n")
+    assert str(caught.value.where).endswith(f"out.csv:{line}")
+    assert len(str(caught.value).splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("metrics.csv", '"Mid (5)"', '"Mid (x)"', 9),
+        ("metrics.csv", ',3,"gld_efficiency"', ',three,"gld_efficiency"', 8),
+        ("metrics.csv", '"Tesla K20c (0)","gemm",1,"l2', '"Tesla K20c (0)"gemm",1,"l2', 13),
+        ("summary.csv", ",%,ms,,us,ns,s,\n", "", 5),
+        ("summary.csv", ",50.000000,", ",5o.000000,", 7),
+        ("trace.csv", ",64,2,1,", ",64,,1,", 6),
+        ("trace.csv", ",12.500000,", ",,", 6),
+        ("trace_metrics.csv", '"Max (10)"', '"Max (100)"', 6),
+    ],
+)
+def test_a_damaged_row_is_an_error_with_its_line(tmp_path, name, old, new, line):
+    text = (DATA / name).read_text()
+    assert text.count(old) == 1
+    with pytest.raises(InputError) as caught:
+        parse(tmp_path, text.replace(old, new))
+    assert str(caught.value.where).endswith(f":{line}")
+
+
+def test_a_csv_with_only_memory_copies_says_so(tmp_path):
+    lines = (DATA / "summary.csv").read_text().splitlines(keepends=True)
+    with pytest.raises(InputError, match=r"2 x \[CUDA memset\]"):
+        parse(tmp_path, "".join(lines[:5] + lines[7:8]))
+
+
+def test_unknown_metrics_are_named_and_left_out(tmp_path):
+    text = (DATA / "metrics.csv").read_text().replace("l2_utilization", "l9_utilization")
+    found = parse(tmp_path, text)
+    assert "l9_utilization" not in found.frame
+    assert any("not in the catalogue" in w and "l9_utilization" in w for w in found.warnings)
+
+
+NAMES = st.text(
+    st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='"[='),
+    min_size=1,
+    max_size=30,
+).filter(lambda name: "==" not in name)
+
+
+@given(
+    st.lists(
+        st.tuples(NAMES, st.integers(1, 10**9), st.floats(1e-3, 1e6)),
+        min_size=1,
+        max_size=8,
+        unique_by=lambda row: row[0],
+    ),
+    st.sampled_from(["s", "ms", "us", "ns"]),
+)
+@examples(60)
+def test_a_random_summary_is_read_back(tmp_path_factory, rows, unit):
+    out = io.StringIO()
+    out.write('==3== Profiling result:\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n')
+    out.write(f",%,{unit},,{unit},{unit},{unit},\n")
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    for name, calls, mean in rows:
+        writer.writerow(["GPU activities", 1.0, mean * calls, calls, mean, mean, mean, name])
+    frame = parse(tmp_path_factory.mktemp("csv"), out.getvalue()).frame
+    assert frame["kernel"].tolist() == [row[0] for row in rows]
+    assert frame["launches"].tolist() == [row[1] for row in rows]
+    factor = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3}[unit]
+    np.testing.assert_allclose(frame["time_us"], [row[2] * factor for row in rows])
+
+
+if SHARED.is_dir():
+
+    def test_public_summary_with_unified_memory():
+        source = Source(SHARED / "titanxp_cfd_gpu_summary_unified_memory.csv")
+        assert nvprof_csv.recognises(source)
+        found = nvprof_csv.read(source)
+        assert found.frame["launches"].tolist() == [6000, 6000, 2000, 3]
+        np.testing.assert_allclose(found.frame["time_us"], [44.725, 14.68, 7.047, 252.287])
+        assert found.provenance["memory_operations"] == 2006
+        assert found.provenance["processes"] == [308050]
+
+    def test_a_public_ncu_export_is_not_taken_for_nvprofs():
+        source = Source(SHARED / "ada_cc89_torch_metrics_with_stdout.csv")
+        assert not nvprof_csv.recognises(source)
+        assert not nvprof_text.recognises(source)

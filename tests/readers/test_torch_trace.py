@@ -1,0 +1,187 @@
+"""The reader of Chrome traces that PyTorch's profiler exports."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import InputError, PerfmlError
+from perfml.readers import Source, read, recognise, torch_trace
+from perfml.tables import metric_columns
+from tests.support.examples import examples
+from tests.support.paths import DATA, PUBLIC
+from tests.support.torch_trace import Trace, filled
+
+RECORDED = DATA / "torch_trace" / "yolov4tiny_cublas_fp32_b1_h200.json.gz"
+
+
+@pytest.fixture
+def readable(tmp_path):
+    def reads(trace):
+        path = tmp_path / "trace.json"
+        path.write_bytes(trace.data() if isinstance(trace, Trace) else trace)
+        return read(path)
+
+    return reads
+
+
+def layers(kernels):
+    return kernels.frame["layer"].fillna("-").tolist()
+
+
+def test_a_recorded_trace_gives_the_layers_it_was_recorded_with():
+    kernels = read(RECORDED)
+    frame = kernels.frame
+    assert len(frame) == 117
+    assert frame["layer"].isna().sum() == 3
+    assert frame["layer"].nunique() == 34
+    assert frame["layer"].dropna().iloc[0] == "conv_01"
+    assert frame["time_us"].sum() == pytest.approx(572.061)
+    assert frame["time_source"].unique().tolist() == ["torch"]
+    assert kernels.provenance["format"] == "torch-trace"
+    assert kernels.provenance["streams"] == 1
+
+
+def test_modules_and_profiler_steps_become_layers_and_iterations(readable):
+    kernels = readable(filled())
+    frame = kernels.frame
+    assert layers(kernels) == ["Net_0/Conv2d_0", "Net_0/Conv2d_0", "Net_0/ReLU_0"] * 2
+    assert frame["iteration"].tolist() == [3, 3, 3, 4, 4, 4]
+    assert frame["time_us"].tolist() == [2.5, 10.0, 1.5] * 2
+    assert frame["grid"].iloc[0] == "(4, 2, 1)"
+    assert frame["threads"].iloc[0] == 2048
+    assert frame["device"].unique().tolist() == ["NVIDIA H200"]
+    assert frame["compute_capability"].unique().tolist() == ["9.0"]
+
+
+def test_pytorchs_estimate_of_occupancy_is_no_metric(readable):
+    facts = {"registers_per_thread", "shared_memory_per_block", "threads"}
+    assert set(metric_columns(readable(filled()).frame)) == facts
+
+
+def test_without_annotations_the_outermost_operators_are_the_layers(readable):
+    trace = Trace()
+    trace.event("user_annotation", "ProfilerStep#0", 0, 500)
+    trace.event("cpu_op", "aten::conv2d", 10, 100)
+    trace.event("cpu_op", "aten::convolution", 12, 90)
+    trace.launch("gemm()", 20, 1000, 5)
+    trace.event("cpu_op", "aten::relu", 110, 50)
+    trace.launch("relu()", 110, 1010, 5)  # where one operator ends and the next one begins
+    kernels = readable(trace)
+    assert layers(kernels) == ["aten::conv2d", "aten::relu"]
+    assert any("with_modules=True" in text for text in kernels.warnings)
+
+
+def test_a_launch_belongs_to_the_ranges_of_its_own_thread(readable):
+    trace = Trace()
+    trace.event("user_annotation", "forward", 0, 100)
+    trace.event("user_annotation", "backward", 0, 100, tid="autograd")
+    trace.launch("a()", 10, 1000, 5)
+    trace.launch("b()", 20, 1010, 5, thread="autograd")
+    trace.launch("c()", None, 50, 5)
+    kernels = readable(trace)
+    assert layers(kernels)[:2] == ["forward", "backward"]
+    assert any("1 kernels have no API call" in text for text in kernels.warnings)
+
+
+def test_gaps_count_copies_and_other_streams_as_work(readable):
+    trace = Trace()
+    trace.launch("a()", 1, 100, 50)
+    trace.launch("b()", 2, 120, 80, stream=20)
+    trace.event("gpu_memcpy", "Memcpy DtoH", 200, 10, pid=0, args={"device": 0, "stream": 7})
+    trace.launch("c()", 3, 216, 4)
+    kernels = readable(trace)
+    np.testing.assert_allclose(kernels.frame["gap_us"], [np.nan, 0.0, 6.0])
+    assert kernels.provenance["streams"] == 2
+    assert any(text.startswith("1 memory copies") for text in kernels.warnings)
+
+
+def test_a_trace_is_recognised_compressed_and_as_a_plain_list(tmp_path):
+    trace = filled()
+    packed = tmp_path / "profile.bin"
+    packed.write_bytes(gzip.compress(trace.data()))
+    assert recognise(Source(packed)) is torch_trace
+    plain = tmp_path / "list.json"
+    plain.write_bytes(json.dumps(trace.events).encode())
+    assert read(plain).frame["time_us"].tolist() == read(packed).frame["time_us"].tolist()
+
+
+def test_older_traces_have_capitals_and_numbers_as_text(readable):
+    trace = filled()
+    for event in trace.events:
+        event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(
+            event["cat"], event["cat"]
+        )
+        if event["cat"] == "Kernel":
+            event["args"] = {name: str(value) for name, value in event["args"].items()}
+    assert readable(trace).frame["grid"].iloc[0] == "(4, 2, 1)"
+
+
+def test_a_trace_of_the_host_alone_says_how_to_record_the_device(readable):
+    trace = Trace()
+    trace.event("cpu_op", "aten::add", 0, 5)
+    with pytest.raises(InputError, match=r"no kernels .*1 of cpu_op(?s:.*)ProfilerActivity.CUDA"):
+        readable(trace)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (b'"ts": ', b'"ts": "x" + ', "no whole JSON document"),
+        (b'"dur": 2.5', b'"dur": NaN', "NaN where a number belongs"),
+        (b'"dur": 2.5', b'"dur": -2.5', "no usable time"),
+        (b'"dur": 2.5', b'"dur": 1e999', "no usable time"),
+        (b'"name": "im2col(float*)"', b'"name": ""', "no name"),
+        (b'"traceEvents": [', b'"traceEvents": 5, "x": [', "no list of events"),
+    ],
+)
+def test_damage_is_an_error_that_says_what_is_wrong(old, new, says, readable):
+    data = filled().data()
+    assert old in data
+    with pytest.raises(InputError, match=says):
+        readable(data.replace(old, new))
+
+
+def test_a_cut_trace_names_the_line(readable):
+    with pytest.raises(InputError, match=r"trace.json:1: no whole JSON document"):
+        readable(filled().data()[:-40])
+
+
+def test_lists_nested_beyond_reason_are_an_error(readable):
+    data = b'{"traceEvents": [], "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(InputError, match="nested too deeply"):
+        readable(data)
+
+
+@given(st.data())
+@examples(80)
+def test_any_change_of_a_value_gives_a_table_or_one_error(tmp_path_factory, data):
+    trace = filled()
+    odd = st.sampled_from([None, -1, 0, 2**70, 1e300, "", "x", [], {}, True, [1, 2], "[1, 2, 3]"])
+    for _ in range(data.draw(st.integers(1, 4))):
+        event = data.draw(st.sampled_from(trace.events))
+        target = event["args"] if event.get("args") and data.draw(st.booleans()) else event
+        target[data.draw(st.sampled_from(sorted(target)))] = data.draw(odd)
+    path = tmp_path_factory.mktemp("trace") / "trace.json"
+    path.write_bytes(trace.data())
+    try:
+        frame = torch_trace.read(Source(path)).frame
+        assert not (frame["time_us"] < 0).any()
+    except PerfmlError as error:
+        assert len(str(error).splitlines()) <= 2  # noqa: PT017 - both endings are right
+
+
+if PUBLIC.is_dir():
+
+    def test_a_public_trace_of_distributed_training():
+        kernels = read(PUBLIC / "pytorch_chrome_trace_rank0.json.gz")
+        frame = kernels.frame
+        assert len(frame) == 1154
+        assert kernels.provenance["streams"] == frame["stream"].nunique()
+        assert frame["kernel"].iloc[0].startswith("void fbgemm_gpu::permute_2D_lengths_kernel")
+        assert any(text.startswith("50 memory copies and sets") for text in kernels.warnings)

@@ -1,0 +1,495 @@
+"""The report: its sentences, its page, its Markdown, on small tables and on the recorded sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import TableError
+from perfml.ingest.profiles import ingest
+from perfml.kernel_names import short_kernel
+from perfml.merge.rule import merge
+from perfml.report import build_report
+from perfml.report.conditions import conditions
+from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
+from perfml.report.labels import clean, number
+from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
+from perfml.report.render.markdown import escape
+from tests.support.examples import examples
+from tests.support.report_data import (
+    BACKENDS,
+    LEAK,
+    build_markdown,
+    build_page,
+    evaluation,
+    kernels,
+    layers,
+    ranking,
+    shapes,
+)
+
+pytestmark = pytest.mark.long
+
+NASTY = '<img src=x onerror="alert(1)">'
+
+
+def summary_lines(table, **given):
+    """Return the answer of a report, a sentence a line."""
+    return build_report(table, **given).lines
+
+
+def sentences(table, **given):
+    """Return the sentences of a report's answer."""
+    return build_report(table, **given).answer.sentences
+
+
+def page_data(page):
+    """Return what the chooser on a page is given."""
+    found = re.search(r'<script type="application/json" id="k-data">(.*?)</script>', page, re.S)
+    return json.loads(found[1])
+
+
+@pytest.fixture(scope="module")
+def recorded_sweep(sweep):
+    """Return kernels and layers of the recorded sweep at batch 1."""
+    files = sorted(sweep.glob("*_b1*.csv.xz"))
+    found = ingest(files)
+    return found.frame, merge(found.frame), found.provenance
+
+
+def test_recorded_sweep_names_cublas_the_fastest_at_batch_1(recorded_sweep, sweep):
+    frame, merged, _ = recorded_sweep
+    (condition,) = conditions(merged)
+    totals = condition.totals.set_index("backend")["total"]
+    for backend, total in totals.items():
+        timing = pd.read_csv(sweep / f"yolov4tiny_{backend}_fp32_b1_timing.csv.xz").dropna()
+        by_iteration = timing.groupby("iteration").agg({"time_us": "sum", "layer": "nunique"})
+        whole = by_iteration[by_iteration["layer"] == 21]
+        assert total == pytest.approx(whole["time_us"].median())
+    assert list(totals.index) == ["cublas", "inductor", "cudnn"]
+    lines = summary_lines(merged)
+    assert lines[0].startswith("At fp32, batch 1, cublas is fastest: 519 µs for 21 layers against")
+    assert "fastest on 12 of 21 layers" in lines[0]
+    everything = kernel_times(condition.select(frame).assign(layer=EVERYTHING))
+    # the timing runs of the data card: all kernels of an inference, 550 us under cuBLAS
+    assert everything.groupby("backend")["time_us"].sum()["cublas"] == pytest.approx(550, abs=1)
+
+
+def test_recorded_sweep_gives_a_page_under_3_mb_without_addresses(recorded_sweep):
+    frame, merged, provenance = recorded_sweep
+    page = build_page(merged, kernels=frame, provenance=provenance)
+    assert len(page.encode()) < 3_000_000
+    addresses = set(re.findall(r"https?://[^\s\"'<>]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert not re.search(r"(?:src|href)=[\"'](?!#|data:)", page)
+    assert "Content-Security-Policy" in page
+    assert "conv_21" in page
+
+
+def test_conditions_keep_batches_apart_and_name_what_varies():
+    found = conditions(layers(batches=(1, 8)))
+    assert [each.label for each in found] == ["fp32, batch 1", "fp32, batch 8"]
+    one, eight = (each.totals["total"].iloc[0] for each in found)
+    assert eight == pytest.approx(8 * one)
+
+
+def test_conditions_name_the_device_only_where_it_varies():
+    two = pd.concat([layers(layers=2), layers(layers=2).assign(device="Other GPU")])
+    assert [each.label for each in conditions(two)] == [
+        "GPU, fp32, batch 1",
+        "Other GPU, fp32, batch 1",
+    ]
+
+
+def test_spread_is_the_range_of_the_repeats_and_unknown_for_a_single_one():
+    times = conditions(layers(layers=1, backends=("a",)))[0].times
+    assert times[["median", "low", "high"]].iloc[0].tolist() == pytest.approx([5.05, 5.0, 5.1])
+    alone = conditions(layers(layers=1, backends=("a",), repeats=1))[0].times
+    assert alone[["low", "high"]].isna().all(axis=None)
+
+
+def test_winner_is_clear_only_when_no_repeat_overlaps():
+    table = pd.DataFrame(
+        {
+            "backend": ["a", "a", "b", "b", "a", "a", "b", "b"],
+            "layer": ["x"] * 4 + ["y"] * 4,
+            "iteration": [0, 1] * 4,
+            "time_us": [1.0, 1.1, 2.0, 2.1, 1.0, 1.9, 1.5, 1.6],
+        }
+    )
+    winners = conditions(table)[0].winners.set_index("layer")
+    assert winners["fastest"].tolist() == ["a", "a"]
+    assert winners["clear"].tolist() == [1.0, 0.0]
+
+
+def test_totals_count_only_layers_that_every_backend_ran():
+    table = layers(layers=3, backends=("a", "b"))
+    table = table[~((table["backend"] == "b") & (table["layer"] == "conv_03"))]
+    condition = conditions(table)[0]
+    assert condition.common == 2
+    assert condition.totals.set_index("backend")["total"]["a"] == pytest.approx(15 * 1.01)
+
+
+def test_answer_is_open_when_the_repeats_overlap():
+    table = pd.DataFrame(
+        {
+            "backend": ["a", "a", "b", "b"],
+            "layer": "x",
+            "iteration": [0, 1, 0, 1],
+            "time_us": [1.0, 2.0, 1.4, 1.9],
+        }
+    )
+    (only,) = sentences(table)
+    assert only.sure == "open"
+    table["time_us"] = [1.0, 1.1, 1.4, 1.9]
+    assert sentences(table)[0].sure == "firm"
+
+
+def test_answer_says_so_when_only_one_backend_was_measured():
+    (line,) = summary_lines(layers(layers=3, backends=("cudnn",)))
+    assert line.startswith("At fp32, batch 1, cudnn takes 30.3 µs for 3 layers")
+    assert line.endswith("Only one backend was measured.")
+
+
+def test_metric_sentence_names_the_group_and_its_probability():
+    lines = summary_lines(layers(), rankings=[ranking()])
+    assert (
+        "The time is explained best by gld_efficiency, interchangeable with shared_efficiency: "
+        "among the first three in 97 % of the resamples; then dram_utilization (50 %)." in lines
+    )
+
+
+@pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "firm"), (0.7, "likely"), (0.4, "open")])
+def test_metric_is_as_sure_as_its_probability(p_top3, sure):
+    found = sentences(layers(), rankings=[ranking(p_top3=p_top3)])
+    assert [each.sure for each in found if each.about == "metric"] == [sure]
+
+
+def test_error_sentence_puts_both_protocols_side_by_side_for_one_model():
+    lines = summary_lines(layers(), evaluations=[evaluation()])
+    assert (
+        "On unseen layers, the best model of the time (gradient boosting) is off by 25 % on "
+        "average; on a random split by 8.0 %. The best baseline (mean of the backend) reaches "
+        "60 %." in lines
+    )
+    assert lines[-1] == LEAK
+
+
+@pytest.mark.parametrize(
+    ("unseen", "sure"), [(0.25, "firm"), (0.4, "likely"), (0.6, "open"), (0.7, "open")]
+)
+def test_model_is_as_sure_as_its_lead_over_the_baselines(unseen, sure):
+    found = sentences(layers(), evaluations=[evaluation(unseen=unseen, leak=None)])
+    assert [each.sure for each in found if each.about == "error"] == [sure]
+    assert ("no model beats it" in found[-1].text) == (sure == "open")
+
+
+def test_metric_is_never_surer_than_the_models_it_comes_from():
+    def sure(**given):
+        found = sentences(layers(), rankings=[ranking()], **given)
+        return next(each for each in found if each.about == "metric")
+
+    assert sure().sure == "firm"
+    assert sure(evaluations=[evaluation(unseen=0.4)]).sure == "likely"
+    beaten = sure(evaluations=[evaluation(unseen=0.7)])
+    assert beaten.sure == "open"
+    assert beaten.text.endswith("The models that say so beat no baseline.")
+    assert sure(evaluations=[evaluation("classification", unseen=0.7)]).sure == "firm"
+
+
+def test_few_resamples_are_never_firm():
+    few = dataclasses.replace(ranking(), resamples=4)
+    many = dataclasses.replace(ranking(), resamples=50)
+    found = sentences(layers(), rankings=[few, many])
+    assert [each.sure for each in found[1:]] == ["likely", "firm"]
+
+
+def test_headline_is_the_hardest_protocol():
+    given = evaluation(leak=None)
+    stricter = given.scores[given.scores["protocol"] == "leave-one-layer-out"].copy()
+    stricter["protocol"] = "leave-one-shape-out"
+    stricter["mean"] += 0.1
+    both = dataclasses.replace(given, scores=pd.concat([given.scores, stricter]))
+    (_, line) = summary_lines(layers(), evaluations=[both])
+    assert line.startswith(
+        "On unseen shapes, the best model of the time (gradient boosting) is off by 35 %"
+    )
+
+
+def test_random_splits_alone_leave_the_error_open():
+    given = evaluation(leak=None)
+    scores = given.scores[given.scores["protocol"] == "random"].replace("random", "random:0.2")
+    found = sentences(layers(), evaluations=[dataclasses.replace(given, scores=scores)])
+    assert found[-1].sure == "open"
+    assert found[-1].text.endswith("Unseen layers were not tested.")
+
+
+def test_classification_counts_what_is_right():
+    lines = summary_lines(layers(), evaluations=[evaluation("classification", leak=None)])
+    assert "(gradient boosting) is right in 75 % on average; on a random split in 92 %" in lines[-1]
+
+
+def test_filter_table_follows_the_study():
+    medians = pd.Series(range(1, 13), index=[f"conv_{place:02d}" for place in range(1, 13)])
+    groups = filter_groups(medians.astype(float), layer_shapes(shapes()))
+    assert set(groups) == {("1×1", "< 128"), ("3×3", "< 128"), ("1×1", "≥ 128"), ("3×3", "≥ 128")}
+    assert [name for name, _, _ in groups["1×1", "< 128"]] == ["conv_01", "conv_03", "conv_05"]
+    classes = speed_classes(medians)
+    assert [name for name, each in classes.items() if each == "slow"] == [
+        f"conv_{place:02d}" for place in range(8, 13)
+    ]
+    assert speed_classes(medians.iloc[:3]) == {
+        "conv_01": "fast",
+        "conv_02": "middle",
+        "conv_03": "slow",
+    }
+
+
+def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
+    document = {
+        "runs": [
+            "no manifest",
+            {"layers": [None, {"name": "a", "size": "3x3", "filters": 64, "input": [52, 52, 3]}]},
+            {"layers": [{"layer": "b", "size": None, "filters": True, "flops": "many"}]},
+        ]
+    }
+    found = layer_shapes(document)
+    assert found["a"].group == ("3×3", "< 128")
+    assert found["a"].text == "3×3, 64 filters"
+    assert found["b"].group is None
+    assert layer_shapes({}) == {}
+
+
+def test_page_shows_the_filter_table_with_shapes_and_says_when_there_are_none():
+    with_shapes = build_page(layers(), provenance=shapes())
+    assert "Of the 5 slowest layers" in with_shapes
+    without = build_page(layers())
+    assert "does not tell the layers' filter sizes" in html.unescape(without)
+
+
+def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():
+    frame = kernels(layers=2)
+    outside = frame.iloc[:1].assign(layer=None, kernel="copy", time_us=7.0)
+    frame = pd.concat([frame, outside], ignore_index=True)
+    data = pack_kernels(frame, conditions(layers(layers=2)), dict.fromkeys(BACKENDS, 0))
+    (condition,) = data.conditions
+    assert [each["name"] for each in condition["layers"]] == [
+        EVERYTHING,
+        "conv_01",
+        "conv_02",
+        OUTSIDE,
+    ]
+    first = condition["layers"][1]["rows"]["0"]
+    names = [data.names[row[0]][0] for row in first]
+    assert names == ["gemm", "im2col"]
+    assert [row[1] for row in first] == [1, 1]
+    assert [row[2] for row in first] == pytest.approx([4.04, 1.01])
+    assert [row[3] for row in first] == pytest.approx([0.8, 0.2])
+
+
+def test_kernel_without_a_time_has_no_share():
+    frame = kernels(layers=1, repeats=1, backends=("a",))
+    frame.loc[1, "time_us"] = np.nan
+    times = kernel_times(frame).set_index("kernel")
+    assert times.loc["void gemm<a>(int)", "share"] == 1
+    assert np.isnan(times.loc["im2col", "share"])
+
+
+def test_launches_count_what_a_row_stands_for():
+    frame = kernels(layers=1, repeats=2, backends=("a",), launches=3)
+    assert kernel_times(frame)["launches"].tolist() == [3.0, 3.0]
+
+
+def test_foreign_text_is_escaped_everywhere():
+    frame = kernels(layers=3, backends=(NASTY, "cudnn"))
+    frame["layer"] = frame["layer"] + NASTY
+    frame["kernel"] = NASTY
+    frame["workload"] = NASTY
+    provenance = {
+        "note": NASTY,
+        "sources": [{"path": NASTY, "sha256": NASTY * 3, "tool": NASTY}],
+        "warnings": [NASTY],
+        "runs": [{NASTY: NASTY, "layers": [{"layer": NASTY, "size": 3, "filters": 1}]}],
+        "other": {NASTY: [NASTY]},
+    }
+    page = build_page(
+        merge(frame),
+        kernels=frame,
+        provenance=provenance,
+        title=NASTY,
+        rankings=[ranking()],
+        evaluations=[evaluation(leak=NASTY)],
+    )
+    assert "<img" not in page
+    assert page.count("&lt;img") > 10
+    # two scripts: the data and the page's own
+    assert len(re.findall("</script", page)) == 2
+
+
+def test_script_cannot_be_closed_from_a_kernel_name():
+    frame = kernels(layers=1, repeats=1)
+    frame["kernel"] = "</script><script>alert(1)</script>"
+    page = build_page(merge(frame), kernels=frame)
+    assert "<script>alert" not in page
+    assert page_data(page)["names"][0][1] == "</script><script>alert(1)</script>"
+
+
+@examples(12)
+@given(st.text(st.characters(codec=None), min_size=1, max_size=60))
+def test_any_name_is_written_as_utf_8_and_reads_as_text(name):
+    table = pd.DataFrame({"backend": [name, "b"], "layer": [name, name], "time_us": [1.0, 2.0]})
+    page = build_page(table, title=name)
+    page.encode("utf-8")
+    shown = html.escape(clean(name, 200), quote=False)
+    assert "<title>" in page
+    assert clean(name, 200) in html.unescape(page) or shown in page
+
+
+def test_unprintable_and_reordering_characters_are_made_visible():
+    assert clean("a\x00b\u202ec") == "a\ufffdb\ufffdc"
+    assert clean("x" * 10, 4) == "xxxx… (10 characters)"
+    assert clean(None) == clean(np.nan) == clean(pd.NA) == "–"
+
+
+def test_short_kernel_keeps_the_function_and_never_nothing():
+    assert short_kernel("void cub::scan<int>(int*)") == "scan"
+    assert short_kernel("(") == "("
+    assert len(short_kernel("k" * 500)) == 64
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (1234.5, "1,234"), (0.0004567, "0.000457"), (-2.5, "-2.50")]
+)
+def test_numbers_have_three_significant_digits(value, text):
+    assert number(value) == text
+
+
+def test_page_is_made_from_a_table_of_backend_and_time_alone():
+    page = build_page(pd.DataFrame({"backend": ["a"], "time_us": [3.0]}))
+    assert "Over all runs, a takes 3.00 µs for 1 layer" in page
+    assert "The table carries no provenance." in page
+
+
+def test_page_of_one_layer_and_one_repeat_has_no_spread():
+    page = build_page(layers(layers=1, repeats=1))
+    assert 'class="sure open"' in page
+    assert "repeats 1" not in page
+
+
+def test_missing_metrics_leave_their_sections_out():
+    table = layers().drop(
+        columns=["stall_sync", "stall_memory_dependency", "gld_efficiency", "dram_utilization"]
+    )
+    page = build_page(table, rankings=[ranking()])
+    assert 'id="stalls"' not in page
+    assert "Which metrics move together" not in page
+    assert 'id="metrics"' in page
+    assert 'id="kernels"' not in page
+
+
+def test_missing_times_are_shown_as_missing():
+    table = layers(layers=3, backends=("a", "b"))
+    table.loc[(table["backend"] == "b") & (table["layer"] == "conv_02"), "time_us"] = np.nan
+    table.loc[0, ["stall_sync", "gld_efficiency"]] = np.nan
+    page = build_page(table)
+    assert "for 2 layers" in page
+    every = table.assign(time_us=np.nan)
+    assert "no layer has a time" in build_page(every)
+
+
+@pytest.mark.slow
+def test_500_layers_stay_under_3_mb_and_the_figure_says_what_it_shows():
+    frame = kernels(layers=500, repeats=2)
+    page = build_page(merge(frame), kernels=frame, rankings=[ranking()])
+    assert len(page.encode()) < 3_000_000
+    assert "The 40 slowest of 500 layers" in page
+    assert page.count('<th scope="row">conv_') == 500
+
+
+def test_long_names_are_cut_to_keep_the_page_small_and_the_page_says_so():
+    frame = kernels(layers=2, repeats=1, backends=("a",))
+    frame["kernel"] = [f"{place}{'k' * 10_000}" for place in range(len(frame))]
+    page = build_page(merge(frame), kernels=frame)
+    assert "Kernel names are cut at 2,000 characters." in page
+    assert max(len(full) for _, full in page_data(page)["names"]) < 2_100
+
+
+def test_kernels_of_other_conditions_are_left_out():
+    frame = kernels(layers=1, batches=(1, 8))
+    only = layers(layers=1, batches=(1, 8))
+    shown = conditions(only[only["batch"] == 8])
+    (condition,) = pack_kernels(frame, shown, dict.fromkeys(BACKENDS, 0)).conditions
+    assert condition["label"] == "fp32, batch 8"
+    assert condition["layers"][1]["rows"]["0"][0][2] == pytest.approx(8 * 4.04)
+
+
+def test_empty_and_foreign_tables_are_errors_with_a_cure():
+    with pytest.raises(TableError, match="no layers to report"):
+        build_page(layers().iloc[:0])
+    with pytest.raises(TableError, match="columns are missing: backend"):
+        build_page(pd.DataFrame({"time_us": [1.0]}))
+
+
+def test_building_changes_nothing_that_was_given():
+    table, frame, document = layers(), kernels(), shapes()
+    before = (table.copy(), frame.copy(), json.dumps(document))
+    build_page(table, kernels=frame, provenance=document)
+    pd.testing.assert_frame_equal(table, before[0])
+    pd.testing.assert_frame_equal(frame, before[1])
+    assert json.dumps(document) == before[2]
+
+
+def test_same_input_gives_the_same_page():
+    given = {"provenance": shapes(), "rankings": [ranking()]}
+    assert build_page(layers(), **given) == build_page(layers(), **given)
+
+
+def test_markdown_has_the_answer_the_tables_and_the_warning():
+    text = build_markdown(
+        layers(batches=(1, 8)),
+        kernels=kernels(),
+        rankings=[ranking()],
+        evaluations=[evaluation()],
+        provenance={"warnings": ["A launch has no layer."]},
+    )
+    assert "- At fp32, batch 1, cublas is fastest" in text
+    assert f"> [!WARNING]\n> {LEAK}" in text
+    assert "| conv_01 | **5.05** <sub>5.00–5.10</sub> |" in text
+    assert "| gradient boosting | 8.0 % <sub>4.0 % to 16 %</sub> | **25 %**" in text
+    assert "- A launch has no layer." in text
+
+
+def test_markdown_shows_foreign_text_as_text():
+    text = build_markdown(layers(backends=(NASTY, "a|b `c` @someone [x](y)")))
+    assert "<img" not in text
+    assert escape("a|b `c` @someone [x](y)") == ("a\\|b \\`c\\` @\u2060someone \\[x\\](y)")
+    assert escape("__init__ conv_01") == "\\_\\_init\\_\\_ conv_01"
+    widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| ---")}
+    assert widths == {2, 4}
+
+
+def test_importing_the_report_does_not_load_matplotlib():
+    code = "import sys, perfml.report, perfml.report.figures; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_building_leaves_no_pyplot_behind():
+    code = (
+        "import sys, pandas as pd\n"
+        "from perfml.report import build_report, to_html\n"
+        "to_html(build_report(pd.DataFrame({'backend': ['a'], 'time_us': [1.0]})))\n"
+        "print('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

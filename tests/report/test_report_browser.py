@@ -1,0 +1,349 @@
+"""The report as a reader meets it: in a real browser, without a network, on desktop and phone."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfml.merge.rule import merge
+from perfml.report import advise_conditions, build_comparison, explain_pairs, to_html
+from tests.support.browser import EXECUTABLE, REASON, chromium, open_page
+from tests.support.report_data import build_page, evaluation, kernels, layers, ranking, shapes
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=REASON)]
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start one browser for the module."""
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Write a full report: two batches, shapes, rankings, evaluations, a hostile kernel name."""
+    frame = kernels(batches=(1, 8)).assign(device="NVIDIA H200")
+    frame.loc[frame["kernel"] == "im2col", "kernel"] = NASTY
+    table = merge(frame).assign(flops=1e9, arithmetic_intensity=50.0)
+    page = build_page(
+        table,
+        kernels=frame,
+        pairs=explain_pairs(table, frame),
+        advice=advise_conditions(table, frame),
+        provenance={**shapes(), "sources": [{"path": NASTY * 20, "sha256": "a" * 64}]},
+        rankings=[ranking(), ranking("classification")],
+        evaluations=[evaluation(), evaluation("classification")],
+    )
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    """Write a comparison: the second dataset is slower, both are called by hostile names."""
+    before, after = (kernels(backends=("cublas",)) for _ in range(2))
+    after["time_us"] *= 1.5
+    for frame in (before, after):
+        frame.loc[frame["kernel"] == "im2col", "kernel"] = NASTY
+    page = to_html(build_comparison((NASTY, before, None), (NASTY * 2, after, None)))
+    path = tmp_path_factory.mktemp("comparison") / "comparison.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(params=["report", "comparison"])
+def page_file(request):
+    """Return either page."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def desktop(browser, report):
+    """Open the report on a desktop."""
+    opened = open_page(browser, report)
+    yield opened
+    opened.page.close()
+
+
+def first_column(opened, table):
+    """Return the first cell of every row that is shown."""
+    return opened.texts(f"{table} tbody tr > :first-child")
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_loads_in_silence_asks_for_nothing_and_fits(browser, page_file, width, scheme):
+    opened = open_page(browser, page_file, width=width, color_scheme=scheme)
+    size = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert opened.complaints == []
+    assert opened.requests == [page_file.as_uri()]
+    assert size == [width, width]
+    opened.page.close()
+
+
+@pytest.mark.parametrize(("width", "shown"), [(390, "narrow"), (1400, "wide")])
+def test_figures_come_in_the_width_of_the_page(browser, report, width, shown):
+    opened = open_page(browser, report, width=width)
+    figure = opened.page.locator("#times figure").first
+    assert figure.locator(f".{shown}").is_visible()
+    assert figure.locator(":scope > div:visible").count() == 1
+    box = figure.locator("svg:visible").bounding_box()
+    # text in a figure is drawn at 13 units; it must not shrink below what can be read
+    scale = figure.locator("svg:visible").evaluate(
+        "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
+    )
+    assert box["width"] <= width
+    assert scale > 0.85
+    opened.page.close()
+
+
+def test_policy_forbids_the_network_even_to_injected_code(desktop):
+    page = desktop.page
+    policy = page.locator('meta[http-equiv="Content-Security-Policy"]').get_attribute("content")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    page.evaluate(
+        """() => {
+            const image = new Image();
+            image.src = "http://localhost:9/x.png";
+            const script = document.createElement("script");
+            script.textContent = "window.injected = true";
+            document.body.append(image, script);
+        }"""
+    )
+    blocked = page.evaluate("fetch('http://localhost:9/').then(() => 'sent', () => 'blocked')")
+    assert blocked == "blocked"
+    assert page.evaluate("window.injected") is None
+    assert any("Content Security Policy" in each for each in desktop.complaints)
+
+
+def test_foreign_text_shows_as_text(desktop):
+    desktop.page.select_option("#k-layer", label="conv_01")
+    assert NASTY in desktop.texts("#k-out tbody th")
+    assert desktop.page.locator("img").count() == 0
+    assert NASTY in desktop.page.locator("#provenance").inner_text()
+    assert desktop.complaints == []
+
+
+def test_header_sorts_up_then_down_by_value_not_by_text(desktop):
+    table = "#times .panel:not([hidden]) table"
+    header = desktop.page.locator(f"{table} thead th").nth(2)
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    names = [f"conv_{place:02d}" for place in range(1, 13)]
+    assert first_column(desktop, table) == names
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "descending"
+    assert first_column(desktop, table) == names[::-1]
+
+
+def test_filter_keeps_rows_with_every_word_and_counts_them(desktop):
+    panel = desktop.page.locator("#times .panel:not([hidden])")
+    panel.locator("input[type=search]").fill("3×3 256")
+    table = "#times .panel:not([hidden]) table"
+    assert first_column(desktop, table) == ["conv_08", "conv_10", "conv_12"]
+    assert panel.locator("output").inner_text() == "3 of 12 rows"
+    panel.locator("input[type=search]").fill("")
+    assert len(first_column(desktop, table)) == 12
+
+
+def test_condition_is_chosen_with_a_button_that_says_it_is_pressed(desktop):
+    tabs = desktop.page.locator("#times .tabs button")
+    assert tabs.all_inner_texts() == ["fp32, batch 1", "fp32, batch 8"]
+    tabs.nth(1).click()
+    assert tabs.nth(1).get_attribute("aria-pressed") == "true"
+    shown = desktop.page.locator("#times .panel:visible")
+    assert shown.count() == 1
+    assert shown.get_attribute("data-label") == "fp32, batch 8"
+
+
+def test_chooser_shows_the_kernels_of_the_chosen_layer_and_backend(desktop):
+    page = desktop.page
+    page.select_option("#k-condition", label="fp32, batch 8")
+    page.select_option("#k-layer", label="conv_02")
+    assert desktop.texts("#k-out h3") == ["cublas\n80.8 µs", "cudnn\n121 µs", "inductor\n162 µs"]
+    page.select_option("#k-backend", label="cublas")
+    assert [row.split() for row in desktop.texts("#k-out tbody tr")] == [
+        ["gemm", "80.0", "%", "64.6", "1"],
+        [*NASTY.split(), "20.0", "%", "16.2", "1"],
+    ]
+
+
+def test_long_kernel_name_folds_and_opens_by_keyboard(desktop):
+    page = desktop.page
+    page.select_option("#k-layer", label="conv_01")
+    page.select_option("#k-backend", label="cudnn")
+    full = page.locator("#k-out .full").first
+    assert not full.is_visible()
+    page.locator("#k-out summary").first.focus()
+    page.keyboard.press("Enter")
+    assert full.is_visible()
+    assert full.inner_text() == "void gemm<cudnn>(int)"
+
+
+def test_keyboard_reaches_the_answer_first_then_every_control(desktop):
+    page = desktop.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.tagName"))
+    assert {"A", "BUTTON", "INPUT", "SUMMARY"} <= reached
+
+
+def test_everything_has_a_name_for_those_who_do_not_see(browser, page_file):
+    desktop = open_page(browser, page_file)
+    unnamed = desktop.page.evaluate(
+        """() => {
+            const named = (each) =>
+              each.getAttribute("aria-label") || (each.labels && each.labels.length) ||
+              each.textContent.trim();
+            return [...document.querySelectorAll("svg, input, select, button, [role=region], th")]
+              .filter((each) => !named(each)).map((each) => each.outerHTML.slice(0, 120));
+        }"""
+    )
+    assert unnamed == []
+    page = desktop.page
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.locator("h1").count() == 1
+    assert page.locator("table:not(:has(caption))").count() == 0
+    assert page.locator("figure:not(:has(figcaption))").count() == 0
+    page.close()
+
+
+def test_text_has_enough_contrast_in_both_schemes(browser, page_file):
+    for scheme in ("light", "dark"):
+        opened = open_page(browser, page_file, color_scheme=scheme)
+        weak = opened.page.evaluate(
+            """() => {
+                const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+                const light = ([r, g, b]) => [r, g, b]
+                  .map((v) => v / 255)
+                  .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+                  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+                const ground = (each) => {
+                  for (let at = each; at; at = at.parentElement) {
+                    const colour = parse(getComputedStyle(at).backgroundColor);
+                    if (colour.length < 4 || colour[3] > 0) return colour;
+                  }
+                  return [255, 255, 255];
+                };
+                const found = [];
+                const texts = "p, dt, dd, th, td, small, a, .sure, li, .chip b, summary, button";
+                for (const each of document.querySelectorAll(texts)) {
+                  if (!each.checkVisibility()) continue;
+                  const a = light(parse(getComputedStyle(each).color));
+                  const b = light(ground(each));
+                  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+                  if (ratio < 4.5) found.push([each.tagName, each.className, ratio]);
+                }
+                return found;
+            }"""
+        )
+        assert weak == []
+        opened.page.close()
+
+
+def test_without_scripts_everything_but_the_chooser_is_there(browser, report):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator("#times .panel:visible").count() == 2
+    assert page.locator("noscript").count() == 1
+    assert not page.locator("#chooser").is_visible()
+    context.close()
+
+
+def test_print_shows_every_panel_and_no_controls(desktop):
+    desktop.page.emulate_media(media="print")
+    assert desktop.page.locator("#times .panel:visible").count() == 2
+    assert not desktop.page.locator("nav").is_visible()
+    assert desktop.page.locator(".tabs:visible").count() == 0
+
+
+def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
+    page = desktop.page
+    assert desktop.texts("#why .tabs button") == [
+        "fp32, batch 1: inductor against cublas",
+        "fp32, batch 1: cudnn against cublas",
+        "fp32, batch 8: inductor against cublas",
+        "fp32, batch 8: cudnn against cublas",
+    ]
+    page.locator("#why .tabs button").nth(1).click()
+    panel = page.locator("#why .panel:visible")
+    assert panel.locator("h4.big").inner_text() == "conv_12"
+    rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()
+    assert any(NASTY in row for row in rows)
+    assert all(row[0] in "=−+" for row in rows)
+    assert desktop.complaints == []
+
+
+def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(browser, report):
+    for width, drawn in ((1400, True), (390, False)):
+        opened = open_page(browser, report, width=width)
+        page = opened.page
+        tree = page.locator("#metrics .panel[data-label=time] svg[aria-label^='Decision tree']")
+        assert tree.is_visible() is drawn
+        words = page.locator("#metrics .tree.narrow").first
+        assert words.is_visible() is not drawn
+        assert "<=" in words.text_content()
+        page.close()
+
+
+def test_advice_becomes_cards_on_a_phone(browser, report):
+    opened = open_page(browser, report, width=390)
+    row = opened.page.locator("#advice .panel:visible tbody tr").first
+    scroll = opened.page.locator("#advice .panel:visible .scroll").first
+    assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
+    label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
+    assert "hazard" in label
+    assert row.locator("[role=cell]").count() == 4
+    opened.page.close()
+
+
+def test_advice_is_filtered_by_backend(desktop):
+    panel = desktop.page.locator("#advice .panel:visible")
+    panel.locator("input[type=search]").fill("inductor")
+    cells = panel.locator("tbody tr:visible th").all_inner_texts()
+    assert cells
+    assert all("inductor" in each for each in cells)
+
+
+def test_comparison_sorts_by_ratio_and_shows_names_as_text(browser, comparison):
+    opened = open_page(browser, comparison)
+    page = opened.page
+    table = "#times .panel:visible table"
+    header = page.locator(f"{table} thead th").nth(1)
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert first_column(opened, table) == [f"conv_{place:02d}" for place in range(1, 13)]
+    assert opened.texts(f"{table} tbody tr td:nth-child(5)") == ["slower"] * 12
+    assert NASTY in page.locator("h1").inner_text()
+    assert page.locator("img").count() == 0
+    assert opened.complaints == []
+    page.close()
+
+
+def test_small_report_of_one_backend_loads_in_silence(browser, tmp_path):
+    path = tmp_path / "small.html"
+    path.write_text(build_page(layers(layers=1, repeats=1, backends=("a",))), encoding="utf-8")
+    opened = open_page(browser, path, width=390)
+    assert opened.complaints == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    opened.page.close()
+
+
+@pytest.mark.slow
+def test_names_without_spaces_do_not_widen_the_page(browser, tmp_path):
+    long = "k" * 3000
+    frame = kernels(layers=2, repeats=2, backends=(long, "b"), kernel=long, workload=long)
+    frame["layer"] = frame["layer"] + long
+    path = tmp_path / "long.html"
+    path.write_text(build_page(merge(frame), kernels=frame), encoding="utf-8")
+    for width in (390, 1400):
+        opened = open_page(browser, path, width=width)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+        opened.page.close()

@@ -1,0 +1,251 @@
+"""The report's evidence on causes: pairs, the readable tree, roofs, advice."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.errors import PerfmlError
+from perfml.explain import Advice
+from perfml.merge.rule import merge
+from perfml.report import advise_conditions, explain_pairs
+from perfml.report.document import Pictures, ReportTable
+from perfml.report.figures.comparisons import layer_roofs
+from perfml.report.readable_tree import readable_tree
+from perfml.report.sections.advice import advice_section
+from perfml.report.sections.explanation import main_causes, why_section, why_sentence
+from tests.support.examples import examples
+from tests.support.report_data import (
+    build_markdown,
+    build_page,
+    evaluation,
+    kernels,
+    layers,
+    on_h200,
+)
+
+pytestmark = pytest.mark.long
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Explain the test table, its two batches, without a model."""
+    frame = kernels(batches=(1, 8))
+    return explain_pairs(merge(frame), frame, model=None)
+
+
+def test_every_other_backend_is_explained_against_the_fastest_the_largest_first(pairs):
+    told = [(each.label, each.explanation.target, each.explanation.baseline) for each in pairs]
+    assert told == [
+        ("fp32, batch 1", "inductor", "cublas"),
+        ("fp32, batch 1", "cudnn", "cublas"),
+        ("fp32, batch 8", "inductor", "cublas"),
+        ("fp32, batch 8", "cudnn", "cublas"),
+    ]
+    assert [each.explanation.details[0].layer for each in pairs] == ["conv_12"] * 4
+
+
+def test_of_many_pairs_those_with_the_largest_difference_are_kept():
+    frame = kernels(batches=(1, 8))
+    found = explain_pairs(merge(frame), frame, model=None, most=2)
+    assert [(each.label, each.explanation.target) for each in found] == [
+        ("fp32, batch 8", "inductor"),
+        ("fp32, batch 8", "cudnn"),
+    ]
+
+
+def test_sentence_names_layer_times_and_the_main_terms(pairs):
+    text = why_sentence(pairs[0]).text
+    assert text.startswith(
+        "At fp32, batch 1, inductor differs most from cublas on conv_12: "
+        "121 µs against 60.6 µs (2.00×). By the counters: "
+    )
+    detail = pairs[0].explanation.details[0]
+    assert all(cause in text for cause in main_causes(detail)[:3])
+
+
+def test_a_cause_that_is_mostly_the_rest_is_open(pairs):
+    detail = pairs[0].explanation.details[0]
+    size = detail.causes.terms["log_ratio"].abs()
+    split = size[~detail.causes.terms["residual"].astype(bool)].sum() / size.sum()
+    assert (why_sentence(pairs[0]).sure == "likely") is bool(split >= 0.5)
+
+
+def test_tables_that_cannot_be_explained_have_no_pairs():
+    bare = pd.DataFrame(
+        {"backend": ["a", "b"], "layer": ["x", "x"], "time_us": [1.0, 2.0], "iteration": [0, 0]}
+    )
+    assert explain_pairs(bare) == []
+    assert explain_pairs(layers(backends=("only",))) == []
+
+
+def test_section_shows_launches_as_a_diff_and_metrics_that_changed(pairs):
+    (panels,) = why_section(pairs[:1], "Why", "", several=True).blocks
+    (panel,) = panels.sections
+    assert panel.title == "fp32, batch 1: inductor against cublas"
+    (detail, _) = panel.blocks
+    launches = next(
+        block
+        for block in detail.blocks
+        if isinstance(block, ReportTable) and block.title.startswith("Kernels in launch order")
+    )
+    assert [row[0].text for row in launches.rows] == [
+        "=\u00a0variant" if row[1].text == "gemm" else "=\u00a0same" for row in launches.rows
+    ]
+    assert launches.rows[0][2].value == pytest.approx(48.48, rel=1e-3)
+    captions = [
+        picture.caption
+        for block in detail.blocks
+        if isinstance(block, Pictures)
+        for picture in block.pictures
+    ]
+    assert captions[-1] == "Why the warps of conv_12 waited, under cublas and inductor."
+
+
+def test_page_and_markdown_show_the_same_causes(pairs):
+    frame = kernels(batches=(1, 8))
+    page = build_page(merge(frame), kernels=frame, pairs=pairs)
+    text = build_markdown(merge(frame), pairs=pairs)
+    assert 'id="why"' in page
+    assert "inductor differs most from cublas on conv_12" in page
+    assert "inductor differs most from cublas on conv_12" in text
+    assert "| all together | ×2.000 |" in text
+    assert "makes it slower: " in page
+    assert "makes it slower: " in text
+    assert 'id="why"' not in build_page(merge(frame), kernels=frame)
+
+
+@pytest.mark.slow
+def test_foreign_text_is_escaped_in_every_new_section():
+    frame, _ = on_h200(layers=5, backends=(NASTY, "cudnn"))
+    frame["layer"] = frame["layer"] + NASTY
+    frame["kernel"] = NASTY
+    table = merge(frame).assign(flops=1e9, arithmetic_intensity=50.0)
+    found = explain_pairs(table, frame, model=None)
+    advice = advise_conditions(table, frame)
+    (first, *_) = advice.values()
+    told = first.table.assign(hazard=NASTY, evidence=NASTY, mitigation=NASTY, source=NASTY)
+    advice = {NASTY: dataclasses.replace(first, table=told)}
+    given = {"pairs": found, "advice": advice, "evaluations": [evaluation(leak=None)]}
+    page = build_page(table, kernels=frame, **given)
+    assert found
+    for part in ('id="why"', 'id="advice"', 'id="roofline"', "One tree that can be read"):
+        assert part in page
+    assert "<img" not in page
+    assert page.count("</script") == 2
+    assert "<img" not in build_markdown(table, **given)
+
+
+def test_readable_tree_finds_the_planted_rule_and_is_scored_on_layers_left_out():
+    table = layers(layers=12, repeats=4)
+    table["gld_efficiency"] = np.where(table["backend"] == "cublas", 0.2, 0.8)
+    tree = readable_tree(table, "classification", ("gld_efficiency",))
+    assert tree.root.question == "gld_efficiency <= 0.5"
+    assert tree.root.children[0].kind == "cublas"
+    assert tree.fitted == pytest.approx(2 / 3)
+    assert tree.unseen == pytest.approx(2 / 3)
+
+
+def test_a_tree_of_noise_is_worse_on_layers_left_out():
+    tree = readable_tree(layers(layers=12, repeats=4), "regression", ("gld_efficiency",))
+    assert tree.unseen > tree.fitted
+    assert "µs" in tree.root.answer
+
+
+def test_tree_of_rows_that_do_not_differ_is_refused():
+    table = layers(layers=3, repeats=1).assign(time_us=1.0)
+    with pytest.raises(PerfmlError, match="rows that differ"):
+        readable_tree(table, "regression", ("gld_efficiency",))
+
+
+def test_tree_is_on_the_page_in_words_too():
+    page = build_page(layers(), evaluations=[evaluation(), evaluation("classification")])
+    assert "The tree in words" in page
+    assert "on layers left out" in page
+    assert "A linear model tree" in page
+
+
+def test_roofs_use_shapes_where_bytes_were_not_counted_and_say_so():
+    _, table = on_h200()
+    roofs = layer_roofs(table)
+    assert not roofs.counted
+    row = roofs.points.iloc[0]
+    assert row["flops"] / row["bytes"] == pytest.approx(50.0)
+    assert row["flop_rate"] == pytest.approx(1e9 / (row["time_us"] * 1e-6))
+    page = build_page(table)
+    assert "Bytes of device memory were not counted here" in page
+
+
+def test_roofs_use_counted_bytes_where_there_are_any():
+    _, table = on_h200()
+    table["dram_read_bytes"], table["dram_write_bytes"] = 3e6, 1e6
+    roofs = layer_roofs(table, {"fp32": 50e12, "dram": 4e12})
+    assert roofs.counted
+    assert roofs.points["bytes"].to_numpy() == pytest.approx(4e6)
+    assert roofs.flops == {"fp32": 50e12}
+
+
+def test_device_without_known_peaks_has_no_roofline():
+    with pytest.raises(PerfmlError, match="not known"):
+        layer_roofs(layers().assign(flops=1e9, arithmetic_intensity=1.0))
+    assert 'id="roofline"' not in build_page(layers())
+
+
+def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
+    findings = pd.DataFrame(
+        {
+            "layer": [f"l{place}" for place in range(150)],
+            "backend": "a",
+            "kernel": None,
+            "rule": "r",
+            "hazard": "h",
+            "evidence": "e",
+            "mitigation": "m",
+            "gain_low": 0.1,
+            "gain_high": 0.2,
+            "saved_us": np.arange(150, dtype=float),
+            "source": "s",
+            "ncu": None,
+        }
+    )
+    unchecked = pd.DataFrame({"rule": []})
+    (panels,) = advice_section({"all": Advice(findings, unchecked)}).blocks
+    note, _, table = panels.sections[0].blocks
+    assert len(table.rows) == 60
+    assert table.rows[0][0].text == "l149"
+    assert table.rows[0][1].note == "10 % to 20 % of the layer"
+    assert note.text.startswith("150 findings; the 60 with the largest savings are shown")
+    assert advice_section({"none": Advice(findings.iloc[:0], unchecked)}) is None
+
+
+def test_advice_of_every_condition_reaches_the_page_and_markdown():
+    frame = kernels(batches=(1, 8))
+    advice = advise_conditions(merge(frame), frame)
+    assert list(advice) == ["fp32, batch 1", "fp32, batch 8"]
+    assert 'id="advice"' in build_page(merge(frame), advice=advice)
+    assert "### fp32, batch 8" in build_markdown(merge(frame), advice=advice)
+
+
+@pytest.mark.slow
+@examples(8)
+@given(st.integers(2, 4), st.integers(2, 6), st.floats(1.1, 5))
+def test_explained_ratio_is_the_ratio_of_the_times(backends, many, factor):
+    frame = kernels(layers=many, repeats=3, backends=tuple("abcd"[:backends]))
+    slow = frame["backend"] == "b"
+    frame.loc[slow, "time_us"] = frame.loc[slow, "time_us"] * factor
+    (pair, *_) = [
+        each
+        for each in explain_pairs(merge(frame), frame, model=None)
+        if each.explanation.target == "b"
+    ]
+    detail = pair.explanation.details[0]
+    assert detail.time.ratio == pytest.approx(1.5 * factor, rel=1e-6)
+    total = detail.causes.terms["log_ratio"].sum()
+    assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)

@@ -1,0 +1,99 @@
+"""The benchmark of sweeps on stand-ins for a GPU's tools: device time is too dear for typos."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from studies.sweep import cases
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.long
+
+pytest.importorskip("distributed")
+
+TOOLS = ROOT / "tests" / "data/fake_tools"
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    """Run it on a host whose nvcc, ncu and nvidia-smi are stand-ins."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    # the program it compiles launches what the recorded one did, when it is traced
+    (tools / "program").write_text(
+        "#!/bin/sh\n"
+        f'test -z "$PERFML_ACTIVITY_DIR" || cp "{TOOLS}/recorded/activity_vectors.tsv" '
+        '"$PERFML_ACTIVITY_DIR/1.tsv"\n'
+    )
+    (tools / "nvcc").write_text(f'#!/bin/sh\ncp "{tools}/program" "$3"\nchmod +x "$3"\n')
+    (tools / "nvcc").chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    variables = {
+        "PATH": f"{tools}:{TOOLS / 'two_gpus'}:{TOOLS}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "FAKE_NOTES": str(tmp_path / "notes"),
+        "FAKE_HOLD": str(tmp_path / "hold"),
+        "FAKE_FAIL": str(tmp_path / "fail"),
+        "PERFML_BENCHMARK_WORK": str(tmp_path / "work"),
+    }
+    dropped = ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "studies.sweep.measure"]
+        process = subprocess.run(
+            [*command, "--out", str(tmp_path / "out"), *arguments],
+            env={**kept, **variables},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            cwd=ROOT,
+            check=False,
+        )
+        path = tmp_path / "out/results.json"
+        return process, json.loads(path.read_text()) if path.exists() else None
+
+    return run
+
+
+def test_the_sweeps_are_of_twelve_different_runs(tmp_path, monkeypatch):
+    from collectors.sweep.spec import read_sweep
+
+    monkeypatch.setattr(cases, "WORK", tmp_path)
+    for case in cases.CASES.values():
+        assert len(read_sweep(case.write()).runs) == cases.RUNS
+        assert case.need_s([1, 2]) > case.need_s([1]) > cases.RUNS * case.run_s
+
+
+def test_the_long_kernels_are_of_one_length():
+    loops = [int(cases.CASES["long"].arguments.format(i=i).split()[2]) for i in range(1, 13)]
+    assert max(loops) < 1.01 * min(loops)
+    assert 1000 * max(loops) < 2**31
+
+
+@pytest.mark.slow
+def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machine(
+    benchmark, tmp_path
+):
+    left = tmp_path / "left.tar"
+    said, found = benchmark("--only", "one-pass", "--leave", str(left), "--probes", "starts")
+    assert said.returncode == 2, said.stdout + said.stderr  # the primary sweep was not asked for
+    case = found["cases"]["one-pass"]
+    assert [case["by_gpus"][count]["done"] for count in ("1", "2")] == [12, 12]
+    assert case["by_gpus"]["2"]["launches"] == 12 * 7
+    one, two = (case["by_gpus"][count] for count in ("1", "2"))
+    assert case["ratio"]["2"] == pytest.approx(one["wall_s"] / two["wall_s"], abs=0.01)
+    assert case["metrics"]["2"]["within"] == 1
+    assert "one-pass on 2: all runs ok" in said.stdout
+    assert found["left"]["finished"] == 2
+    assert [each["on 2"] > 0 for each in found["probes"]] == [True] * 7
+
+    said, found = benchmark("--only", "long", "--seconds", "60", "--take-up", str(left))
+    assert said.returncode == 2, said.stdout + said.stderr
+    assert found["taken up"]["passed"]
+    assert found["taken up"]["kept"] == 2
+    assert "s needed" in found["cases"]["long"]["skipped"]

@@ -1,0 +1,111 @@
+"""The truth test on recorded data: a part of it, for the fast tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfml.datasets import find
+from perfml.explain import load_tables
+from perfml.explain.counters import resources
+from perfml.metrics import PUBLISHED
+from perfml.tables import metric_columns
+from studies.truth import measure, mixtures, scores
+
+pytestmark = pytest.mark.long
+
+SIZE = "_s1"
+"""One size of every family; the slow tests ask about all."""
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    layers, kernels = load_tables(find("h200-planted"))
+    return tuple(table[table["layer"].str.endswith(SIZE)] for table in (layers, kernels))
+
+
+@pytest.fixture(scope="module")
+def known():
+    return scores.read_truth(find("h200-planted"))
+
+
+def reached(answers, method):
+    return measure.meets(measure.score([row for row in answers.rows if row.method == method]))
+
+
+@pytest.fixture(scope="module")
+def against_base(recorded, known):
+    return scores.ask_pairs(*recorded, known, seed=0, shapley=False)
+
+
+def test_causes_name_what_was_planted(against_base):
+    assert len([row for row in against_base.rows if row.method == "causes"]) >= 50
+    assert reached(against_base, "causes")
+    # the question is no formality: the thresholds of advice miss the goals
+    assert not reached(against_base, "advice")
+
+
+def test_every_family_s_cause_is_found_at_some_level(against_base, known):
+    found = {row.family for row in against_base.rows if row.method == "causes" and row.place == 1}
+    assert found == {family.name for family in known.families}
+
+
+def test_what_moves_along_in_a_confounded_family_is_not_named_first(against_base):
+    rows = [
+        row
+        for row in against_base.rows
+        if row.method == "causes" and row.kind == "confounded" and row.place == 1
+    ]
+    assert len(rows) >= 10
+    along = ("theoretical_occupancy", "stall_sync", "global_requests")
+    assert not [row.case for row in rows if row.named[0] in along]
+
+
+def test_causes_name_what_was_planted_between_two_other_levels(recorded, known):
+    few = replace(known, levels=("base", "level_1", "level_3"))
+    answers = scores.ask_pairs(*recorded, few, seed=0, shapley=False, between=True)
+    assert len([row for row in answers.rows if row.method == "causes"]) >= 17
+    assert reached(answers, "causes")
+
+
+@pytest.mark.slow
+def test_causes_of_two_families_kernels_in_one_layer_are_both_named(recorded, known):
+    few = replace(known, families=known.families[5:14])
+    answers = mixtures.ask_mixtures(*recorded, few, seed=0, shapley=False)
+    assert len([row for row in answers.rows if row.method == "causes"]) >= 20
+    assert reached(answers, "causes")
+    assert not reached(answers, "advice")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value"), [("BUSY", 0.3), ("BUSY", 0.9), ("MOST", 0.3), ("MOST", 0.7)]
+)
+def test_the_thresholds_of_busy_and_waiting_are_not_tuned(
+    recorded, known, monkeypatch, name, value
+):
+    monkeypatch.setattr(resources, name, value)
+    answers = scores.ask_pairs(*recorded, known, seed=0, shapley=False)
+    rows = [row for row in answers.rows if row.method == "causes"]
+    assert [row.case for row in rows if row.place != 1] == []
+
+
+@pytest.mark.slow
+def test_the_published_metrics_alone_name_fewer_causes(known):
+    layers, kernels = load_tables(find("h200-planted"))
+    others = [name for name in metric_columns(kernels) if name not in PUBLISHED]
+    few = [table.drop(columns=others, errors="ignore") for table in (layers, kernels)]
+    answers = scores.ask_pairs(*few, known, seed=0, shapley=False)
+    found = measure.score([row for row in answers.rows if row.method == "causes"])
+    page = (find("h200-planted").parents[1] / "docs/explanation/truth.md").read_text("utf-8")
+    assert f"{found['first']['hits']} of {found['cases']} cases" in page
+
+
+def test_wrong_truth_is_not_found(recorded, known):
+    families = tuple(
+        replace(each, terms=other.terms, metrics=other.metrics, rules=other.rules)
+        for each, other in zip(known.families[5:9], known.families[6:10], strict=True)
+    )
+    answers = scores.ask_pairs(*recorded, replace(known, families=families), seed=0, shapley=False)
+    assert not reached(answers, "causes")

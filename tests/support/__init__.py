@@ -1,0 +1,1 @@
+"""What tests share: tables, exports, pages, stand-ins at the borders of the process."""

@@ -1,0 +1,149 @@
+"""attention's own CUDA sources, changed, and compiled for the CPU (tests/cuda_on_cpu)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from collectors.workloads import workload
+from collectors.workloads.attention import launch, tensor_map
+from collectors.workloads.attention import workload as room
+from collectors.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Variant
+from collectors.workloads.attention.workload import plan
+from collectors.workloads.cuda import Resources
+from tests.support.paths import ROOT
+
+ON_CPU = ROOT / "tests" / "cuda_on_cpu"
+NO_RESCALE = ("if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>(")
+"""What to replace, and by what, so that a tensor-core kernel never rescales a row."""
+
+
+def in_double(q, k, v, causal=False):
+    """softmax(Q Kᵀ / √d) V in numpy, all scores at once."""
+    q, k, v = (each.astype(np.float64) for each in (q, k, v))
+    scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[1:], bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights @ v / weights.sum(-1, keepdims=True)
+
+
+def inputs(count, tokens, dim, dtype, seed=1):
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal((count, tokens, dim)).astype(dtype) for _ in range(3)]
+
+
+def off(output, expected):
+    return np.linalg.norm(output - expected) / np.linalg.norm(expected)
+
+
+def replace_once(path, before, after):
+    """Replace a text that stands once in a file."""
+    text = path.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def changed_sources(folder, source, replaced):
+    """Return a copy of the sources in which one has a text replaced."""
+    changed = folder / "changed"
+    shutil.copytree(FOLDER, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    replace_once(changed / source, *replaced)
+    return changed
+
+
+def host_compiler():
+    """Return a C++ compiler; like torch, it is an extra that these tests may lack."""
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    return found or pytest.skip("no C++ compiler")
+
+
+def compiled(folder, macros, sources=FOLDER):
+    program = folder / "attention"
+    defines = [f"-D{name}={value}" for name, value in macros.items()]
+    command = [host_compiler(), "-std=c++17", "-O1", "-w", f"-I{sources}", f"-I{ON_CPU}", *defines]
+    source = str(ON_CPU / "attention.cpp")
+    subprocess.run([*command, "-o", str(program), source], check=True, timeout=300)
+    return program
+
+
+def run_on_cpu(program, tensors, kernel="", seed=1):
+    count, tokens, _ = tensors[0].shape
+    done = subprocess.run(
+        [str(program), str(count), str(tokens), kernel, str(seed)],
+        input=b"".join(each.tobytes() for each in tensors),
+        capture_output=True, check=True, timeout=300,
+    )  # fmt: skip
+    return np.frombuffer(done.stdout, tensors[0].dtype).reshape(tensors[0].shape).astype(float)
+
+
+def tensor_program(folder, variant: Variant, dim, causal, sources=FOLDER):
+    macros = dict(variant.compiled_for(dim, causal=causal).defines)
+    macros |= {"SOURCE": f'"{variant.source}"', "HALF": 1, "KERNEL": variant.kernel}
+    macros |= {"QUERY_ROWS": variant.query_rows, "MAPS": int(variant.maps)}
+    return compiled(folder, macros, sources)
+
+
+class CpuModule:
+    """Stands for `collectors.workloads.cuda.Module`: a program of `compiled` runs its kernels."""
+
+    compiler = "g++"
+
+    def __init__(self, program):
+        self._program = program
+
+    def kernel(self, name):
+        return CpuKernel(self._program, name)
+
+
+class CpuKernel:
+    """Stands for `Kernel`: reads and writes the tensors that a launch names."""
+
+    def __init__(self, program, name):
+        self._program, self._name = program, name
+
+    def resources(self):
+        return Resources(0, 0, 0)
+
+    def __call__(self, grid, block, *arguments, shared=0):
+        tensors = [each for each in arguments if hasattr(each, "data_ptr")]
+        if isinstance(arguments[0], list):  # stands for the tensor maps of Q, K and V
+            tensors = [*arguments[0], *tensors]
+        q, k, v, o = tensors[:4]
+        made = run_on_cpu(self._program, [each.numpy() for each in (q, k, v)], self._name)
+        o.numpy()[:] = made
+
+
+def cpu_session(folder, monkeypatch, options, replaced=()):
+    """Return the session of one layer whose kernel, with a text replaced, runs on the CPU.
+
+    Also the layer's tensors.
+    """
+    torch = pytest.importorskip("torch")
+    (_, problem, variant) = plan(options)[0]
+    ladder = options.backend in LADDER
+    source = "ladder.cu" if ladder else VARIANTS[options.backend][variant].source
+    changed = changed_sources(folder, source, replaced) if replaced else FOLDER
+    if ladder:
+        macros = {"SOURCE": '"ladder.cu"', "HALF": 0, "HEAD_DIM": problem.dim}
+        program = compiled(folder, macros, changed)
+    else:
+        chosen = VARIANTS[options.backend][variant]
+        program = tensor_program(folder, chosen, problem.dim, problem.causal, changed)
+    kept, made = [], launch.allocate
+
+    def allocate(*given):
+        kept.append(made(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(launch, "DEVICE", "cpu")
+    monkeypatch.setattr(launch, "allocate", allocate)
+    monkeypatch.setattr(tensor_map, "on_device", lambda tensors, _: tensors)
+    monkeypatch.setattr(room, "build", lambda asked: dict.fromkeys(asked, CpuModule(program)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    session = workload("attention").session(options)
+    return session, kept[0]

@@ -1,0 +1,27 @@
+"""The injected range profiler over a stand-in for CUPTI, and a program that it follows."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from collectors.profilers import inject
+from tests.support.paths import ROOT
+
+FOLDER = ROOT / "tests" / "cupti_on_cpu"
+LIBRARY = ROOT / "collectors" / "profilers" / "injected" / "range_profiler.cpp"
+COMPILER = shutil.which("g++") or shutil.which("c++")
+
+
+def compiled(folder: Path) -> tuple[Path, Path]:
+    """Compile into `folder`; return the range profiler and the program."""
+    cupti, library, program = folder / "libcupti.so.13", folder / "library.so", folder / "program"
+    headers = [f"-I{path}" for path in inject.toolkit().include]
+    shared = [COMPILER, "-std=c++17", "-fPIC", "-shared", *headers]
+    linked = [str(cupti), f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
+    for command in (
+        [*shared, FOLDER / "fake_cupti.cpp", "-Wl,-soname,libcupti.so.13", "-o", cupti],
+        [*shared, "-fvisibility=hidden", LIBRARY, *linked, "-o", library],
+        [COMPILER, "-std=c++17", *headers, FOLDER / "program.cpp", *linked, "-o", program],
+    ):
+        subprocess.run(command, check=True)
+    return library, program

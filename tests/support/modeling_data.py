@@ -1,0 +1,82 @@
+"""Small Layers tables for the tests of modeling, and where the published file lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from perfml.metrics import PUBLISHED
+from tests.support.paths import ROOT
+
+CONDITION_TIMES = {
+    ("conv_03", "trt"): 264.0,
+    ("conv_03", "cublas"): 982.0,
+    ("conv_03", "cudnn"): 357.0,
+    ("conv_20", "trt"): 355.0,
+    ("conv_20", "cublas"): 798.0,
+    ("conv_20", "cudnn"): 659.0,
+}
+
+
+def six_conditions(repeats: int = 20, seed: int = 0) -> pd.DataFrame:
+    """Return a table like the published one: six conditions, gld_efficiency names each of them.
+
+    ``special_fu_utilization`` is constant, ``stall_sync`` and ``achieved_occupancy`` rank the
+    rows alike, all other metrics are noise in steps of 0.01.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number, ((layer, backend), time) in enumerate(CONDITION_TIMES.items()):
+        for repeat in range(repeats):
+            row = {name: round(float(rng.uniform(0.2, 0.8)), 2) for name in PUBLISHED}
+            row["gld_efficiency"] = 0.5 + 0.05 * number
+            row["special_fu_utilization"] = 0.1
+            row["achieved_occupancy"] = 1.0 - row["stall_sync"]
+            rows.append(_identity(layer, backend, repeat) | {"time_us": time} | row)
+            rows[-1]["time_us"] = time * (1 + 0.003 * rng.standard_normal())
+    return pd.DataFrame(rows)
+
+
+def linear_layers(layers: int = 12, repeats: int = 2, seed: int = 1) -> pd.DataFrame:
+    """Return layers whose time depends on two metrics in the same way everywhere.
+
+    The time is ``100 + 900 * dram_utilization + 700 * stall_sync`` microseconds, so a model can
+    predict a layer it never saw; the other metrics are noise.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(layers):
+        for backend in ("cublas", "cudnn", "trt"):
+            metrics = dict(zip(PUBLISHED, rng.uniform(0.1, 0.9, len(PUBLISHED)), strict=True))
+            metrics["tex_fu_utilization"] += {"cublas": 0.0, "cudnn": 1.0, "trt": 2.0}[backend]
+            time = 100 + 900 * metrics["dram_utilization"] + 700 * metrics["stall_sync"]
+            rows += [
+                _identity(f"conv_{number:02d}", backend, repeat) | {"time_us": time} | metrics
+                for repeat in range(repeats)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _identity(layer: str, backend: str, repeat: int) -> dict[str, object]:
+    return {
+        "run_id": f"run_{repeat}",
+        "workload": "net",
+        "backend": backend,
+        "precision": "fp32",
+        "batch": 1,
+        "iteration": repeat,
+        "layer": layer,
+    }
+
+
+def published_file() -> Path | None:
+    """Return the published dataset.csv where this machine has it."""
+    named = os.environ.get("PERFML_DATA")
+    beside = ROOT.parent / "shared" / "data" / "nazir2024_gtx1050ti.csv"
+    for path in (Path(named) if named else None, beside):
+        if path is not None and path.is_file():
+            return path
+    return None
