@@ -101,39 +101,55 @@ DEFAULT: tuple[str, ...] = tuple(
             "stall_branch_resolving",
             "stall_gmma",
             "half_precision_fu_utilization",
+            # what tells causes apart that share a unit: atomics, local memory, constants,
+            # exchanged lanes, integer arithmetic, idle multiprocessors, tensor cores
+            "global_atomic_requests",
+            "global_reduction_requests",
+            "l2_atomic_utilization_max",
+            "local_load_transactions",
+            "local_store_transactions",
+            "shared_atomic_transactions",
+            "constant_cache_utilization",
+            "inst_executed_async_copies",
+            "inst_integer",
+            "inst_bit_convert",
+            "inst_inter_thread_communication",
+            "alu_utilization",
+            "tensor_cycles_utilization",
+            "sm_active_cycles_max",
+            "sm_active_cycles_mean",
         )
     )
 )
-"""What explain, advise and roofline read, as far as nine passes of an sm_90 hold it.
+"""What explain, advise and roofline read: enough to name every planted cause that `CAUSES` names.
 
-Left out are ``stall_sleeping`` and ``stall_texture``, which take a pass more and which nothing in
-the recorded runs waits for. What a launch says of itself (registers, shared memory, waves) comes
-with every profile.
+Nine passes of an sm_90 held it before the last fifteen metrics, eleven counters of the hardware and
+three of instrumented code, were added; at five counters a pass that is eleven or twelve.
+
+Left out is what takes a pass more and changed no answer (`CAUSES` has it). What a launch says of
+itself (registers, shared memory, waves) comes with every profile, and so do the parts of a stall
+reason that is a sum (``stall_sync`` is ``stall_barrier`` and ``stall_membar``).
 """
 
 CAUSES: tuple[str, ...] = (
     *DEFAULT,
-    "alu_utilization",
-    "inst_integer",
-    "constant_cache_utilization",
-    "global_atomic_requests",
-    "global_reduction_requests",
-    "shared_atomic_transactions",
-    "inst_inter_thread_communication",
+    "constant_cache_requests",
+    "inst_executed_shared_atomics",
+    "inst_executed_shared_stores",
     "local_load_requests",
     "local_store_requests",
-    "inst_executed_async_copies",
-    "tensor_cycles_utilization",
-    "sm_active_cycles_max",
-    "sm_active_cycles_mean",
-    "stall_texture",
-    "stall_not_selected",
-    "stall_sleeping",
-    "stall_membar",
+    "shared_store_transactions",
+    "stall_drain",
+    "stall_lg_throttle",
     "stall_math_pipe_throttle",
+    "stall_membar",
     "stall_mio_throttle",
+    "stall_not_selected",
+    "stall_short_scoreboard",
+    "stall_sleeping",
+    "stall_texture",
 )
-"""The evidence of every cause that explain can name; it takes more passes than `DEFAULT`."""
+"""Every counter that an explanation reads; it takes more passes than `DEFAULT`."""
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "default": DEFAULT,
@@ -304,6 +320,20 @@ class Catalogue:
         """Return what explain, advise and roofline read and a request for `names` leaves out."""
         held = set(self.select(names))
         return tuple(name for name in DEFAULT if name not in held)
+
+    def computable(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return every metric that a profile with Nsight Compute's counters for `names` holds.
+
+        What a launch says of itself is among them, and metrics made of the same counters.
+        """
+        held = set(self.ncu_request(names))
+        formulas = {name: self[name].ncu for name in self.names}
+        return tuple(
+            name
+            for name, formula in formulas.items()
+            if formula is not None
+            and all(each in held or each.startswith("launch__") for each in formula.names)
+        )
 
     def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
         """Return the Nsight Compute metrics to collect for these metrics, sorted.
