@@ -169,7 +169,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             )
             counted = weights > 0
             if not counted.any():  # older releases of scikit-learn let this pass
-                raise ParameterError("sample_weight needs at least one non-zero weight")
+                msg = "sample_weight needs at least one non-zero weight"
+                raise ParameterError(msg)
             x, target, weights = x[counted], target[counted], weights[counted]
         x_scale, y_scale = Scale.of(x, weights), Scale.of(target, weights)
         design = make_design(x_scale.apply(x), y_scale.apply(target), self.alpha, weights)
