@@ -9,7 +9,8 @@ Here to change: which sources are a profiler's own, and what is said of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -46,17 +47,29 @@ def time_note(table: pd.DataFrame, name: str = "") -> str | None:
     """
     if "time_source" not in table.columns:
         return None
-    counts = table["time_source"].value_counts()
+    return counted_note(Counter(table["time_source"].dropna().astype(str)), len(table), name)
+
+
+def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str | None:
+    """Say what `time_note` says, of rows that were counted by their source.
+
+    Parameters
+    ----------
+    counts
+        Rows a source.
+    total
+        Rows in all.
+    name
+        Of the table's side, where there are several.
+    """
     rows = {
         source: sum(
-            int(count)
-            for sources, count in counts.items()
-            if source in str(sources).split(SEPARATOR)
+            int(count) for sources, count in counts.items() if source in sources.split(SEPARATOR)
         )
         for source in UNDER_PROFILER
     }
     parts = [
-        text if rows[source] == len(table) else f"{text} (in {rows[source]} of {len(table)} rows)"
+        text if rows[source] == total else f"{text} (in {rows[source]} of {total} rows)"
         for source, text in UNDER_PROFILER.items()
         if rows[source]
     ]

@@ -32,7 +32,7 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
                 f"{row['run_id']}: {row['launches']} launches outside every layer take "
                 f"{row['share']:.1%} of the run's time and are left out"
             )
-    out_.warn_all(merged.warnings)
+    out_.warn_all([*merged.warnings, *merged.time_notes])
     runs = [_run(row) for row in merged.runs]
     document = {
         "out": str(out),
@@ -43,6 +43,7 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
         "runs": runs,
         "unattributed": merged.unattributed,
         "coverage": [each.as_dict() for each in merged.coverage],
+        "time_notes": merged.time_notes,
     }
     out_.result(document, [f"{merged.rows} rows, {merged.layers} layers -> {out}"])
     show_runs(out_, runs)

@@ -25,7 +25,7 @@ def text(result: GateResult, base: str, new: str) -> str:
         f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}"
         for layer in listed(result)
     ]
-    return "\n".join([*lines, *partners(result)])
+    return "\n".join([*lines, *partners(result), *result.time_notes])
 
 
 def markdown(result: GateResult, base: str, new: str) -> str:
@@ -39,7 +39,8 @@ def markdown(result: GateResult, base: str, new: str) -> str:
             for layer in listed(result)
         ]
         lines.append("")
-    return "\n".join([*lines, *(f"- {_cell(line)}" for line in partners(result))])
+    below = (*partners(result), *result.time_notes)
+    return "\n".join([*lines, *(f"- {_cell(line)}" for line in below)])
 
 
 def junit(result: GateResult, base: str, new: str) -> str:

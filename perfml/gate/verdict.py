@@ -26,6 +26,7 @@ from perfml.explain.results import Ratio
 from perfml.explain.times import compare_times, processes_of
 from perfml.gate.policy import Policy
 from perfml.gate.work import FEW, LAUNCHES, WorkChange, work_changes
+from perfml.time_sources import time_notes
 
 
 class Verdict(StrEnum):
@@ -98,12 +99,15 @@ class GateResult:
         Layers of the baseline that the new side lacks.
     added
         Layers of the new side that the baseline lacks.
+    time_notes
+        What to know of times that come from under a profiler (`perfml.time_sources`).
     """
 
     verdict: Verdict
     layers: tuple[LayerVerdict, ...]
     missing: tuple[str, ...]
     added: tuple[str, ...]
+    time_notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -118,6 +122,7 @@ class GateResult:
             "layers": [layer.to_dict() for layer in self.layers],
             "only_baseline": list(self.missing),
             "only_new": list(self.added),
+            "time_notes": list(self.time_notes),
         }
 
     def of(self, verdict: Verdict) -> tuple[LayerVerdict, ...]:
@@ -159,7 +164,8 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
         # a layer without a partner was not compared, so nothing is known of it
         verdicts.add(Verdict.UNCLEAR)
     overall = next(verdict for verdict in Verdict if verdict in verdicts)
-    return GateResult(overall, layers, alignment.only_baseline, alignment.only_target)
+    notes = time_notes(("baseline", baseline), ("new version", new))
+    return GateResult(overall, layers, alignment.only_baseline, alignment.only_target, notes)
 
 
 def _one_condition(name: str, table: pd.DataFrame) -> None:

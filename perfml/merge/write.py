@@ -23,6 +23,7 @@ from perfml.merge.coverage import Coverage, coverage_sentences, joined
 from perfml.merge.files import TEXT, KernelFiles
 from perfml.merge.rule import outside_times
 from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
+from perfml.time_sources import counted_note
 
 ROW_GROUP = 1 << 16
 """Layers in a row group of the result, at least."""
@@ -46,6 +47,8 @@ class Merged:
         One mapping a run, as `perfml.merge.unattributed` has them.
     coverage
         The metrics of which some launches were not measured.
+    sources
+        Rows by where their time comes from, as the column ``time_source`` has it.
     """
 
     rows: int = 0
@@ -54,11 +57,18 @@ class Merged:
     runs: list[dict[str, Any]] = field(default_factory=list)
     unattributed: list[dict[str, Any]] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
+    sources: Counter[str] = field(default_factory=Counter)
 
     @property
     def warnings(self) -> list[str]:
         """What a user has to know of launches that were not measured."""
         return coverage_sentences(self.coverage, self.rows)
+
+    @property
+    def time_notes(self) -> list[str]:
+        """What a user has to know of times that come from under a profiler."""
+        note = counted_note(self.sources, self.rows)
+        return [] if note is None else [note]
 
 
 class Tally:
@@ -69,6 +79,7 @@ class Tally:
         self.rows = 0
         self._outside: list[pd.DataFrame] = []
         self._coverage: list[Coverage] = []
+        self._sources: Counter[str] = Counter()
         self._runs: dict[Any, dict[str, Any]] = {}
         self._pairs: dict[str, set[tuple[Any, Any]]] = {"layer": set(), "iteration": set()}
 
@@ -81,6 +92,8 @@ class Tally:
         """Count finished layers."""
         self.rows += len(layers)
         self._coverage += coverage
+        if "time_source" in layers.columns:
+            self._sources.update(layers["time_source"].dropna().astype(str))
         by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
         sums = by_run["time_us"].agg(["size", "sum"])
         identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))
@@ -114,7 +127,7 @@ class Tally:
         ]
         names = len({layer for _, layer in self._pairs["layer"]})
         coverage = joined(self._coverage)
-        return Merged(self.rows, names, self.kernels, runs, unattributed, coverage)
+        return Merged(self.rows, names, self.kernels, runs, unattributed, coverage, self._sources)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,8 +8,12 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.explain import advise, explain
+from perfml.gate.render import markdown, text
+from perfml.gate.verdict import judge
+from perfml.merge.batches import merge_files
 from perfml.modeling import evaluate, rank
 from perfml.report.build import build_report
+from perfml.report.figures.registry import Request, draw_plot
 from perfml.report.render.markdown import to_markdown
 from perfml.report.render.text import to_text
 from perfml.report.sections.explanation import explanation_document
@@ -17,6 +21,7 @@ from perfml.report.verbs import advice_document
 from perfml.tables import write_table
 from perfml.time_sources import time_note
 from tests.support.paths import ROOT
+from tests.support.tables import make_kernels
 
 UNDER = "from under the profiler: Nsight Compute's"
 
@@ -84,3 +89,48 @@ def test_the_roofline_says_it_under_its_table_and_in_json(recorded, tmp_path):
     assert UNDER in " ".join(runner.invoke(app, ["roofline", str(path)]).stdout.split())
     told = json.loads(runner.invoke(app, ["roofline", str(path), "--json"]).stdout)
     assert UNDER in told["time_notes"][0]
+
+
+def test_the_gate_names_the_side_whose_times_are_a_profilers(recorded):
+    mine = recorded[recorded["backend"] == "cudnn"]
+    result = judge(mine.assign(time_source="timing"), mine.assign(time_source="cupti"))
+    (note,) = result.to_dict()["time_notes"]
+    assert note.startswith("new version: times from under the profiler: CUPTI's")
+    assert note in text(result, "main", "new")
+    assert note in markdown(result, "main", "new")
+    assert judge(mine.assign(time_source="timing"), mine).time_notes == ()
+
+
+def test_a_merge_says_it_of_its_rows_on_stderr_and_in_json(tmp_path):
+    rows = [
+        {"layer": "a", "time_source": "ncu"},
+        {"layer": "b", "time_source": "timing"},
+        {"layer": "c", "time_source": None},
+    ]
+    kernels, layers = tmp_path / "kernels.parquet", tmp_path / "layers.parquet"
+    write_table(make_kernels(rows), kernels, kind="kernels", provenance={})
+    (note,) = merge_files(kernels, layers).time_notes
+    assert "(in 1 of 3 rows)" in note
+    done = CliRunner().invoke(app, ["merge", str(kernels), "--out", str(layers)])
+    assert UNDER in done.stderr
+    done = CliRunner().invoke(app, ["merge", str(kernels), "--out", str(layers), "--json", "-q"])
+    assert json.loads(done.stdout)["time_notes"] == [note]
+
+
+@pytest.mark.parametrize(
+    ("figure", "source", "labelled"),
+    [("times", "ncu", True), ("times", "timing", False), ("clusters", "ncu", False)],
+)
+def test_a_picture_of_such_times_says_it_within_itself(recorded, figure, source, labelled):
+    ax = draw_plot(figure, Request(recorded.assign(time_source=source)))
+    label = " ".join(ax.figure.get_supxlabel().split())
+    assert (UNDER in label) == labelled
+
+
+@pytest.mark.parametrize(("source", "labelled"), [("ncu", True), ("timing", False)])
+def test_advice_and_roofline_of_a_report_say_it_below_such_times(recorded, source, labelled):
+    profiled = recorded.assign(time_source=source)
+    document = build_report(profiled, advice={"fp32 b8": advise(profiled)})
+    sections = {each.anchor: each for each in document.sections}
+    for anchor in ("times", "advice", "roofline"):
+        assert (UNDER in repr(sections[anchor])) == labelled, anchor

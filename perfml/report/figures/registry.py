@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.report import figures
 from perfml.report.labels import clean, listed
+from perfml.time_sources import time_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -206,12 +208,16 @@ def _attribution(request: Request) -> Axes:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of `PLOTS`: what it shows, how it is drawn, and which options it heeds."""
+    """One figure of `PLOTS`: what it shows, how it is drawn, the options it heeds, times or not."""
 
     what: str
     draw: Callable[[Request], Axes]
     options: tuple[str, ...] = ()
+    timed: bool = True
 
+
+_POINTS_A_LETTER = 5
+"""Of small print, so that a note is broken before the edge of the picture."""
 
 _LEARNED = ("task", "model", "seed")
 
@@ -228,7 +234,7 @@ PLOTS: dict[str, Plot] = {
     ),
     "tree": Plot("a decision tree that can be read", _tree, ("task",)),
     "filters": Plot("filter size x filters, fast and slow layers", _filters, ("backend",)),
-    "clusters": Plot("metrics that move together", _clusters),
+    "clusters": Plot("metrics that move together", _clusters, timed=False),
     "predictions": Plot(
         "predicted against measured times", _predictions, ("model", "protocol", "splits", "seed")
     ),
@@ -275,7 +281,13 @@ def draw_plot(name: str, request: Request) -> Axes:
         heeded = ", ".join(f"--{option}" for option in plot.options) or "none"
         msg = f"the figure {name} does not take --{ignored[0]}"
         raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --kernels, --width.")
-    return plot.draw(request)
+    ax = plot.draw(request)
+    note = time_note(request.layers)
+    if note is not None and plot.timed and request.option("task") != "classification":
+        # it goes into the picture, which is what is passed on
+        letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
+        ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
+    return ax
 
 
 def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:

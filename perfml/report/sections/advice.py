@@ -19,7 +19,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.labels import count, listed, percent
-from perfml.report.tables import amount, sentences_of
+from perfml.report.tables import amount, sentences_of, time_texts
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -62,6 +62,7 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
                     Text(_notes(each, len(kept)), note=True),
                     Notices(sentences_of(each.warnings), "this advice"),
                     findings_table(kept, f"What could be done, {label}", most=_MOST_SHORT),
+                    *time_texts(each.time_notes),
                 )
             )
     if not panels:

@@ -13,7 +13,8 @@ from perfml.report.document import Cell, Panels, ReportTable, Section, numbers, 
 from perfml.report.figures.comparisons import Roofs
 from perfml.report.labels import listed, percent
 from perfml.report.results import Results
-from perfml.report.tables import amount, illustrated, share
+from perfml.report.tables import amount, illustrated, share, time_texts
+from perfml.time_sources import time_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +25,12 @@ _BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "
 def roofline_section(results: Results) -> Section | None:
     """Return every condition's layers under the device's roofs; None without any."""
     panels = []
+    rows = {condition.label: condition.rows for condition in results.conditions}
     for label, roofs in results.roofs.items():
         draw = functools.partial(_draw_roofs, roofs, results.palette)
         picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
-        panels.append(section(label, picture, roofline_table(roofs, label, results.series)))
+        notes = time_texts(time_notes(("", rows[label])))
+        panels.append(section(label, picture, roofline_table(roofs, label, results.series), *notes))
     if not panels:
         return None
     return Section(
