@@ -178,8 +178,15 @@ class Causes:
 
     @cached_property
     def terms(self) -> pd.DataFrame:
-        """One row a term: ``term`` (its id), ``label, kind, log_ratio, factor, residual``."""
-        columns = ["term", "label", "kind", "log_ratio", "factor", "residual"]
+        """One row a term: ``term`` (its id), ``label, kind, log_ratio, factor, residual, share``.
+
+        ``share`` is of all terms that point the same way, so no term has more than the whole.
+        """
+        columns = ["term", "label", "kind", "log_ratio", "factor", "residual", "share"]
+        along, against = (
+            sum(abs(total.log_ratio) for total in self.totals if (total.log_ratio > 0) is slower)
+            for slower in (True, False)
+        )
         rows = [
             (
                 total.term.id,
@@ -188,6 +195,9 @@ class Causes:
                 total.log_ratio,
                 total.factor,
                 total.term.residual,
+                abs(total.log_ratio) / whole
+                if (whole := along if total.log_ratio > 0 else against)
+                else 0.0,
             )
             for total in self.totals
         ]

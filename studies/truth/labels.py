@@ -28,6 +28,9 @@ RECORDED: dict[str, tuple[str, ...]] = {
 }
 """Label in a recorded ``truth.json`` -> ids of terms."""
 
+ALSO = {"sectors_per_request": ("uncoalesced_loads", "uncoalesced_stores")}
+"""Terms that say the same cause where other counters were collected."""
+
 
 def ids_of(recorded: str) -> tuple[str, ...]:
     """Return the ids of terms that a recorded answer means; an unknown one stays as it is.
@@ -36,7 +39,8 @@ def ids_of(recorded: str) -> tuple[str, ...]:
     --------
     >>> ids_of("wave fill")
     ('wave_quantization',)
-    >>> ids_of("wave_quantization")
-    ('wave_quantization',)
+    >>> ids_of("sectors per request")
+    ('sectors_per_request', 'uncoalesced_loads', 'uncoalesced_stores')
     """
-    return (recorded,) if recorded in TERMS else RECORDED.get(recorded, (recorded,))
+    ids = (recorded,) if recorded in TERMS else RECORDED.get(recorded, (recorded,))
+    return (*ids, *(other for name in ids for other in ALSO.get(name, ())))

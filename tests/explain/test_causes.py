@@ -143,19 +143,77 @@ def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_s
         "flop_count_sp": math.nan,
         "single_precision_fu_utilization": math.nan,
         "dram_utilization": 0.7,
-        "dram_read_bytes": 1e8,
+        "dram_read_bytes": 1e7,
         "dram_write_bytes": 1.0,
         "global_load_requests": 1e6,
         "global_store_requests": 1.0,
         "gld_transactions": 4e6,
         "gst_transactions": 1.0,
     }
-    scattered = {"time_us": 800.0, "gld_transactions": 32e6, "dram_read_bytes": 8e8}
+    scattered = {"time_us": 800.0, "gld_transactions": 32e6, "dram_read_bytes": 8e7}
     found = split(scattered, counted)
     assert found["term"].iloc[0] == "sectors_per_request"
     assert values(found)["dram_bytes_per_sector"] == pytest.approx(0.0, abs=1e-6)
-    larger = split({"time_us": 800.0, "dram_read_bytes": 8e8}, counted)
+    larger = split({"time_us": 800.0, "dram_read_bytes": 8e7}, counted)
     assert larger["term"].iloc[0] == "dram_bytes_per_sector"
+
+
+def test_bytes_that_loads_and_stores_cannot_have_moved_are_no_ratio_of_their_sectors():
+    # 2,500 bytes a sector: a bulk copy moved them, and passed no counter of L1
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "dram_utilization": 0.7,
+        "dram_read_bytes": 1e7,
+        "dram_write_bytes": 1.0,
+        "global_load_requests": 1e3,
+        "global_store_requests": 1.0,
+        "gld_transactions": 4e3,
+        "gst_transactions": 1.0,
+    }
+    found = split({"time_us": 800.0, "dram_read_bytes": 8e7}, counted)
+    assert found["term"].iloc[0] == "dram_bytes"
+    assert "dram_bytes_per_sector" not in set(found["term"])
+
+
+@pytest.mark.parametrize(
+    ("term", "metric"),
+    [("uncoalesced_loads", "gld_efficiency"), ("uncoalesced_stores", "gst_efficiency")],
+)
+def test_an_efficiency_that_falls_is_named_where_no_sectors_were_counted(term, metric):
+    published = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "theoretical_occupancy": math.nan,
+        "l2_utilization": 0.9,
+        metric: 1.0,
+    }
+    found = split({"time_us": 800.0, metric: 0.125}, published)
+    assert found["term"].iloc[0] == term
+    assert values(found)[term] == pytest.approx(math.log(8))
+    # half of what moves was not asked for: the other factor of four is more work
+    found = split({"time_us": 800.0, metric: 0.5}, published)
+    assert values(found)[term] == pytest.approx(math.log(2))
+    assert values(found)["l2_busy_time"] == pytest.approx(math.log(4))
+    # with sectors and requests counted, these say it
+    counted = {
+        "global_load_requests": 1e6,
+        "global_store_requests": 1e6,
+        "gld_transactions": 4e6,
+        "gst_transactions": 4e6,
+    }
+    assert term not in set(
+        split({"time_us": 800.0, metric: 0.125}, {**published, **counted})["term"]
+    )
+
+
+def test_a_term_that_its_levels_contradict_is_not_named():
+    # the tail wave is what keeps warps away; each multiprocessor holds as many as before
+    waves = {"waves_per_sm": 4.0, "flop_count_sp": math.nan, "achieved_occupancy": 0.7}
+    target = {"time_us": 150.0, "waves_per_sm": 4.3, "achieved_occupancy": 0.6995}
+    found = causes(target, waves)
+    named = found.by_kernel.set_index("term")["log_ratio"]
+    assert named.get("block_imbalance", 0.0) >= 0.0
 
 
 def test_multiprocessors_that_idle_below_one_wave_are_said_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from perfml.explain.launches import Launch
@@ -28,6 +29,18 @@ _BASE = {
     "stall_memory_dependency": 0.5,
 }
 _WAITS_LONGER = {"time_us": 40.0, "ncu_time_us": 40.0}
+
+_UNCOUNTED = dict.fromkeys(
+    (
+        "global_load_requests",
+        "global_store_requests",
+        "gld_transactions",
+        "gst_transactions",
+        "l2_read_transactions",
+        "l2_write_transactions",
+    ),
+    math.nan,
+)
 
 _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "global_atomics": (
@@ -86,6 +99,14 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "integer_arithmetic": (
         {"inst_integer": 1.6e7, "issue_slot_utilization": 0.8},
         {"inst_integer": 1.12e8, "inst_executed": 4e6},
+    ),
+    "uncoalesced_loads": (
+        {**_UNCOUNTED, "l2_utilization": 0.9, "gld_efficiency": 1.0},
+        {"gld_efficiency": 0.25},
+    ),
+    "uncoalesced_stores": (
+        {**_UNCOUNTED, "l2_utilization": 0.9, "gst_efficiency": 1.0},
+        {"gst_efficiency": 0.25},
     ),
     "block_slots": (
         {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from perfml.explain.counters.resources import Resource, wave_fill
 from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
-from perfml.explain.counters.traffic import SMALL, others_share
+from perfml.explain.counters.traffic import SMALL, others_share, unseen_traffic
 from perfml.explain.launches import Launch
 
 ISSUE_RATE = "issue_rate"
@@ -121,6 +121,10 @@ class Decomposition:
     def rest_is(self, term: str, baseline: float, target: float) -> None:
         """Say what the rest is called, and its levels."""
         self._rest = Contribution(TERMS[term], baseline, target, self._rest.log_ratio)
+
+    def named(self) -> tuple[Contribution, ...]:
+        """Return all terms but the rest."""
+        return tuple(self._named.values())
 
     def contributions(self) -> tuple[Contribution, ...]:
         """Return all terms, the rest last."""
@@ -242,9 +246,9 @@ def _name_product(
     if (
         resource.memory is not None
         and resource.memory.is_global
-        and max(map(others_share, pair.both)) > SMALL
+        and (max(map(others_share, pair.both)) > SMALL or any(map(unseen_traffic, pair.both)))
     ):
-        # sectors of local memory and atomics are none of the parts that were counted
+        # sectors of local memory, atomics and bulk copies are none of the parts that were counted
         return False
     costs = [amount / part for amount, part in zip(amounts, parts, strict=True)]
     if abs(math.log(costs[1] / costs[0])) > product.largest_cost_change:

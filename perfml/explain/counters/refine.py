@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import SMALL, global_traffic, shared_traffic, waits
 from perfml.explain.launches import Launch
 
@@ -41,6 +41,9 @@ _KINDS = {
 }
 """Instructions of threads, and how many a multiprocessor does in a cycle (CUDA C++ Programming
 Guide, "Throughput of native arithmetic instructions", compute capability 9.0)."""
+
+_GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
+_EFFICIENCIES = {"uncoalesced_loads": "gld_efficiency", "uncoalesced_stores": "gst_efficiency"}
 
 _SECTOR = 32  # bytes
 _CLEARLY = math.log(1.2)
@@ -155,6 +158,29 @@ def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), requests, parts)
 
 
+def name_uncoalesced_access(decomposition: Decomposition, pair: Pair) -> None:
+    """Name the part of a memory's work that nobody asked for, where sectors were not counted.
+
+    The same bytes asked for, at half the efficiency, are twice the sectors.
+    """
+    resource = pair.resource
+    if resource is None or not resource.is_global or resource.work.id not in decomposition:
+        return
+    if not any(math.isnan(launch.total(_GLOBAL_REQUESTS)) for launch in pair.both):
+        return
+    work = decomposition.log_ratio(resource.work.id)
+    levels = {term: pair.levels(metric) for term, metric in _EFFICIENCIES.items()}
+    more = {
+        term: math.log(before / after)
+        for term, (before, after) in levels.items()
+        if before > 0 and after > 0 and math.log(before / after) * work > 0
+    }
+    whole = sum(more.values())
+    share = min(1.0, work / whole) if whole else 0.0
+    for term, value in more.items():
+        decomposition.name(term, *levels[term], share * value, of=resource.work.id)
+
+
 def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
     """Give a memory's work to the kinds of traffic that it consists of, by their counts."""
     resource = pair.resource
@@ -246,7 +272,8 @@ def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
             launch["achieved_occupancy"] / fit for launch, fit in zip(pair.both, fits, strict=True)
         ]
         value = decomposition.log_ratio(achieved)
-        decomposition.name("block_imbalance", steps[0], steps[1], value, of=achieved)
+        if (steps[0] - steps[1]) * value > 0:
+            decomposition.name("block_imbalance", steps[0], steps[1], value, of=achieved)
 
 
 def _name_imbalance_of_multiprocessors(decomposition: Decomposition, pair: Pair) -> None:
@@ -291,9 +318,7 @@ def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
 
     They cost queues, latency and instructions, so their part is taken out of those.
     """
-    requests = [
-        launch.total(("global_load_requests", "global_store_requests")) for launch in pair.both
-    ]
+    requests = [launch.total(_GLOBAL_REQUESTS) for launch in pair.both]
     sectors = [launch.total(("gld_transactions", "gst_transactions")) for launch in pair.both]
     if not all(value > 0 for value in (*requests, *sectors)):
         return
@@ -345,6 +370,19 @@ def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.take_share("tensor_unused", levels[0], levels[1], min(share, 1.0))
 
 
+def take_back_contradictions(decomposition: Decomposition, pair: Pair) -> None:
+    """Leave to the rest what a term says against its own levels.
+
+    Had the faster side the higher occupancy, occupancy cannot be what works against it. Stalls are
+    exempt: their levels are shares of a cost that changed too.
+    """
+    for one in decomposition.named():
+        step = one.baseline - one.target if one.term.falls else one.target - one.baseline
+        is_share = one.term.kind is Kind.STALL and one.term.id != ISSUE_RATE
+        if not is_share and step * one.log_ratio < 0:
+            decomposition.move(one.log_ratio, one.term.id, None)
+
+
 def _active(launch: Launch) -> float:
     active = launch["sm_efficiency"]
     return 1.0 if math.isnan(active) else active
@@ -378,6 +416,7 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     limit_occupancy_to_idle_time,
     name_divergence,
     net_work,
+    name_uncoalesced_access,
     split_work_by_kind,
     name_instructions,
     name_redundant_traffic,
@@ -387,5 +426,6 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_narrow_access,
     name_async_copies,
     name_unused_tensor_cores,
+    take_back_contradictions,
 )
 """In this order: stalls split what all others leave, and what follows them takes from stalls."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfml.explain.counters.terms import Contribution, Kind
 from perfml.explain.results import Causes, Ratio, TermTotal
 
 SMALL = 0.1
@@ -45,7 +46,8 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
             (pair.kernels, part)
             for pair in causes.pairs
             for part in pair.contributions
-            if part.term == term
+            # a kernel where it did the opposite does not show what the layer's total says
+            if part.term == term and part.log_ratio * total.log_ratio >= 0
         ),
         key=lambda entry: -abs(entry[1].log_ratio),
     )
@@ -57,4 +59,12 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         us=sum(part.baseline + part.target for _, part in parts),
         kernels=", ".join(kernels for kernels, _ in parts[:MOST]),
     )
-    return f"{term.label} x{total.factor:.2f} ({words})"
+    return f"{term.label} x{total.factor:.2f} ({_longer(largest)}{words})"
+
+
+def _longer(part: Contribution) -> str:
+    """Say what a share does not where it went the other way than the waiting that it is of."""
+    grown = part.target - part.baseline
+    if part.term.kind is not Kind.STALL or grown * part.log_ratio >= 0:
+        return ""
+    return f"{'longer' if part.log_ratio > 0 else 'shorter'} for the same work: "

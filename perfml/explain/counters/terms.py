@@ -48,6 +48,8 @@ class Term:
         ``kernels`` for launches that one side lacks).
     action
         What to do about it.
+    falls
+        Whether a lower level makes a launch slower; by default a higher one does.
     """
 
     id: str
@@ -56,6 +58,7 @@ class Term:
     evidence: tuple[str, ...]
     action: str
     words: str = "{baseline:.3g} -> {target:.3g}"
+    falls: bool = False
 
     @property
     def residual(self) -> bool:
@@ -182,6 +185,7 @@ _PARTS = (
         ("warp_execution_efficiency",),
         "Let the threads of a warp take one path: sort the work, or move the branch to warps.",
         "{target:.1%} of the threads of a warp are active, {baseline:.1%} in the baseline",
+        falls=True,
     ),
     Term(
         "global_requests",
@@ -197,6 +201,24 @@ _PARTS = (
         (*_REQUESTS, *_SECTORS),
         "Let neighbouring threads access neighbouring addresses.",
         "a request touches {target:.3g} sectors, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "uncoalesced_loads",
+        "uncoalesced loads (gld_efficiency)",
+        Kind.MEMORY,
+        ("gld_efficiency",),
+        "Let neighbouring threads load neighbouring addresses.",
+        "{target:.1%} of the bytes that loads move were asked for, {baseline:.1%} in the baseline",
+        falls=True,
+    ),
+    Term(
+        "uncoalesced_stores",
+        "uncoalesced stores (gst_efficiency)",
+        Kind.MEMORY,
+        ("gst_efficiency",),
+        "Let neighbouring threads store to neighbouring addresses.",
+        "{target:.1%} of the bytes that stores move were written, {baseline:.1%} in the baseline",
+        falls=True,
     ),
     Term(
         "l2_sectors_per_l1_sector",
@@ -278,6 +300,7 @@ _PARTS = (
         (*_REQUESTS, *_SECTORS),
         "Load and store wider pieces (float4, or 16 bytes of a smaller type) a thread.",
         "a request moves {target:.3g} bytes, {baseline:.3g} in the baseline",
+        falls=True,
     ),
     Term(
         "redundant_traffic",
@@ -294,6 +317,7 @@ _PARTS = (
         ("inst_executed_async_copies", "stall_memory_dependency"),
         "Copy to shared memory asynchronously (cp.async, TMA), some steps ahead of their use.",
         "{target:.3g} copies, {baseline:.3g} in the baseline",
+        falls=True,
     ),
     Term(
         "tensor_unused",
@@ -302,6 +326,7 @@ _PARTS = (
         ("tensor_cycles_utilization", "flop_count_sp", "single_precision_fu_utilization"),
         "Let tensor cores do the matrix operations: a library's kernel, or TF32, FP16 or BF16.",
         "tensor cores are busy {target:.1%} of the time, {baseline:.1%} in the baseline",
+        falls=True,
     ),
 )
 """Factors of a work, and what it was counted with."""
@@ -314,6 +339,7 @@ _RESIDENT = (
         ("theoretical_occupancy",),
         "Let more blocks fit: fewer registers a thread, less shared memory or threads a block.",
         "{target:.0%} of the warps fit on a multiprocessor, {baseline:.0%} in the baseline",
+        falls=True,
     ),
     Term(
         "achieved_of_theoretical",
@@ -322,6 +348,7 @@ _RESIDENT = (
         ("achieved_occupancy",),
         "Even out the work of blocks and warps, or launch more blocks.",
         "{target:.0%} of those that fit are resident, {baseline:.0%} in the baseline",
+        falls=True,
     ),
     Term(
         "wave_quantization",
@@ -330,6 +357,7 @@ _RESIDENT = (
         ("waves_per_sm",),
         "Launch more or smaller blocks (split the reduction), or as many as fill whole waves.",
         "blocks fill {target:.0%} of the waves they need, {baseline:.0%} in the baseline",
+        falls=True,
     ),
     Term(
         "block_slots",
@@ -338,6 +366,7 @@ _RESIDENT = (
         ("theoretical_occupancy", "resident_blocks_limit_slots"),
         "Use more threads a block: a multiprocessor has slots for so many blocks only.",
         "{target:.0%} of the warps fit on a multiprocessor, {baseline:.0%} in the baseline",
+        falls=True,
     ),
     Term(
         "block_imbalance",
@@ -346,6 +375,7 @@ _RESIDENT = (
         ("achieved_occupancy", "theoretical_occupancy", "waves_per_sm"),
         "Give blocks equal work, start the longest ones first, or let blocks fetch their work.",
         "{target:.0%} of the warps that fit are resident, {baseline:.0%} in the baseline",
+        falls=True,
     ),
     Term(
         "sm_imbalance",
@@ -362,6 +392,7 @@ _RESIDENT = (
         Kind.STALL,
         ("ipc",),
         "Collect the stall reasons: they say what the warps wait for.",
+        falls=True,
     ),
 )
 

@@ -15,6 +15,11 @@ from perfml.explain.launches import Launch
 SMALL = 0.1
 """Kinds of traffic below this share of a unit's are not told apart."""
 
+_MOST_L2_SECTORS = 3
+_MOST_DRAM_BYTES = 64
+"""What a sector in L1 can cost below at most: it is read once (twice where L2 has two partitions),
+and DRAM moves two sectors at a time."""
+
 _LANES = 32
 _SECTORS_OF_ATOMIC = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
@@ -34,6 +39,18 @@ def others_share(launch: Launch) -> float:
     """Return the share of sectors that are no global loads or stores; 0 where not counted."""
     traffic = global_traffic(launch)
     return 1.0 - _share(traffic, "global")
+
+
+def unseen_traffic(launch: Launch) -> bool:
+    """Return whether L2 or DRAM moved more than the loads and stores that were counted in L1 can.
+
+    Instructions, constants, asynchronous copies and bulk copies (TMA) come through L2 too; a cost a
+    sector of L1 would be a fraction whose denominator leaves them out.
+    """
+    sectors = launch["gld_transactions"] + launch["gst_transactions"]
+    below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
+    moved = launch["dram_read_bytes"] + launch["dram_write_bytes"]
+    return below > _MOST_L2_SECTORS * sectors or moved > _MOST_DRAM_BYTES * sectors
 
 
 def shared_traffic(launch: Launch) -> dict[str, float]:
