@@ -196,7 +196,7 @@ def collect(
     )
     if dry_run and not as_json:
         for each in results:
-            out_.result({}, [shlex.join(command) for command in each.commands])
+            out_.result({}, map(shlex.join, each.commands), whole=True)
     failed = [each for each in results if each.status == "failed"]
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"

@@ -64,18 +64,23 @@ def explain(
     ] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the model.")] = 0,
     peaks: PeaksFile = None,
+    more: Annotated[
+        bool, typer.Option("--more", help="All of it: kernels, causes, metrics, model, advice.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Explain why one side is slower than the other: kernels, metrics, counters, a model.
+    """Explain why one side is slower than the other, on one screen; --more shows all of it.
+
+    Kernels, causes by counters, metrics that changed, a model's view, and what to do.
 
     Example: perfml explain A.parquet B.parquet;
     perfml explain h200-sweep --where batch=1 --baseline cublas --target cudnn --layer conv_20
     """
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides
-    from perfml.report.sections.explanation import explanation_document
+    from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with out.progress("explaining") as progress:
         left, right, training = _sides(dataset, other, baseline, target, by, kernels, where)
@@ -94,7 +99,8 @@ def explain(
     for warning in explanation.warnings:
         out.warn(warning)
     named = [dataset] if other is None else [dataset, other]
-    out.document({"tables": named, **explanation.to_dict()}, explanation_document(explanation))
+    shown = explanation_document if more or verbose else explanation_summary
+    out.document({"tables": named, **explanation.to_dict()}, shown(explanation))
 
 
 def _sides(

@@ -11,8 +11,13 @@ import typer
 from perfml.cli.complete import models
 from perfml.cli.dataset import Dataset, Seed, Where, load_dataset
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfml.modeling.parallel import Progress
+    from perfml.modeling.results import Evaluation
     from perfml.tables import Table
 
 Models = Annotated[
@@ -146,6 +151,7 @@ def rank(
 
     with out_.progress("ranking") as progress:
         ranking = rank_metrics(table.frame, progress=progress, **options)
+        unseen = _unseen(table.frame, options, progress, out_)
     for warning in ranking.warnings:
         out_.warn(warning)
     if out is not None:
@@ -153,7 +159,27 @@ def rank(
 
         with replacing(out) as temporary:
             ranking.table.to_csv(temporary, index=False)
-    out_.document({"dataset": dataset, **ranking.to_dict()}, rank_document(ranking, top))
+    scores = None if unseen is None else unseen.to_dict()["scores"]
+    document = {"dataset": dataset, **ranking.to_dict(), "unseen": scores}
+    out_.document(document, rank_document(ranking, top, unseen))
+
+
+def _unseen(
+    layers: pd.DataFrame, options: dict[str, Any], progress: Progress, out_: Output
+) -> Evaluation | None:
+    """Return the scores of the ranked models on unseen layers, as ``perfml train`` has them."""
+    from perfml.modeling import evaluate
+
+    same = ("task", "models", "features", "target", "seed")
+    given = {name: options[name] for name in same}
+    try:
+        scored: Evaluation = evaluate(
+            layers, protocols="leave-one-layer-out", progress=progress, **given
+        )
+    except PerfmlError as error:
+        out_.warn(f"the models have no score on unseen layers: {error.what}")
+        return None
+    return scored
 
 
 def _rank_both(

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 import traceback
@@ -29,6 +30,9 @@ Verbose = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, help="More notes; -vv shows tracebacks."),
 ]
+
+PIPE_WIDTH = 200
+"""Columns from which on a pipe is not folded."""
 
 INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
@@ -63,13 +67,18 @@ class Output:
         self.verbose = verbose
         Output.current = self
 
-    def result(self, document: dict[str, Any], lines: Iterable[str] = ()) -> None:
-        """Print the result: the document for ``--json``, else the lines."""
+    def result(
+        self, document: dict[str, Any], lines: Iterable[str] = (), *, whole: bool = False
+    ) -> None:
+        """Print the result: the document for ``--json``, else the lines.
+
+        A narrow terminal folds lines between words; `whole` ones are commands to copy.
+        """
         if self.as_json:
             sys.stdout.write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
         else:
-            for line in lines:
-                sys.stdout.write(line + "\n")
+            for line in (each for text in lines for each in text.split("\n")):
+                sys.stdout.write("\n".join([line] if whole else _folded(line, _width())) + "\n")
 
     def document(self, result: dict[str, Any], document: Document) -> None:
         """Print the result for ``--json``, else the document as text; ``-v`` prints every row."""
@@ -78,18 +87,27 @@ class Output:
             return
         from perfml.report.render.text import to_text
 
-        terminal = sys.stdout.isatty()
-        sys.stdout.write(to_text(document, full=self.verbose > 0, terminal=terminal))
+        full = self.verbose > 0
+        sys.stdout.write(to_text(document, full=full, width=_width(), styled=_styled()))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-        """Print a table on stdout (not with ``--json``); numbers are aligned to the right."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        title: str = "",
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Print a table on stdout (not with ``--json``); numbers are aligned to the right.
+
+        A narrow terminal leaves out `spare` columns first.
+        """
         if self.as_json:
             return
         from perfml.report.render.text import table_text
         from perfml.report.tables import value_table
 
-        table = value_table(columns, rows, title)
-        sys.stdout.write(table_text(table, terminal=sys.stdout.isatty()))
+        table = value_table(columns, rows, title, spare)
+        sys.stdout.write(table_text(table, width=_width(), styled=_styled()))
 
     def note(self, text: str) -> None:
         """Print a note on stderr, with ``-v``."""
@@ -99,7 +117,8 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning on stderr."""
         if not self.quiet:
-            sys.stderr.write(f"warning: {plain(text)}\n")
+            width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+            sys.stderr.write("\n".join(_folded(f"warning: {plain(text)}", width)) + "\n")
 
     def warn_all(self, texts: Iterable[str]) -> None:
         """Print warnings on stderr; of more than three alike, one stands for all without ``-v``."""
@@ -190,6 +209,29 @@ class Commands(TyperGroup):
             cure = f"This is a defect of perfml ({place.name}); -vv shows where. Please report it."
             _report({"what": what, "cure": cure}, f"{what}\n{cure}")
             raise typer.Exit(1) from error
+
+
+def _width() -> int:
+    """Return the columns of the terminal, else COLUMNS where a pipe has more, else 0."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and 0 < int(given) < PIPE_WIDTH else 0
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line in pieces that fit, with the indent it has."""
+    if not width or len(line) <= width:
+        return [line]
+    from perfml.report.render.columns import wrap
+
+    text = line.lstrip()
+    return wrap(text, width, line[: len(line) - len(text)])
+
+
+def _styled() -> bool:
+    plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain_terminal
 
 
 def _wants_traceback() -> bool:

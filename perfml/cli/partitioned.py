@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from perfml.merge.rule import Weights
     from perfml.merge.write import Merged
 
+SPARE = ("workload", "device", "rows", "iterations")
+"""Of a table of runs, what a narrow terminal leaves out first: the name of a run says most."""
+
 SHOWN = 40
 """Runs that a table on the terminal lists; the JSON document has them all."""
 
@@ -88,7 +91,7 @@ def ingest(
 
 def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
     """Print the table of runs; of very many, the first."""
-    out_.table(list(runs[0]), [list(run.values()) for run in runs[:SHOWN]])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs[:SHOWN]], spare=SPARE)
     if len(runs) > SHOWN:
         out_.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli.partitioned import SPARE
 from perfml.errors import InputError, PerfmlError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def ingest(
     backends = frame["backend"].nunique()
     line = f"{len(frame)} kernels of {len(runs)} runs in {backends} backends, {len(names)} metrics"
     out_.result(document, [f"{line} -> {out}"])
-    out_.table(list(runs[0]), [list(run.values()) for run in runs])
+    out_.table(list(runs[0]), [list(run.values()) for run in runs], spare=SPARE)
 
 
 def merge(
@@ -217,7 +218,7 @@ def inspect(
         "provenance": found.provenance,
     }
     out_.result(document, [f"{found.kind} table, {len(frame)} rows, {len(runs)} runs"])
-    out_.table(list(runs[0]), [list(run.values()) for run in runs], title="Runs")
+    out_.table(list(runs[0]), [list(run.values()) for run in runs], "Runs", SPARE)
     out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
     provenance = found.provenance
     facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
@@ -296,7 +297,8 @@ def metrics(
         return
     out_.result({"metrics": found})
     shown = ("metric", "unit", "merge", "match", "description")
-    out_.table(shown, [[each[name] for name in shown] for each in found])
+    rows = [[each[name] for name in shown] for each in found]
+    out_.table(shown, rows, spare=("match", "merge", "unit"))
 
 
 datasets = typer.Typer(no_args_is_help=True, help="Recorded and published datasets.")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.compared import Side, rows_by
-from perfml.kernel_names import short_kernel
+from perfml.kernel_names import short_kernel, shortened
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
@@ -301,10 +301,7 @@ def kernel_label(name: str, limit: int = 110) -> str:
     """
     wrapped = _WRAPPED.match(name)
     label = wrapped.group(1) if wrapped else _function(name)
-    if len(label) <= limit:
-        return label
-    tail = (limit - 1) // 2
-    return f"{label[: limit - 1 - tail]}…{label[-tail:]}"
+    return shortened([label], limit)[0]
 
 
 def _function(name: str) -> str:

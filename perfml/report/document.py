@@ -118,6 +118,8 @@ class ReportTable:
         Whether a row becomes a card where a page is narrow, because its texts are long.
     most
         Rows in Markdown and on a terminal, which say how many more there are; all without.
+    spare
+        Names of the columns that a narrow terminal leaves out first; after them go the last ones.
     """
 
     caption: str
@@ -126,6 +128,7 @@ class ReportTable:
     title: str = ""
     cards: bool = False
     most: int | None = None
+    spare: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:

@@ -105,15 +105,22 @@ def sentences_of(texts: Sequence[str] | str | None) -> tuple[str, ...]:
 
 
 def value_table(
-    columns: Iterable[str], rows: Iterable[Sequence[Any]], caption: str = ""
+    columns: Iterable[str],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    spare: Sequence[str] = (),
 ) -> ReportTable:
-    """Return plain values as a table; columns of nothing but numbers are aligned to the right."""
+    """Return plain values as a table; columns of nothing but numbers are aligned to the right.
+
+    A narrow terminal leaves out `spare` columns first.
+    """
     texts = [[value_text(value) for value in row] for row in rows]
     heads = tuple(
         Column(str(name), bool(texts) and all(_is_number(row[index]) for row in texts))
         for index, name in enumerate(columns)
     )
-    return ReportTable(caption, heads, [[Cell(text) for text in row] for row in texts])
+    cells = [[Cell(text) for text in row] for row in texts]
+    return ReportTable(caption, heads, cells, spare=tuple(spare))
 
 
 def frame_table(frame: pd.DataFrame, caption: str = "", **how: Any) -> ReportTable:

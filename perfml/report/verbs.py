@@ -11,6 +11,7 @@ from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import count, members
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import ranks_table
+from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
 
 if TYPE_CHECKING:
@@ -20,19 +21,42 @@ if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking
     from perfml.modeling.selection.smallest_set import SufficientSet
 
+_OFTEN = 0.75
+"""Share of the searches from which on a metric that was not chosen is told."""
+
+_UNDER_ROOFS = ("ncu_time_us", "batch", "precision", "l1_intensity", "l2_intensity")
+"""What a narrow terminal leaves out of a roofline first."""
+
 _LOW = 0.1
 """Fraction of every roof below which something else than a roof is the limit."""
 
 
 def train_document(evaluation: Evaluation) -> Document:
     """Return the scores of every model under every protocol."""
-    return _single("Scores", frame_table(evaluation.scores))
+    spare = ("splits", "score", "median")
+    return _single("Scores", frame_table(evaluation.scores, spare=spare))
 
 
-def rank_document(ranking: Ranking, top: int) -> Document:
-    """Return the first metric groups, with intervals and probabilities."""
+def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) -> Document:
+    """Return the first metric groups, with intervals and probabilities.
+
+    Parameters
+    ----------
+    ranking
+        What is shown.
+    top
+        Rows of its short form.
+    unseen
+        Scores of the same models on layers that they never saw, told above the list.
+    """
     title = f"{ranking.task}: ranking over {ranking.resamples} resamples of {ranking.resampling}"
-    return _single(title, ranks_table(ranking.summary, top), Text(chance_sentence(ranking)))
+    score = None if unseen is None else error_sentence(unseen)
+    return _single(
+        title,
+        *(() if score is None else (Text(score.text),)),
+        ranks_table(ranking.summary, top),
+        Text(chance_sentence(ranking)),
+    )
 
 
 def chance_sentence(ranking: Ranking) -> str:
@@ -58,11 +82,33 @@ def weights_document(both: WeightsComparison, top: int) -> Document:
 
 def select_document(chosen: SufficientSet) -> Document:
     """Return the smallest set that suffices, what was tried, and how stable the choice is."""
-    path = chosen.path.assign(alternatives=chosen.path["alternatives"].map(", ".join))
+    path = chosen.path.drop(columns="alternative_scores")
+    path = path.assign(alternatives=path["alternatives"].map(", ".join))
     stability = pd.DataFrame(chosen.stability.items(), columns=["metric", "share of searches"])
     searches = f"{len(chosen.checks)} searches, each without a part of the layers"
     blocks = (Text(chosen.verdict), frame_table(path), frame_table(stability, searches))
-    return _single("Smallest set of metrics", *blocks)
+    return _single("Smallest set of metrics", *blocks, *_passed_over(chosen))
+
+
+def _passed_over(chosen: SufficientSet) -> tuple[Text, ...]:
+    """Say why the set lacks metrics that most searches without a part of the layers chose."""
+    often = [name for name, share in chosen.stability.items() if share >= _OFTEN]
+    return tuple(Text(_why_not(name, chosen)) for name in often if name not in chosen.metrics)
+
+
+def _why_not(name: str, chosen: SufficientSet) -> str:
+    what = "accuracy" if chosen.task == "classification" else "MAPE"
+    times = f"{chosen.stability[name] * len(chosen.checks):.0f} of the {len(chosen.checks)}"
+    start = f"{name} is in {times} searches and not in the set: with all layers "
+    for step in chosen.path.head(len(chosen.metrics)).to_dict("records"):
+        scores = dict(zip(step["alternatives"], step["alternative_scores"], strict=True))
+        if name in scores:
+            return (
+                f"{start}{step['metric']} was better at step {step['size']} ({what} "
+                f"{step['score']:.3g} against {scores[name]:.3g}). That is within the tolerance, "
+                "so either will do."
+            )
+    return f"{start}every step had a metric that was better by more than the tolerance."
 
 
 def roofline_document(
@@ -102,7 +148,11 @@ def roofline_document(
             f"{low} of {len(rows)} rows reach less than 10 % of every roof: they are bound by "
             "latency, launches or too few blocks (perfml advise)."
         )
-    blocks = (Text(f"Peaks, {peaks.sentence()}"), frame_table(rows[shown]), Points(tuple(notes)))
+    blocks = (
+        Text(f"Peaks, {peaks.sentence()}"),
+        frame_table(rows[shown], spare=_UNDER_ROOFS),
+        Points(tuple(notes)),
+    )
     return _single("Roofline", *blocks, *time_texts(time_notes))
 
 

@@ -44,8 +44,8 @@ class SufficientSet:
     all_score
         Of all features, on the same folds.
     path
-        One row a step: ``size, metric, score, sufficient, alternatives``. ``alternatives``: other
-        metrics that did as well at this step, within the tolerance.
+        One row a step: ``size, metric, score, sufficient, alternatives, alternative_scores``.
+        ``alternatives``: other metrics that did as well at this step, within the tolerance.
     checks
         One row an outer fold, whose rows took no part in the choice: ``fold, layers, metrics,
         score, all_score, baseline, baseline_score``; the set was chosen anew without them.
@@ -87,7 +87,8 @@ class SufficientSet:
         return found
 
     def _repr_html_(self) -> str:
-        path = self.path.assign(alternatives=self.path["alternatives"].map(", ".join))
+        path = self.path.drop(columns="alternative_scores")
+        path = path.assign(alternatives=path["alternatives"].map(", ".join))
         return section(self.verdict, self.warnings, path)
 
 
@@ -216,6 +217,7 @@ def _run(search: _Search) -> _Found:
                 "metric": names[best],
                 "score": better * tried[best],
                 "alternatives": tuple(names[column] for column in others),
+                "alternative_scores": tuple(better * tried[column] for column in others),
             }
         )
     path = pd.DataFrame(rows)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfml.report.document import (
@@ -26,13 +25,14 @@ from perfml.report.document import (
     Totals,
     TreeInWords,
 )
-from perfml.report.labels import clean, count
+from perfml.report.labels import count
+from perfml.report.render.columns import one_line, table_grid, told, wrap
 
 PIPE_WIDTH = 200
-"""Characters of a line without a terminal: what another program reads is not folded."""
+"""Characters of a table's line without a terminal; there, sentences are a line each."""
 
 
-def to_text(document: Document, *, full: bool = False, terminal: bool = False) -> str:
+def to_text(document: Document, *, full: bool = False, width: int = 0, styled: bool = False) -> str:
     """Return a document as text: what stands in it but pictures.
 
     Control characters in text from outside are made visible, so that a terminal obeys none.
@@ -43,25 +43,31 @@ def to_text(document: Document, *, full: bool = False, terminal: bool = False) -
         Its title is not printed, nor a section's of the same title: who asked knows it.
     full
         Print every row, also of tables that have a short form.
-    terminal
-        Fit tables to the terminal's width, and set off their heads.
+    width
+        Characters of a line; 0 for tables of `PIPE_WIDTH` and sentences that are not folded.
+    styled
+        Set off the heads of tables as a terminal does.
     """
-    writer = _Writer(full, terminal)
-    lines = list(document.lines)
+    writer = _Writer(full, width, styled)
+    lines = [line for sentence in document.lines for line in writer.wrapped(sentence)]
     for section in document.sections:
         lines += writer.section(section, alone=section.title == document.title)
     return "\n".join(lines).lstrip("\n").rstrip() + "\n"
 
 
-def table_text(table: ReportTable, *, terminal: bool = False) -> str:
+def table_text(table: ReportTable, *, width: int = 0, styled: bool = False) -> str:
     """Return a table alone as text; its caption stands above it, if it has one."""
-    return "\n".join(_Writer(full=True, terminal=terminal).table(table)) + "\n"
+    return "\n".join(_Writer(True, width, styled).table(table)) + "\n"
 
 
 @dataclass(frozen=True)
 class _Writer:
     full: bool
-    terminal: bool
+    width: int
+    styled: bool
+
+    def wrapped(self, text: str, indent: str = "") -> list[str]:
+        return wrap(one_line(text), self.width, indent)
 
     def section(self, section: Section, *, alone: bool = False) -> list[str]:
         """Return a section's lines, without its title if it stands alone.
@@ -71,10 +77,10 @@ class _Writer:
         lines = list(self.blocks(section.blocks))
         if section.page_only or not (lines or section.summary):
             return []
-        if alone:
-            return lines
-        summary = f": {_one_line(section.summary)}" if section.summary else ""
-        return ["", f"== {_one_line(section.title)}{summary}", *lines]
+        if alone or not section.title:
+            return ["", *lines] if not alone else lines
+        summary = f": {section.summary}" if section.summary else ""
+        return ["", *self.wrapped(f"== {section.title}{summary}"), *lines]
 
     def blocks(self, blocks: Iterable[Block]) -> Iterator[str]:
         for block in blocks:
@@ -88,12 +94,14 @@ class _Writer:
             case Section():
                 yield from self.section(block)
             case Text():
-                yield _one_line(block.text)
+                yield from self.wrapped(block.text)
             case Points():
-                yield from ([f"{_one_line(block.heading)}:"] if block.heading else [])
-                yield from (f"   {_one_line(item)}" for item in block.items)
+                yield from (self.wrapped(f"{block.heading}:") if block.heading else [])
+                for item in block.items:
+                    yield from self.wrapped(item, "   ")
             case Notices():
-                yield from (f"   note: {_one_line(text)}" for text in block.texts)
+                for text in block.texts:
+                    yield from self.wrapped(f"note: {text}", "   ")
             case Fold(page_only=False):
                 yield from self.blocks(block.blocks)
             case Totals(table=ReportTable() as table):
@@ -109,47 +117,20 @@ class _Writer:
     def table(self, table: ReportTable) -> Iterator[str]:
         rows = table.rows if self.full else table.rows[: table.most]
         if table.heading:
-            yield _one_line(table.heading)
-        yield from (_cards(table, rows) if table.cards else self.grid(table, rows))
+            yield from self.wrapped(table.heading)
+        yield from (self.cards(table, rows) if table.cards else self.grid(table, rows))
         if len(rows) < len(table.rows):
             yield f"({count(len(table.rows) - len(rows), 'more row')} with -v or --json)"
 
-    def grid(self, table: ReportTable, rows: list[list[Cell]]) -> list[str]:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text as RichText
+    def grid(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> list[str]:
+        lines = table_grid(table, rows, self.width or PIPE_WIDTH)
+        if self.styled and lines:
+            lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
+        return lines
 
-        buffer = io.StringIO()
-        console = Console(
-            file=buffer,
-            width=None if self.terminal else PIPE_WIDTH,
-            force_terminal=self.terminal,
-            highlight=False,
-        )
-        grid = Table(box=None, pad_edge=False)
-        for column in table.columns:
-            grid.add_column(
-                RichText(_one_line(column.name)),
-                justify="right" if column.numeric else "left",
-                overflow="fold",
-            )
+    def cards(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+        """Print a row below its first cell, since its texts are too long for columns."""
         for row in rows:
-            grid.add_row(*[RichText(_told(cell)) for cell in row])
-        console.print(grid)
-        return [line.rstrip() for line in buffer.getvalue().splitlines()]
-
-
-def _cards(table: ReportTable, rows: list[list[Cell]]) -> Iterator[str]:
-    """Print a row below its first cell, since its texts are too long for columns."""
-    for row in rows:
-        yield from ("", _told(row[0]))
-        for column, cell in zip(table.columns[1:], row[1:], strict=True):
-            yield f"  {_one_line(column.name)}: {_told(cell)}"
-
-
-def _told(cell: Cell) -> str:
-    return _one_line(f"{cell.text} ({cell.note})" if cell.note else cell.text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+            yield from ("", *self.wrapped(told(row[0])))
+            for column, cell in zip(table.columns[1:], row[1:], strict=True):
+                yield from self.wrapped(f"{column.name}: {told(cell)}", "  ")

@@ -50,6 +50,11 @@ PIECE = 0.02
 _MOST = 10
 """Rows of the tables below the causes, in the short forms."""
 
+_FIRST_LAYERS = 6
+"""Layers on the first screen of an explanation."""
+
+_MORE = "--more: kernels, all causes, metrics, the model and the advice of these layers."
+
 _FINDINGS = 3
 """Findings of the rules on either side, in the short forms."""
 
@@ -107,6 +112,49 @@ def explanation_document(explanation: Explanation) -> Document:
     return Document(title, (overview, *layers))
 
 
+def explanation_summary(explanation: Explanation) -> Document:
+    """Return what fits on one screen: the layers that matter, their main cause, what to do."""
+    title = f"{explanation.target} against {explanation.baseline}"
+    overview = section(
+        f"{title}, all aligned layers",
+        layers_table(explanation, by_share=True, most=_FIRST_LAYERS),
+        *time_texts(explanation.time_notes),
+        summary=explanation.total.sentence(),
+    )
+    layers = (section(_names(each), *_main_points(each)) for each in explanation.details)
+    return Document(title, (overview, *layers, section("", Text(_MORE))))
+
+
+def _names(detail: LayerDiff) -> str:
+    times = f"{micros(detail.time.target_us)} against {micros(detail.time.baseline_us)}"
+    return f"{_aligned(detail)}: {detail.time.verdict}, {times} ({detail.time.ratio:.2f}×)"
+
+
+def _aligned(detail: LayerDiff) -> str:
+    """Name a layer, by both names where it has two."""
+    if detail.target_layer == detail.layer:
+        return detail.layer
+    return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
+
+
+def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
+    """Say the largest cause with its numbers and its cure, the others by name, and what to fear."""
+    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+
+    causes, _ = sided_causes(detail.time, detail.causes)
+    if not causes:
+        differs = detail.time.verdict in ("slower", "faster")
+        text = "No counter splits the difference." if differs else detail.time.sentence()
+        return (Points(detail.reasons or (text,)),)
+    first, *others = causes
+    points = [cause_in_words(first, detail.causes), f"do: {first.term.action}"]
+    if others:
+        named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
+        points.append(f"also: {listed(named, 3)}")
+    points += [f"caution: {text}" for text in detail.disagreements[:1]]
+    return (Points(tuple(points)),)
+
+
 def layers_alone(explanation: Explanation) -> list[str]:
     """Say which layers only one side has."""
     sides = (
@@ -117,7 +165,11 @@ def layers_alone(explanation: Explanation) -> list[str]:
 
 
 def layers_table(
-    explanation: Explanation, changed: pd.DataFrame | None = None, *, by_share: bool = False
+    explanation: Explanation,
+    changed: pd.DataFrame | None = None,
+    *,
+    by_share: bool = False,
+    most: int | None = None,
 ) -> ReportTable:
     """Return the aligned layers: both times, ratio with interval, verdict, share.
 
@@ -129,6 +181,8 @@ def layers_table(
         Metrics that changed beyond their noise (``layer, metric``), for a column of them.
     by_share
         Put the layers first that make most of the difference.
+    most
+        Rows in the short forms.
     """
     rows = explanation.layers
     if by_share:
@@ -157,7 +211,9 @@ def layers_table(
         *numbers("of the difference", *(["metrics changed"] if changed is not None else [])),
     )
     caption = f"Times of every layer: {explanation.target} against {explanation.baseline}"
-    return ReportTable(caption, columns, cells, title="Every layer")
+    return ReportTable(
+        caption, columns, cells, title="Every layer", most=most, spare=("metrics changed",)
+    )
 
 
 def why_sentence(pair: Pair) -> Sentence | None:
@@ -218,9 +274,7 @@ def layer_section(
     evidence
         Show the single kernels' causes, the model's numbers and the advice, too.
     """
-    name = detail.layer
-    if detail.target_layer != detail.layer:
-        name += f" -> {detail.target_layer} (aligned: {detail.aligned_by})"
+    name = _aligned(detail)
     missing = "; ".join(detail.causes.missing)
     metrics = metrics_table(detail, explanation)
     blocks: list[Block | None] = [
@@ -398,7 +452,7 @@ def pieces_table(detail: LayerDiff) -> ReportTable | None:
     title = (
         "Its largest pieces (kernels that vanished or appeared: µs; throughput: work a µs and warp)"
     )
-    return ReportTable(title, columns, rows, most=_MOST)
+    return ReportTable(title, columns, rows, most=_MOST, spare=("kernel", "counted in"))
 
 
 def model_table(attribution: ModelAttribution) -> ReportTable:

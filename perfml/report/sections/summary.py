@@ -60,7 +60,7 @@ def answer(results: Results) -> Answer:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
         said.append(Sentence("time", "open", f"{more}: see the times below."))
     said += _reasons(results.pairs)
-    errors = {each.task: _error(each) for each in results.evaluations}
+    errors = {each.task: error_sentence(each) for each in results.evaluations}
     for ranking in results.rankings:
         error = errors.get(ranking.task)
         said += _metrics(ranking, "firm" if error is None else error.sure)
@@ -162,7 +162,8 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]
 
 
-def _error(evaluation: Evaluation) -> Sentence | None:
+def error_sentence(evaluation: Evaluation) -> Sentence | None:
+    """Say how far the best model is off on the hardest protocol; None where nothing was scored."""
     scores = best_scores(evaluation)
     if not scores:
         return None

@@ -1,0 +1,87 @@
+"""Tables at any width: words and numbers whole, the first column kept, the rest said."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.kernel_names import shortened
+from perfml.report.document import Cell, Column, ReportTable, numbers, words
+from perfml.report.render.columns import table_grid, wrap
+from tests.support.examples import examples
+
+TEXTS = st.text("abcd_ 0", min_size=1, max_size=60)
+
+
+@st.composite
+def tables(draw):
+    """Return a table of texts and numbers, some with small print."""
+    many = draw(st.integers(1, 6))
+    columns = tuple(
+        Column(draw(st.text("xyz ", min_size=1, max_size=20)), draw(st.booleans()))
+        for _ in range(many)
+    )
+    rows = [
+        [
+            Cell(str(draw(st.integers(0, 10**9))))
+            if column.numeric
+            else Cell(draw(TEXTS), draw(st.sampled_from(["", "a note"])))
+            for column in columns
+        ]
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+    return ReportTable("", columns, rows)
+
+
+@examples(40)
+@given(tables(), st.sampled_from([40, 60, 80, 120]))
+def test_no_line_is_longer_than_asked_and_no_number_is_cut(table, width):
+    lines = table_grid(table, table.rows, width)
+    assert all(len(line) <= width for line in lines if " " in line.strip())
+    shown = set(" ".join(lines).split())
+    heads = " ".join(lines)
+    for at, column in enumerate(table.columns):
+        if column.numeric and at == 0:
+            assert {row[at].text for row in table.rows} <= shown
+    assert "…" in heads or "without" in heads or max(map(len, lines)) <= width
+
+
+def test_spare_columns_go_first_then_the_last_and_it_is_said():
+    row = [Cell("conv_01"), Cell("12345678901234567890"), Cell("1234567890"), Cell("123456789")]
+    heads = (*words("layer"), *numbers("spare", "time", "last"))
+    table = ReportTable("", heads, [row], spare=("spare",))
+    assert table_grid(table, table.rows, 60)[-1].endswith("123456789")
+    forty = table_grid(table, table.rows, 40)
+    assert forty[1].split() == ["conv_01", "1234567890", "123456789"]
+    assert "(40 columns: without spare; --json has them)" in " ".join(forty)
+    assert table_grid(table, table.rows, 20)[1].split() == ["conv_01", "1234567890"]
+
+
+def test_small_print_goes_before_a_column_does():
+    row = [Cell("conv_01"), Cell("3.956×", note="3.939–3.973 of ten repeats")]
+    table = ReportTable("", (*words("layer"), *numbers("ratio")), [row])
+    assert "of ten repeats" in table_grid(table, table.rows, 60)[1]
+    narrow = table_grid(table, table.rows, 30)
+    assert narrow[1].split() == ["conv_01", "3.956×"]
+    assert "small print of ratio" in " ".join(narrow)
+
+
+def test_long_names_differ_where_they_are_cut():
+    names = [f"sm80_xmma_gemm_f32f32_tilesize{size}x64x8_aligned_execute" for size in (32, 64, 128)]
+    table = ReportTable("", words("kernel", "of"), [[Cell(each), Cell("a b")] for each in names])
+    lines = table_grid(table, table.rows, 40)[1:4]
+    assert len({line.split()[0] for line in lines}) == 3
+    assert all("…" in line for line in lines)
+
+
+@given(st.lists(st.text("ab", max_size=40), unique=True, max_size=5), st.integers(12, 30))
+def test_shortened_names_fit_and_still_differ(names, limit):
+    short = shortened(names, limit)
+    assert all(len(each) <= limit for each in short)
+    assert len(set(short)) == len(names)
+
+
+def test_a_word_that_is_longer_than_a_line_stays_whole():
+    assert wrap("see /a/very/long/path/of/a/file now", 10) == [
+        "see",
+        "/a/very/long/path/of/a/file",
+        "now",
+    ]
