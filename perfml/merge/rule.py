@@ -269,26 +269,29 @@ class LaunchGroups:
     def _time_sources(self) -> pd.Series[Any]:
         """Return where each row's time comes from: the sources of its launches."""
         column = self._kernels["time_source"]
-        coded = column.iloc[self._attributed].astype("category")
-        names, codes = coded.cat.categories, self._ordered(coded.cat.codes.to_numpy())
+        numbers, names = pd.factorize(column)
+        codes = self._ordered(numbers[self._attributed])
         held = np.stack(
             [np.logical_or.reduceat(codes == code, self._starts) for code in range(len(names))]
             or [np.zeros(len(self), dtype=bool)]
         )
         # few distinct sets of sources, so that each is written out once
-        distinct, which = np.unique(held, axis=1, return_inverse=True)
-        texts = [joined_sources(map(str, names[np.flatnonzero(sources)])) for sources in distinct.T]
-        kind = names.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
+        which = combined(list(held))
+        rows = np.unique(which, return_index=True)[1]
+        texts = [joined_sources(map(str, names[held[:, row]])) for row in rows]
+        kind = column.dtype
+        if isinstance(kind, pd.CategoricalDtype):
+            kind = kind.categories.dtype
         known = pd.Series([text or None for text in texts], dtype=kind)
-        return known.take(np.ravel(which)).reset_index(drop=True)
+        return known.take(which).reset_index(drop=True)
 
     def _joined_names(self) -> Any:
         """Return each row's kernel names, one a line: the few distinct ones are joined once."""
         kernels = self._kernels["kernel"]
         is_category = isinstance(kernels.dtype, pd.CategoricalDtype)
-        categories = kernels if is_category else kernels.astype("category")
-        names = categories.cat.categories.to_numpy(dtype=object)
-        codes = categories.cat.codes.to_numpy()[self._attributed].astype(np.int32)
+        numbers, distinct_names = pd.factorize(kernels)
+        names = np.asarray(distinct_names, dtype=object)
+        codes = numbers[self._attributed].astype(np.int32)
         coded, size = self._ordered(codes).tobytes(), codes.itemsize
         ends = ((self._starts + self._lengths) * size).tolist()
         distinct: dict[bytes, int] = {}

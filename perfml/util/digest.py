@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 
-def sha256_of(data: bytes) -> str:
+def sha256_of(data: bytes | memoryview) -> str:
     """Return the SHA-256 of bytes.
 
     Examples

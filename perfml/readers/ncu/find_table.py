@@ -17,6 +17,7 @@ from perfml.readers.source import Source
 
 _SUMMARY = re.compile(rb'(?m)^"?Process ID"?,[^\r\n]*')
 _INK = re.compile(rb"\S")
+_NEWLINES = re.compile(rb"\n")
 _SECTION = re.compile(rb"(?m)^[ \t]+Section: \S")
 _FIRSTNOTICES = 1 << 20
 """Bytes before the table in which messages are looked for."""
@@ -59,38 +60,46 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
     InputError
         If there is none, or it is cut, doubled or damaged; the message names the line.
     """
-    data = source.data
-    if data[:2] in _UTF_16:
+    data: bytes | memoryview = source.view
+    if bytes(data[:2]) in _UTF_16:
         data = source.text().encode()
     notices = Notices()
     start = header_at(data)
     if start < 0:
-        notices.collect(data[:_FIRSTNOTICES])
-        raise _no_table(source, data, notices)
-    notices.collect(data[max(0, start - _FIRSTNOTICES) : start])
-    line = data.count(b"\n", 0, start) + 1
-    end = data.find(b"\n", start)
-    header = cells_of(data[start : end if end >= 0 else len(data)])
-    if end < 0 or header is None:
+        notices.collect(bytes(data[:_FIRSTNOTICES]))
+        raise _no_table(source, bytes(data), notices)
+    notices.collect(bytes(data[max(0, start - _FIRSTNOTICES) : start]))
+    line = bytes(data[:start]).count(b"\n") + 1
+    text, body = _line(data, start)
+    header = cells_of(text)
+    if not body or header is None:
         msg = "the header of the table is cut or damaged"
         raise InputError(msg, where=f"{source.path}:{line}", cure=CUT)
     units: list[str] | None = None
-    body, line = end + 1, line + 1
+    line += 1
     if "Metric Value" in header:
-        data = _padded(data, body, header)
+        data = _padded(bytes(data), body, header)
     else:
         units, body, line = _units(source, data, body, line, header)
     if _INK.search(data, body) is None:
         msg = "no kernels in this profile"
         cure = "Check that the program launches kernels, and ncu's filters."
         raise InputError(msg, where=str(source.path), found="a header without rows", cure=cure)
-    quoted = data[start : start + 1] == b'"'
+    quoted = text.startswith(b'"')
     page = Page(header, units, b"", 0, 0, False, notices, 0, [(0, line)])
     if quoted and not thorough and _clean_rows(data, body, page):
         return page
     from perfml.readers.ncu.rows import Rows
 
-    return Rows(source, page, quoted).fill(data, body, line)
+    return Rows(source, page, quoted).fill(bytes(data), body, line)
+
+
+def _line(data: bytes | memoryview, start: int) -> tuple[bytes, int]:
+    """Return the line that begins at a place, and where the next one begins; 0 if it is cut."""
+    end = _NEWLINES.search(data, start)
+    if end is None:
+        return bytes(data[start:]), 0
+    return bytes(data[start : end.start()]), end.end()
 
 
 def _padded(data: bytes, body: int, header: list[str]) -> bytes:
@@ -107,7 +116,7 @@ def _padded(data: bytes, body: int, header: list[str]) -> bytes:
     return data[:body] + rest
 
 
-def _clean_rows(data: bytes, body: int, page: Page) -> bool:
+def _clean_rows(data: bytes | memoryview, body: int, page: Page) -> bool:
     """Fill the page if every line from `body` on begins and ends as a row does."""
     text = np.frombuffer(data, dtype=np.uint8)[body:]
     if text[-1] != _NEWLINE:
@@ -135,20 +144,20 @@ def _clean_rows(data: bytes, body: int, page: Page) -> bool:
 
 
 def _units(
-    source: Source, data: bytes, body: int, line: int, header: list[str]
+    source: Source, data: bytes | memoryview, body: int, line: int, header: list[str]
 ) -> tuple[list[str], int, int]:
     """Read the row of units, which the raw page has under its header."""
-    end = data.find(b"\n", body)
-    cells = cells_of(data[body : end if end >= 0 else len(data)])
-    if end < 0 or cells is None or len(cells) != len(header) or cells[0] != "":
+    text, after = _line(data, body)
+    cells = cells_of(text)
+    if not after or cells is None or len(cells) != len(header) or cells[0] != "":
         msg = "the row of units under the header is missing or cut"
         raise InputError(
             msg,
             where=f"{source.path}:{line}",
-            found=repr(data[body : body + 60].decode("utf-8", "replace")),
+            found=repr(text[:60].decode("utf-8", "replace")),
             cure="Export again with: ncu --import FILE.ncu-rep --csv --page raw",
         )
-    return cells, end + 1, line + 1
+    return cells, after, line + 1
 
 
 def _no_table(source: Source, data: bytes, notices: Notices) -> InputError:

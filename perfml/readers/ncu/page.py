@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from perfml.readers.options import at_most
 
-_QUOTED_HEADER = b'"ID","Process ID",'
+_QUOTED_HEADER = re.compile(rb'"ID","Process ID",')
 _BARE_HEADER = re.compile(rb"(?m)^(?:\xef\xbb\xbf)?(ID,Process ID,)")
 NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 CUT = "Export or copy it again; ncu ends every row with a newline."
@@ -96,12 +96,12 @@ class Page:
         return line + row - first
 
 
-def header_at(data: bytes, start: int = 0) -> int:
+def header_at(data: bytes | memoryview) -> int:
     """Return where a header begins, which may be after text of the program; -1 without one."""
-    quoted = data.find(_QUOTED_HEADER, start)
-    if quoted >= 0:
-        return quoted
-    bare = _BARE_HEADER.search(data, start)
+    quoted = _QUOTED_HEADER.search(data)
+    if quoted is not None:
+        return quoted.start()
+    bare = _BARE_HEADER.search(data)
     return bare.start(1) if bare is not None else -1
 
 
