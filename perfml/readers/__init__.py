@@ -79,6 +79,8 @@ ENDINGS = tuple(dict.fromkeys(ending for each in FORMATS for ending in each.endi
 def recognise(source: Source) -> ModuleType:
     """Return the reader module for a source.
 
+    An archive stands from then on for the one profile in it.
+
     Raises
     ------
     InputError
@@ -86,13 +88,22 @@ def recognise(source: Source) -> ModuleType:
     """
     path, titles = source.path, [known.title for known in FORMATS]
     if is_archive(source.head):
+        from perfml.readers.archive import enter, is_readable_archive
+
         # else the text of its first member would be found, and the others silently left out
+        refusal = unread(source.head, path, titles)
+        if not is_readable_archive(source.head):
+            raise refusal
+        enter(source, lambda inner: _reader_of(inner) is not None, refusal)
+    module = _reader_of(source)
+    if module is None:
         raise unread(source.head, path, titles)
-    for known in FORMATS:
-        module = known.load()
-        if module.recognises(source):
-            return module
-    raise unread(source.head, path, titles)
+    return module
+
+
+def _reader_of(source: Source) -> ModuleType | None:
+    modules = (known.load() for known in FORMATS)
+    return next((module for module in modules if module.recognises(source)), None)
 
 
 def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
@@ -117,4 +128,6 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
         msg = "reading this file takes more memory than there is"
         cure = "Split the profile into several files, or use a larger machine."
         raise InputError(msg, where=str(path), cure=cure) from error
+    if source.member is not None:
+        kernels.provenance["member"] = source.member
     return kernels

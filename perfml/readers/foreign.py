@@ -63,6 +63,11 @@ _TRACE_TIMES = Foreign(
     "trtexec's times of whole inferences, without layers",
     "Export the layers with: trtexec --dumpProfile --separateProfileRun --exportProfile=FILE ...",
 )
+_TRACE_SUMMARY = Foreign(
+    b"",
+    "the summary of a TensorRT run that TensorRT's engine explorer writes, without layers",
+    "Give the .profile.json and the .graph.json beside it.",
+)
 
 
 def is_archive(head: bytes) -> bool:
@@ -102,6 +107,8 @@ def _kind(head: bytes) -> Foreign | None:
         return _SESSION
     if head.lstrip()[:1] == b"[" and b'"startComputeMs"' in head:
         return _TRACE_TIMES
+    if head.lstrip()[:1] == b"{" and b'"performance_summary"' in head[:4096]:
+        return _TRACE_SUMMARY
     return None
 
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -40,8 +41,8 @@ _LONG = 1 << 20
 _BLOCK = 1 << 20
 _UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 
-_Opener = Callable[[Path], IO[bytes]]
-_MAGIC: dict[bytes, _Opener] = {
+Opener = Callable[[Path], IO[bytes]]
+_MAGIC: dict[bytes, Opener] = {
     b"\x1f\x8b": lambda path: cast("IO[bytes]", gzip.open(path, "rb")),  # noqa: SIM115
     b"\xfd7zXZ\x00": lambda path: cast("IO[bytes]", lzma.open(path, "rb")),  # noqa: SIM115
     b"BZh": lambda path: cast("IO[bytes]", bz2.open(path, "rb")),  # noqa: SIM115
@@ -71,6 +72,7 @@ class Source:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.member: str | None = None
         self._hashing: Future[str] | None = None
         require_file(self.path)
         with self._errors(), self.path.open("rb") as stream:
@@ -78,17 +80,36 @@ class Source:
         if not magic:
             msg = "the file is empty"
             raise InputError(msg, where=str(path), cure="Export the profile again.")
-        self._open = next((opener for key, opener in _MAGIC.items() if magic.startswith(key)), None)
+        self.opener = next(
+            (opener for key, opener in _MAGIC.items() if magic.startswith(key)), None
+        )
+
+    def stand_for(self, member: str | None, opener: Opener | None, head: bytes) -> None:
+        """Read from now on a file in the archive that this one is.
+
+        Parameters
+        ----------
+        member
+            Its name in the archive.
+        opener
+            Opens it, given the archive's path.
+        head
+            Its first `HEAD` bytes.
+        """
+        self.member, self.opener = member, opener
+        for cached in ("data", "view"):
+            self.__dict__.pop(cached, None)
+        self.head = head
 
     @property
     def compressed(self) -> bool:
         """Whether the file is compressed."""
-        return self._open is not None
+        return self.opener is not None
 
     @cached_property
     def head(self) -> bytes:
         """The first `HEAD` bytes, decompressed."""
-        with self._errors(), self._stream() as stream:
+        with self._errors(), self.stream() as stream:
             return stream.read(HEAD)
 
     def head_text(self) -> str:
@@ -142,7 +163,7 @@ class Source:
 
     def _limited(self, size: int) -> None:
         if size > LARGEST:
-            raise self._too_large(LARGEST)
+            raise self.too_large(LARGEST)
 
     def _hash_aside(self, data: bytes | memoryview) -> None:
         if len(data) > _LONG:
@@ -195,13 +216,13 @@ class Source:
 
     def _copy(self, out: IO[bytes]) -> None:
         """Copy the file, decompressed, and refuse one that is a bomb or is still written to."""
-        with self._unchanged() as packed, self._errors(), self._stream() as stream:
-            limit = self._limit(packed)
+        with self._unchanged() as packed, self._errors(), self.stream() as stream:
+            limit = self.limit(packed)
             size = 0
             while block := stream.read(_BLOCK):
                 size += len(block)
                 if size > limit:
-                    raise self._too_large(limit)
+                    raise self.too_large(limit)
                 self._write(out, block)
 
     @contextmanager
@@ -231,15 +252,18 @@ class Source:
             found = self.path.stat()
         return found.st_size, found.st_mtime_ns
 
-    def _limit(self, size: int) -> int:
+    def limit(self, size: int) -> int:
+        """Return how many bytes the file may hold, from its size on disk."""
         if not self.compressed:
             return LARGEST
         return min(LARGEST, max(FREE, RATIO * size))
 
-    def _stream(self) -> IO[bytes]:
-        return self._open(self.path) if self._open is not None else self.path.open("rb")
+    def stream(self) -> IO[bytes]:
+        """Open the file, decompressed; not for reading it whole, which has bounds."""
+        return self.opener(self.path) if self.opener is not None else self.path.open("rb")
 
-    def _too_large(self, limit: int) -> InputError:
+    def too_large(self, limit: int) -> InputError:
+        """Return the error for a file that holds more than it may."""
         msg = f"larger than {limit >> 20} MiB" + (" when decompressed" if self.compressed else "")
         if limit == LARGEST:
             cure = "Split the profile into several files."
@@ -252,7 +276,7 @@ class Source:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError) as error:
             msg = "the file cannot be read to its end"
             raise InputError(
                 msg, where=str(self.path), found=str(error), cure="Copy or export it again."

@@ -45,12 +45,12 @@ _RECORD = (
 
 def recognises(source: Source) -> bool:
     """Tell whether the beginning looks like a Chrome trace."""
-    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head[:1] == b"{":
-        return b'"traceEvents"' in head or (
-            b'"schemaVersion"' in head and b'"deviceProperties"' in head
+    head = source.head_text().lstrip()
+    if head[:1] == "{":
+        return '"traceEvents"' in head or (
+            '"schemaVersion"' in head and '"deviceProperties"' in head
         )
-    return head[:1] == b"[" and b'"ph"' in head and b'"ts"' in head
+    return head[:1] == "[" and '"ph"' in head and '"ts"' in head
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:

@@ -59,10 +59,10 @@ class _Layer:
 
 def recognises(source: Source) -> bool:
     """Tell whether the beginning looks like one of trtexec's documents about layers."""
-    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head[:1] == b"[":
-        return b'"averageMs"' in head or b'"timeMs"' in head
-    return head[:1] == b"{" and head[1:200].lstrip().startswith(b'"Layers"')
+    head = source.head_text().lstrip()
+    if head[:1] == "[":
+        return '"averageMs"' in head or '"timeMs"' in head
+    return head[:1] == "{" and head[1:200].lstrip().startswith('"Layers"')
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import tarfile
-import zipfile
-
 import pytest
 
 from perfml.errors import InputError
 from perfml.readers import read
-from tests.support.paths import DATA, PUBLIC
+from tests.support.paths import PUBLIC
 
 
 def refusal(path) -> str:
@@ -21,34 +16,6 @@ def refusal(path) -> str:
     assert len(text.splitlines()) <= 2
     assert text.replace("\n", "").isprintable()
     return text
-
-
-def tar_of(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        member = tarfile.TarInfo("profiles/run.csv")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize("name", ["profiles.tar", "profiles.tar.gz", "profiles.tgz"])
-def test_a_tar_archive_is_named_whether_compressed_or_not(name, tmp_path):
-    content = tar_of((DATA / "ncu" / "vectors.csv").read_bytes())
-    path = tmp_path / name
-    path.write_bytes(content if name.endswith(".tar") else gzip.compress(content))
-    text = refusal(path)
-    assert "this is a tar archive" in text
-    assert f"tar xf {name}" in text
-
-
-def test_a_zip_archive_is_named_and_its_name_is_quoted(tmp_path):
-    path = tmp_path / "my run; rm x.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("run.csv", "x")
-    text = refusal(path)
-    assert "this is a zip archive" in text
-    assert "unzip 'my run; rm x.zip'" in text
 
 
 @pytest.mark.parametrize(
@@ -72,10 +39,16 @@ def test_times_of_whole_inferences_name_the_option_for_layers(tmp_path):
     assert "--exportProfile" in refusal(path)
 
 
-def test_a_folder_name_cannot_steer_the_terminal(tmp_path):
-    path = tmp_path / "a\x1b[2Jb.zip"
-    path.write_bytes(b"PK\x03\x04" + bytes(30))
-    assert "this is a zip archive" in refusal(path)
+def test_a_summary_of_the_engine_explorer_names_the_files_with_layers(tmp_path):
+    path = tmp_path / "engine.profile.metadata.json"
+    path.write_bytes(b'{"performance_summary": {"Throughput": 2829.15}}')
+    assert ".profile.json" in refusal(path)
+
+
+def test_an_archive_that_cannot_be_looked_into_is_named_and_its_name_is_quoted(tmp_path):
+    path = tmp_path / "my run; rm x\x1b[2J.rar"
+    path.write_bytes(b"Rar!" + bytes(30))
+    assert "this is a RAR archive" in refusal(path)
 
 
 if PUBLIC.is_dir():
