@@ -114,6 +114,11 @@ class Output:
         if self.verbose and not self.quiet:
             sys.stderr.write(text + "\n")
 
+    def note_all(self, texts: Iterable[str]) -> None:
+        """Print notes on stderr, with ``-v``."""
+        for text in texts:
+            self.note(plain(text))
+
     def warn(self, text: str) -> None:
         """Print a warning on stderr."""
         if not self.quiet:

@@ -62,6 +62,7 @@ def ingest(
     with out_.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
     out_.warn_all(landed.warnings)
+    out_.note_all(landed.formulas)
     for source, error in landed.failed:
         out_.warn(f"{source} is left out: {error}")
     document = {

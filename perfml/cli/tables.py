@@ -84,6 +84,7 @@ def ingest(
     from perfml.ingest.layer_map import read_layer_map
     from perfml.ingest.profiles import ingest as read_all
     from perfml.ingest.run_labels import Identity
+    from perfml.ingest.substitutes import formulas
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
     from perfml.util.files import require_other_file, require_parquet_name
@@ -111,6 +112,7 @@ def ingest(
             progress=progress,
         )
     out_.warn_all(kernels.warnings)
+    out_.note_all(formulas(kernels.provenance["sources"]))
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
     runs = _run_summary(frame)

@@ -31,6 +31,7 @@ from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.layer_map import LayerMap
 from perfml.ingest.profiles import SHAPES, group_runs, ingest_runs
 from perfml.ingest.run_labels import Identity, read_manifest
+from perfml.ingest.substitutes import formulas
 from perfml.metrics import load_catalogue
 from perfml.readers import ReadOptions, Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
@@ -85,6 +86,8 @@ class Landed:
         What the readers said.
     failed
         Sources that could not be read, with the error of each.
+    formulas
+        What stands in for metrics that were not collected.
     """
 
     added: list[str] = field(default_factory=list)
@@ -93,6 +96,7 @@ class Landed:
     kernels: int = 0
     warnings: list[str] = field(default_factory=list)
     failed: list[tuple[str, PerfmlError]] = field(default_factory=list)
+    formulas: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class _Written:
     kernels: int = 0
     warnings: tuple[str, ...] = ()
     error: PerfmlError | None = None
+    formulas: tuple[str, ...] = ()
 
 
 def ingest_folder(
@@ -173,6 +178,7 @@ def ingest_folder(
         if landed.added or landed.replaced:
             known.write_schema()
     landed.warnings += warnings_of_manifests(list(_manifests(units)))
+    landed.warnings = list(dict.fromkeys(landed.warnings))
     return landed
 
 
@@ -263,7 +269,8 @@ def _write(unit: _Unit, incoming: Path, settings: Settings) -> _Written:
         # as the plain class: subclasses with other arguments do not survive the way to the parent
         plain = PerfmlError(error.what, where=error.where, found=error.found, cure=error.cure)
         return _Written(unit, error=plain)
-    return _Written(unit, tuple(written), len(kernels.frame), kernels.warnings)
+    lines = tuple(formulas(kernels.provenance["sources"]))
+    return _Written(unit, tuple(written), len(kernels.frame), kernels.warnings, formulas=lines)
 
 
 def _save(table: Any, path: Path) -> None:
@@ -371,6 +378,7 @@ def _land(written: _Written, folder: Path, known: Index, landed: Landed) -> None
             path.unlink(missing_ok=True)
     landed.kernels += written.kernels
     landed.warnings += written.warnings
+    landed.formulas |= dict.fromkeys(written.formulas)
 
 
 def _taken(path: Path) -> PerfmlError:

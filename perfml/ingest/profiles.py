@@ -21,6 +21,7 @@ from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
 from perfml.ingest.run_labels import Identity, from_manifest, from_name, pair_key, read_manifest
+from perfml.ingest.substitutes import substitutes_note
 from perfml.ingest.timing import join_timing
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
@@ -145,6 +146,7 @@ def ingest_runs(
         warnings += notes
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
+    warnings += substitutes_note(sources)
     warnings += _told_apart(frames, started, identity or Identity())
     if progress is not None:
         progress(total, total, "done")

@@ -11,7 +11,7 @@ import pytest
 from fuzz import minimise, run, targets
 from fuzz.mutate import mutated
 from fuzz.targets import CORPUS, TARGETS, Finding, one
-from perfml.readers import FORMATS
+from perfml.readers import FORMATS, read
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/data"
@@ -30,6 +30,17 @@ def test_seeds_and_corpus_lead_to_no_finding(name):
 def test_every_text_format_that_is_read_is_fuzzed():
     read = {known.load().NAME.replace("-", "_") for known in FORMATS if not known.binary}
     assert read <= set(TARGETS)
+
+
+@pytest.mark.parametrize("name", sorted(set(TARGETS) - {"layer_map", "darknet_cfg"}))
+def test_every_text_format_is_read_in_utf_16_as_in_utf_8(name, tmp_path):
+    path = tmp_path / f"input{TARGETS[name].suffix}"
+    seed = next(TARGETS[name].seeds())
+    path.write_bytes(seed)
+    expected = read(path).frame
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        path.write_bytes(mark + seed.decode().encode(encoding))
+        assert read(path).frame.equals(expected)
 
 
 def test_the_corpus_is_small():

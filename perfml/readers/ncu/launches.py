@@ -131,9 +131,6 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
             f"{', '.join(absent[:_NAMED])}{rest}."
         )
     for metric in PUBLISHED:
-        if metric in result.substituted:
-            formula = result.substituted[metric]
-            warnings.append(f"{metric} was not collected; {formula} stands in for it.")
         if metric in result.clipped:
             warnings.append(
                 f"{metric} lay outside its limits in {result.clipped[metric]} launches "

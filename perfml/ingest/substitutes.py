@@ -1,0 +1,43 @@
+"""Metrics that a formula over other counters gives: said once for all files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perfml.metrics import PUBLISHED
+
+_NAMED = 4
+"""Metrics that the sentence names before it only counts."""
+
+
+def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the sentence, or nothing where all published metrics were collected.
+
+    Parameters
+    ----------
+    sources
+        Provenance of each file.
+    """
+    held = {name for source in sources for name in source.get("substituted", ())}
+    names = [name for name in PUBLISHED if name in held]
+    if not names:
+        return []
+    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = ", ".join(names[:_NAMED]) + rest
+    note = (
+        f"{len(names)} of the {len(PUBLISHED)} published metrics were not collected as they are; "
+        f"formulas over other counters stand in for them: {listed} (-v lists the formulas)."
+    )
+    return [note]
+
+
+def formulas(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return each published metric's formulas, a line each."""
+    found = dict.fromkeys(
+        (name, formula)
+        for source in sources
+        for name, formula in source.get("substituted", {}).items()
+        if name in PUBLISHED
+    )
+    return [f"{name} is taken as {formula}" for name, formula in sorted(found)]
