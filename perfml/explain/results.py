@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.util.json_values import json_value, records
 
@@ -159,11 +160,15 @@ class Causes:
         Of the layer's time, as in its `Ratio`; all contributions add up to it.
     missing
         Counters that would split a term further, and were not collected.
+    untold
+        Causes that nobody counted and that could explain most of what is left; None if there are
+        none.
     """
 
     pairs: tuple[PairCauses, ...]
     log_ratio: float
     missing: tuple[str, ...] = ()
+    untold: Untold | None = None
 
     @cached_property
     def totals(self) -> tuple[TermTotal, ...]:
@@ -241,6 +246,7 @@ class Causes:
             "by_kernel": records(self.by_kernel),
             "by_kind": {str(kind): value for kind, value in self.by_kind.items()},
             "missing": list(self.missing),
+            "untold": None if self.untold is None else self.untold.to_dict(),
         }
 
 

@@ -27,6 +27,7 @@ BASE = {
     "theoretical_occupancy": 1.0,
     "achieved_occupancy": 0.9,
     "stall_sync": 0.1,
+    "stall_membar": 0.0,
     "stall_exec_dependency": 0.3,
     "stall_memory_dependency": 0.2,
 }

@@ -53,6 +53,7 @@ def busy(resource, **more):
         "ipc": 1.0,
         **{term.id: 0.05 for term in STALL_TERMS},
         **dict.fromkeys(resource.counters, 1e6),
+        **({} if resource.work.or_evidence else dict.fromkeys(resource.work.evidence, 1e6)),
     }
     if resource.product is not None:
         counters |= dict.fromkeys(resource.product.request_counters, 1e5)

@@ -44,7 +44,11 @@ _UNCOUNTED = dict.fromkeys(
 
 _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "global_atomics": (
-        {"global_reduction_requests": 1e6, "l2_atomic_utilization_max": 0.3},
+        {
+            "global_atomic_requests": 0.0,
+            "global_reduction_requests": 1e6,
+            "l2_atomic_utilization_max": 0.3,
+        },
         {"l2_atomic_utilization_max": 0.95},
     ),
     "shared_atomics": (

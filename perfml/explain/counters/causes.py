@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from perfml.explain.counters.evidence import Told, find_untold
 from perfml.explain.counters.factors import Pair, factorise_time
 from perfml.explain.counters.refine import REFINEMENTS, log_mean
 from perfml.explain.counters.resources import Resource, candidate_resources
@@ -137,7 +138,7 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     before = sum(match.before.time_us for match in matches if match.before is not None)
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)
-    pairs = []
+    pairs, told = [], []
     for match in matches:
         if match.before is not None and match.after is not None:
             share = log_mean(match.after.time_us, match.before.time_us) / whole
@@ -147,6 +148,7 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
             weighted = tuple(replace(one, log_ratio=share * one.log_ratio) for one in contributions)
             label = None if resource is None else resource.label
             pairs.append(PairCauses(match.label, label, weighted))
+            told.append(Told(match.before, match.after, weighted))
         elif match.before is not None:
             time = match.before.time_us
             gone = Contribution(TERMS["kernels_vanished"], time, 0.0, -time / whole)
@@ -155,7 +157,15 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
             time = match.after.time_us
             new = Contribution(TERMS["kernels_appeared"], 0.0, time, time / whole)
             pairs.append(PairCauses(match.label, None, (new,)))
-    return Causes(tuple(pairs), math.log(after / before), _missing(matches, same_device))
+    ratio = math.log(after / before)
+    others = [
+        one
+        for pair in pairs
+        for one in pair.contributions
+        if one.term.id in ("kernels_vanished", "kernels_appeared")
+    ]
+    untold = find_untold(told, others, ratio) if same_device else None
+    return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold)
 
 
 def decompose_pair(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import SMALL, global_traffic, shared_traffic, waits
@@ -383,6 +384,13 @@ def take_back_contradictions(decomposition: Decomposition, pair: Pair) -> None:
             decomposition.move(one.log_ratio, one.term.id, None)
 
 
+def take_back_unproven(decomposition: Decomposition, pair: Pair) -> None:
+    """Leave to the rest what a term says whose counters were not collected on both sides."""
+    for one in decomposition.named():
+        if not is_proven(one.term, *pair.both):
+            decomposition.move(one.log_ratio, one.term.id, None)
+
+
 def _active(launch: Launch) -> float:
     active = launch["sm_efficiency"]
     return 1.0 if math.isnan(active) else active
@@ -427,5 +435,6 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_async_copies,
     name_unused_tensor_cores,
     take_back_contradictions,
+    take_back_unproven,
 )
 """In this order: stalls split what all others leave, and what follows them takes from stalls."""

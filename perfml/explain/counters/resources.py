@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.terms import TERMS, Term
 from perfml.explain.launches import Launch
 
@@ -290,6 +291,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
         for resource in RESOURCES
         if (same_device or not resource.derived)
         and resource.is_used(slower)
+        and is_proven(resource.work, before, after)
         and _comparable(resource, before, after, slower)
     ]
     levels = {resource.label: _known(slower[resource.level]) for resource in known}

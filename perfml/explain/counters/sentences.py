@@ -13,9 +13,11 @@ MOST = 3
 
 
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
-    """Return what speaks for the measured difference, and what against it, largest first."""
+    """Return what cannot be told, what speaks for the measured difference, and what against it."""
     headings = (f"makes it {time.verdict}", "works against that")
-    return tuple(
+    different = time.verdict in ("slower", "faster")
+    untold = () if causes.untold is None or not different else (causes.untold.sentence(),)
+    return untold + tuple(
         f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:MOST])}"
         for heading, totals in zip(headings, sided_causes(time, causes), strict=True)
         if totals

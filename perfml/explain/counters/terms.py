@@ -10,7 +10,7 @@ unit, a row of `perfml.explain.counters.resources`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from perfml.metrics import STALLS, with_ncu_name
@@ -50,6 +50,8 @@ class Term:
         What to do about it.
     falls
         Whether a lower level makes a launch slower; by default a higher one does.
+    or_evidence
+        Other counters that prove it as well.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Term:
     action: str
     words: str = "{baseline:.3g} -> {target:.3g}"
     falls: bool = False
+    or_evidence: tuple[str, ...] = ()
 
     @property
     def residual(self) -> bool:
@@ -103,6 +106,7 @@ _WORK = (
         Kind.WORK,
         ("tensor_utilization",),
         "Do fewer matrix operations, or do them in a smaller type.",
+        or_evidence=("tensor_cycles_utilization",),
     ),
     Term(
         "fp32_operations",
@@ -131,6 +135,7 @@ _WORK = (
         Kind.WORK,
         ("special_fu_utilization",),
         "Call fewer exp, sin, rsqrt and conversions, or approximate them with multiply-adds.",
+        or_evidence=("inst_bit_convert",),
     ),
     Term(
         "instructions",
@@ -157,8 +162,9 @@ _WORK = (
         "integer_arithmetic",
         "work: integer and address arithmetic",
         Kind.WORK,
-        ("alu_utilization", "inst_integer"),
+        ("alu_utilization",),
         "Compute addresses once and add to them; divide by powers of two; use 32-bit indices.",
+        or_evidence=("inst_integer",),
     ),
     Term(
         "constant_serialization",
@@ -284,14 +290,16 @@ _PARTS = (
         Kind.WORK,
         ("inst_inter_thread_communication", "shared_utilization"),
         "Exchange fewer values between lanes: shuffle once, or keep more in each thread.",
+        or_evidence=("inst_inter_thread_communication",),
     ),
     Term(
         "local_memory",
         "local memory (spills, local arrays)",
         Kind.MEMORY,
-        ("local_load_requests", "local_store_requests"),
+        ("local_load_transactions", "local_store_transactions"),
         "Allow more registers a thread, and index local arrays with constants (unroll the loop).",
         "{target:.3g} of the requests, {baseline:.3g} in the baseline",
+        or_evidence=("local_load_requests", "local_store_requests"),
     ),
     Term(
         "narrow_access",
@@ -505,8 +513,7 @@ PER_LAUNCH = "_per_launch"
 """Ending of the ids of the work of one launch, where a merged row has several launches."""
 
 _PER_LAUNCH = tuple(
-    Term(f"{term.id}{PER_LAUNCH}", f"{term.label} a launch", term.kind, term.evidence, term.action)
-    for term in _WORK
+    replace(term, id=f"{term.id}{PER_LAUNCH}", label=f"{term.label} a launch") for term in _WORK
 )
 
 TERMS: dict[str, Term] = {

@@ -241,8 +241,12 @@ def why_sentence(pair: Pair) -> Sentence | None:
         return Sentence("why", "open", f"{text}; no counter splits the difference.")
     sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
     split = sum(size for size, residual in sizes if not residual)
+    untold = first.causes.untold
     likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
+    likely = likely and untold is None
     text = f"{text}. By the counters: {listed(causes)}."
+    if untold is not None:
+        text = f"{text} But perfml {untold.sentence()}."
     return Sentence("why", "likely" if likely else "open", text)
 
 

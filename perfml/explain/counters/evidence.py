@@ -1,0 +1,313 @@
+"""What counters prove, and what they cannot tell apart: the causes that may hide in a named one.
+
+A cause whose counters were not collected is never named; what it does to the time then stands in
+another term: in the busy time of the unit, in the stall, or in the rest. `HIDES_IN` says where.
+
+Here to change: a new cause has a row of `HIDES_IN`, with the terms that its formula takes it from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Term
+from perfml.explain.launches import Launch
+from perfml.metrics import load_catalogue
+
+MOST = 0.5
+"""A cause that could explain more than this much of what is left may be the answer."""
+
+NO_TENSOR = 0.01
+"""A tensor pipe below this level does nothing that matters."""
+
+_SHOWN = 3
+
+REST = tuple(term.id for term in TERMS.values() if term.residual)
+_WORK = ("dram_bytes", "dram_busy_time", "l2_sectors", "l2_busy_time", "l1_sectors")
+_COSTS = (
+    "dram_bytes_per_sector",
+    "dram_time_per_sector",
+    "l2_sectors_per_l1_sector",
+    "l2_time_per_sector",
+)
+_MEMORY_WAITS = ("stall_memory_dependency", "stall_memory_throttle")
+_SHARED = ("shared_memory_busy_time", "shared_time_per_wavefront")
+_QUEUES = ("stall_pipe_busy", "mio_throttle", "stall_exec_dependency")
+_PIPES = (
+    "fp32_operations",
+    "fp32_pipe_time",
+    "fp64_pipe_time",
+    "special_function_pipe_time",
+    "tensor_pipe_time",
+)
+
+HIDES_IN: dict[str, tuple[str, ...]] = {
+    "sectors_per_request": (*_WORK, *_MEMORY_WAITS, *REST),
+    "redundant_traffic": (*_WORK, "global_requests"),
+    "narrow_access": (*_MEMORY_WAITS, "unprofiled_time"),
+    "global_atomics": (*_WORK, *_COSTS, *_MEMORY_WAITS, *REST),
+    "local_memory": (*_WORK, *_COSTS, *_MEMORY_WAITS),
+    "async_copy": ("stall_memory_dependency",),
+    "wavefronts_per_shared_load": (*_SHARED, *_QUEUES),
+    "shared_loads": _SHARED,
+    "shared_atomics": (*_SHARED, *_QUEUES),
+    "lsu_pipe_time": (*_SHARED, *_QUEUES, "instructions"),
+    "constant_serialization": (*_QUEUES, "stall_constant_memory_dependency"),
+    "integer_arithmetic": ("instructions", "fp32_pipe_time", "stall_pipe_busy", "math_throttle"),
+    "tensor_unused": (*_PIPES[:2], *_SHARED, "shared_loads", "instructions"),
+    "memory_fence": ("stall_sync",),
+    "active_threads_per_warp": ("instructions", *_PIPES[1:4], *REST),
+    "theoretical_occupancy": ("achieved_of_theoretical", *REST),
+    "block_imbalance": ("achieved_of_theoretical",),
+    "sm_imbalance": REST,
+    "wave_quantization": ("achieved_of_theoretical", *REST),
+    "instructions": REST,
+}
+"""Cause -> terms that it is a part of where it was not counted."""
+
+_OF_ACTIVE = ("wave_quantization", "sm_imbalance")
+"""Causes that hide in the busy time of a pipe, too, where nobody counted idle multiprocessors."""
+
+_STALLS = tuple(
+    term.id
+    for term in STALL_TERMS
+    if term.id != "stall_not_selected"  # there nothing is wrong
+)
+
+_SECTIONS = (
+    ("smsp__warp_issue_stalled", "WarpStateStats"),
+    ("smsp__average_warp", "WarpStateStats"),
+    ("smsp__thread_inst_executed_per", "WarpStateStats"),
+    ("smsp__inst_executed_op_", "MemoryWorkloadAnalysis_Tables"),
+    ("l1tex__", "MemoryWorkloadAnalysis_Tables"),
+    ("lts__", "MemoryWorkloadAnalysis_Tables"),
+    ("dram__", "MemoryWorkloadAnalysis_Tables"),
+    ("launch__", "LaunchStats"),
+    ("sm__warps_active", "Occupancy"),
+    ("sm__maximum_warps", "Occupancy"),
+    ("sm__cycles_active", "WorkloadDistribution"),
+    ("sm__pipe", "ComputeWorkloadAnalysis"),
+    ("sm__inst_executed_pipe", "ComputeWorkloadAnalysis"),
+    ("smsp__inst_executed.", "InstructionStats"),
+)
+"""Beginning of the name of a counter, and the section of Nsight Compute that collects it."""
+
+
+@dataclass(frozen=True)
+class Untold:
+    """Causes that could be the answer, if somebody had counted them.
+
+    Attributes
+    ----------
+    causes
+        Those that could explain more than half of what is left, the likeliest first.
+    instead_of
+        The term that holds most of what is left.
+    metrics
+        Their counters that were not collected.
+    sections
+        Sections of Nsight Compute that collect these.
+    collect
+        The set of perfml's ``collect --metrics`` that holds them.
+    share
+        How much of the difference is left, as a share of all that speaks for it.
+    """
+
+    causes: tuple[Term, ...]
+    instead_of: Term
+    metrics: tuple[str, ...]
+    sections: tuple[str, ...]
+    collect: str
+    share: float
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        names = [_short(term) for term in self.causes[:_SHOWN]]
+        more = len(self.causes) - len(names)
+        told = " or ".join(names) + (f" ({more} more)" if more else "")
+        other = "the rest" if self.instead_of.residual else _short(self.instead_of)
+        where = f"section {' and '.join(self.sections)}; " if self.sections else ""
+        return (
+            f"cannot tell {told} from {other}: collect {', '.join(self.metrics)} "
+            f"({where}perfml collect --metrics {self.collect})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "causes": [term.id for term in self.causes],
+            "instead_of": self.instead_of.id,
+            "metrics": list(self.metrics),
+            "sections": list(self.sections),
+            "collect": self.collect,
+            "share": self.share,
+            "sentence": self.sentence(),
+        }
+
+
+@dataclass(frozen=True)
+class Told:
+    """The terms of a pair of launches.
+
+    Attributes
+    ----------
+    before, after
+        The launches.
+    contributions
+        Parts of the layer's log ratio.
+    """
+
+    before: Launch
+    after: Launch
+    contributions: tuple[Contribution, ...]
+
+
+def is_proven(term: Term, *launches: Launch) -> bool:
+    """Return whether the counters of a term were collected."""
+    return any(
+        all(is_collected(name, launch) for name in names for launch in launches)
+        for names in (term.evidence, term.or_evidence)
+        if names or term.residual
+    )
+
+
+def is_collected(name: str, launch: Launch) -> bool:
+    """Return whether a counter was collected; one that means nothing for a launch was."""
+    if name == "time_us":
+        return True
+    if name not in launch.counters:
+        return False
+    if not math.isnan(launch[name]):
+        return True
+    catalogue = load_catalogue()
+    if name not in catalogue:
+        return False
+    return catalogue[name].zero_undefined or catalogue[name].guard is not None
+
+
+def find_untold(
+    pairs: Sequence[Told], others: Sequence[Contribution], log_ratio: float
+) -> Untold | None:
+    """Return the causes that could explain most of what the named and proven ones leave.
+
+    Nothing is left where the largest term is proven and the proven ones are more than half.
+
+    Parameters
+    ----------
+    pairs
+        The launches of a layer that answer to each other, with their terms.
+    others
+        Terms of launches that one side lacks: their times prove them.
+    log_ratio
+        Of the layer.
+    """
+    sign = math.copysign(1.0, log_ratio)
+    could: dict[str, float] = {}
+    held: dict[str, float] = {}
+    proven = {"kernels": sum(max(sign * one.log_ratio, 0.0) for one in others)}
+    for pair in pairs:
+        hosts = {cause: _hosts(cause, pair) for cause in _untold_causes(pair)}
+        unsure = {host for each in hosts.values() for host in each}
+        for one in pair.contributions:
+            value = sign * one.log_ratio
+            if value <= 0:
+                continue
+            into = held if one.term.id in unsure else proven
+            into[one.term.id] = into.get(one.term.id, 0.0) + value
+            for cause, places in hosts.items():
+                if one.term.id in places:
+                    could[cause] = could.get(cause, 0.0) + value
+    left, sure = sum(held.values()), sum(proven.values())
+    if left <= max(sure, 0.0) and max(held.values(), default=0.0) <= max(
+        proven.values(), default=0
+    ):
+        return None
+    causes = [name for name, value in could.items() if value > MOST * left]
+    if not causes or left == 0:
+        return None
+    causes.sort(key=lambda name: -could[name])
+    return _untold([TERMS[name] for name in causes], held, left / (left + sure), pairs)
+
+
+def _untold(
+    causes: list[Term], held: dict[str, float], share: float, pairs: Sequence[Told]
+) -> Untold:
+    launches = [side for pair in pairs for side in (pair.before, pair.after)]
+    names = dict.fromkeys(
+        name
+        for term in causes[:_SHOWN]
+        for name in term.evidence
+        if not all(is_collected(name, launch) for launch in launches)
+    )
+    most = max(held, key=lambda name: held[name])
+    return Untold(
+        tuple(causes),
+        TERMS[most],
+        tuple(names),
+        tuple(dict.fromkeys(_sections(names))),
+        _set_of(names),
+        share,
+    )
+
+
+def _untold_causes(pair: Told) -> Iterable[str]:
+    """Return the causes that were not counted and could be there."""
+    sides = (pair.before, pair.after)
+    for cause in (*HIDES_IN, *_STALLS):
+        if not is_proven(TERMS[cause], *sides) and not _ruled_out(cause, *sides):
+            yield cause
+
+
+def _hosts(cause: str, pair: Told) -> tuple[str, ...]:
+    """Return the terms that a cause that was not counted is a part of."""
+    hosts = HIDES_IN.get(cause, REST)
+    if cause in _OF_ACTIVE and not is_collected("sm_efficiency", pair.after):
+        hosts = (*hosts, *_PIPES)
+    return hosts
+
+
+def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
+    """Return whether what was counted says that a cause cannot be there."""
+    slower = after if after.time_us > before.time_us else before
+    sides = (before, after)
+    if cause in _STALLS:
+        # what is waited for otherwise is at most what the known reasons leave
+        known = [slower[name] for name in (*_STALLS, "stall_not_selected")]
+        return sum(share for share in known if not math.isnan(share)) >= 1 - MOST
+    if cause == "sectors_per_request":
+        # the efficiencies tell whether lanes are scattered
+        names = ("gld_efficiency", "gst_efficiency")
+        return all(is_collected(name, side) for name in names for side in sides)
+    if cause in ("wavefronts_per_shared_load", "shared_loads", "shared_atomics"):
+        if cause == "wavefronts_per_shared_load" and is_collected("shared_efficiency", slower):
+            return True
+        return slower["shared_utilization"] == 0
+    if cause == "global_atomics":
+        return slower["l2_atomic_transactions"] == 0
+    if cause == "tensor_unused":
+        return all(side["tensor_utilization"] < NO_TENSOR for side in sides)
+    if cause == "instructions":
+        return any(is_collected(name, slower) for name in ("ipc", "issue_slot_utilization"))
+    return False
+
+
+def _sections(names: Iterable[str]) -> Iterable[str]:
+    catalogue = load_catalogue()
+    for name in names:
+        formula = catalogue[name].ncu if name in catalogue else None
+        for counter in () if formula is None else formula.names:
+            found = [section for start, section in _SECTIONS if counter.startswith(start)]
+            yield from found[:1]
+
+
+def _set_of(names: Iterable[str]) -> str:
+    held = set(load_catalogue().computable(["default"]))
+    return "default" if set(names) <= held else "causes"
+
+
+def _short(term: Term) -> str:
+    label = term.label.removeprefix("work: ")
+    return label if term.id.startswith("stall_") else label.partition(" (")[0]
