@@ -28,7 +28,7 @@ from perfml.report.sections.explanation import why_section
 from perfml.report.sections.kernels import kernels_section
 from perfml.report.sections.machine import roofline_section, stalls_section
 from perfml.report.sections.models import metrics_section, trust_section
-from perfml.report.sections.provenance import moment, provenance_section
+from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.times import extremes_section, times_section
 from perfml.time_sources import time_note
@@ -113,15 +113,16 @@ def report_document(results: Results, title: str | None = None) -> Document:
     several = len(results.conditions) > 1
     sections = (
         times_section(results),
+        why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
+        advice_section(results.advice),
         extremes_section(results),
         None if results.kernels is None else kernels_section(results.kernels),
         metrics_section(results),
         trust_section(results),
-        why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
-        advice_section(results.advice),
         roofline_section(results),
         stalls_section(results),
         provenance_section(("", results.provenance)),
+        glossary_section(),
     )
     kept = tuple(section for section in sections if section is not None)
     return Document(title or _title(results), kept, answer(results), _facts(results))

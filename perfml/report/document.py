@@ -37,20 +37,58 @@ class Sentence:
         How sure it is; the rule of the word stands in the document's `Answer`.
     text
         The statement.
+    title
+        What to do, in a few words; only where it is ``do``.
+    gain
+        What that gains.
     """
 
-    about: Literal["time", "why", "metric", "error", "caution"]
+    about: Literal["do", "time", "why", "metric", "error", "caution"]
     sure: Sure
     text: str
+    title: str = ""
+    gain: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        return (
+            f"{self.title}: {self.text} Gain: {self.gain} ({self.sure})."
+            if self.gain
+            else self.text
+        )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The sentences at the top of a document, and what their words of certainty mean."""
+    """The sentences at the top of a document, and what their words of certainty mean.
+
+    Attributes
+    ----------
+    heading
+        Above those that say what to do; above all without such.
+    sentences
+        Those that say what to do first.
+    rules
+        Word of certainty to what it means.
+    evidence
+        Heading of the others, where there are both.
+    """
 
     heading: str
     sentences: tuple[Sentence, ...]
     rules: Mapping[str, str]
+    evidence: str = "What that rests on"
+
+    @property
+    def first(self) -> tuple[Sentence, ...]:
+        """What to do."""
+        return tuple(each for each in self.sentences if each.about == "do")
+
+    @property
+    def others(self) -> tuple[Sentence, ...]:
+        """What it rests on, and what to fear."""
+        return tuple(each for each in self.sentences if each.about != "do")
 
 
 @dataclass(frozen=True)
@@ -280,6 +318,11 @@ class Preformatted:
 
 
 @dataclass(frozen=True)
+class Glossary:
+    """The words of `perfml.report.glossary` that the page used before; its place is at the end."""
+
+
+@dataclass(frozen=True)
 class Fold:
     """Blocks folded behind a summary; most often what only a page has room for."""
 
@@ -326,8 +369,8 @@ class Panels:
 
 
 Block = (
-    Facts | Fold | KernelChooser | LayerMap | Notices | Panels | Pictures | Points | Preformatted
-    | ReportTable | Section | Shortlists | Text | Totals | TreeInWords
+    Facts | Fold | Glossary | KernelChooser | LayerMap | Notices | Panels | Pictures | Points
+    | Preformatted | ReportTable | Section | Shortlists | Text | Totals | TreeInWords
 )  # fmt: skip
 
 
@@ -358,7 +401,7 @@ class Document:
     @property
     def lines(self) -> list[str]:
         """The answer, a sentence a line."""
-        return [] if self.answer is None else [each.text for each in self.answer.sentences]
+        return [] if self.answer is None else [each.line for each in self.answer.sentences]
 
 
 def section(

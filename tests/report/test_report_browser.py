@@ -299,13 +299,13 @@ def test_advice_becomes_cards_on_a_phone(browser, report):
     scroll = opened.page.locator("#advice .panel:visible .scroll").first
     assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
     label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
-    assert "hazard" in label
-    assert row.locator("[role=cell]").count() == 4
+    assert "evidence" in label
+    assert row.locator("[role=cell]").count() == 2
     opened.page.close()
 
 
 def test_advice_is_filtered_by_backend(desktop):
-    panel = desktop.page.locator("#advice .panel:visible")
+    panel = desktop.page.locator("#advice .panel:visible .detail").first
     panel.locator("input[type=search]").fill("inductor")
     cells = panel.locator("tbody tr:visible th").all_inner_texts()
     assert cells

@@ -15,7 +15,7 @@ from perfml.report.compared import compare_tables
 from perfml.report.sections.comparison import changed_table, comparison_document
 from perfml.report.sections.explanation import layers_table
 from perfml.tables import write_table
-from tests.support.report_data import kernels
+from tests.support.report_data import kernels, without_links
 
 pytestmark = pytest.mark.long
 
@@ -36,7 +36,8 @@ def sentences(comparison):
 
 def page_of(left, right, **given):
     """Return the page of two datasets called before and after."""
-    return to_html(build_comparison(("before", left, None), ("after", right, None), **given))
+    document = build_comparison(("before", left, None), ("after", right, None), **given)
+    return without_links(to_html(document))
 
 
 def compared(left, right, **given):

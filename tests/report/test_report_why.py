@@ -217,7 +217,9 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     )
     unchecked = pd.DataFrame({"rule": []})
     (panels,) = advice_section({"all": Advice(findings, unchecked)}).blocks
-    note, _, table = panels.sections[0].blocks
+    note, _, hazard = panels.sections[0].blocks
+    cure, _, table = hazard.blocks
+    assert (hazard.title, cure.text) == ("H", "What to do: m")
     assert len(table.rows) == 60
     assert table.rows[0][0].text == "l149"
     assert table.rows[0][1].note == "10 % to 20 % of the layer"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -173,8 +175,13 @@ def evaluation(task="regression", unseen=0.25, baseline=0.6, leak=LEAK):
 
 
 def build_page(table, **given):
-    """Return the page of a report."""
-    return to_html(build_report(table, **given))
+    """Return the page of a report, its words without their links."""
+    return without_links(to_html(build_report(table, **given)))
+
+
+def without_links(page):
+    """Return a page whose words of the glossary are plain text."""
+    return re.sub(r'<a class="word"[^>]*>(.*?)</a>', r"\1", page)
 
 
 def build_markdown(table, **given):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import re
+from collections.abc import Sequence
 from importlib import resources
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from perfml import __version__
 from perfml.report.document import Block, Document, Picture
 from perfml.report.figures.style import svg
+from perfml.report.glossary import Entry, entries
 from perfml.report.labels import clean
 
 
@@ -35,7 +38,7 @@ def to_html(document: Document) -> str:
         finalize=_printable,
         loader=FunctionLoader(_part),
     )
-    figures = itertools.count()
+    figures, words = itertools.count(), Words(entries())
 
     def draw(picture: Picture, width: int) -> Markup:
         image = svg(picture.draw(width), prefix=f"f{next(figures)}", label=clean(picture.label))
@@ -45,7 +48,8 @@ def to_html(document: Document) -> str:
         shown: Markup = getattr(macros, type(block).__name__)(block)
         return shown
 
-    environment.globals.update(show=show, svg=draw)
+    environment.globals.update(show=show, svg=draw, words=words)
+    environment.filters["told"] = words.marked
     macros = environment.get_template("blocks.html.j2").module
     script, style = _part("script.js"), _part("style.css")
     page = environment.get_template("page.html.j2").render(
@@ -57,6 +61,54 @@ def to_html(document: Document) -> str:
     )
     # a lone surrogate that no cleaning saw must not keep the file from being written
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+class Words:
+    """Links words of the glossary to what they mean, once a part of the page.
+
+    Parameters
+    ----------
+    known
+        The glossary.
+    """
+
+    def __init__(self, known: Sequence[Entry]) -> None:
+        self._entries = {text: each for each in known for text in each.texts}
+        longest = sorted(self._entries, key=len, reverse=True)
+        inside = "|".join(re.escape(text) for text in longest)
+        self._pattern = re.compile(rf"(?<![\w-])(?:{inside})(?![\w-])")
+        self._here: set[str] = set()
+        self._used: set[str] = set()
+        self._known = known
+
+    def part(self) -> str:
+        """Begin a part of the page: its words are linked anew."""
+        self._here = set()
+        return ""
+
+    @property
+    def used(self) -> list[Entry]:
+        """The words that the page uses, in the order of the glossary."""
+        return [entry for entry in self._known if entry.name in self._used]
+
+    def marked(self, text: object) -> Markup:
+        """Return a text, made printable and escaped, with its first words linked."""
+        shown = clean(text)
+        parts, end = [], 0
+        for found in self._pattern.finditer(shown):
+            entry = self._entries[found.group()]
+            if entry.name in self._here:
+                continue
+            self._here.add(entry.name)
+            self._used.add(entry.name)
+            parts.append(escape(shown[end : found.start()]))
+            parts.append(
+                Markup('<a class="word" href="#{}" title="{}">{}</a>').format(
+                    entry.anchor, entry.sentence, found.group()
+                )
+            )
+            end = found.end()
+        return Markup().join([*parts, escape(shown[end:])])
 
 
 def _printable(value: object) -> object:

@@ -12,6 +12,7 @@ from perfml.report.document import (
     Document,
     Facts,
     Fold,
+    Glossary,
     KernelChooser,
     LayerMap,
     Notices,
@@ -41,8 +42,12 @@ _MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": "
 def to_markdown(document: Document) -> str:
     """Return a document in GitHub's Markdown; long tables fold, pictures are left out."""
     lines = [f"# {escape(document.title)}", ""]
-    for sentence in () if document.answer is None else document.answer.sentences:
-        lines += _sentence(sentence)
+    if document.answer is not None:
+        for sentence in document.answer.first:
+            lines += _sentence(sentence)
+        lines.append("")
+        for sentence in document.answer.others:
+            lines += _sentence(sentence)
     for section in document.sections:
         lines += _section(section, 2)
     text = "\n".join([*lines, "", f"perfml {__version__}"])
@@ -65,6 +70,9 @@ def escape(text: object) -> str:
 
 def _sentence(sentence: Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
+    if sentence.about == "do":
+        gain = f"Gain: {escape(sentence.gain)} ({sentence.sure})."
+        return [f"1. **{escape(sentence.title)}.** {escape(sentence.text)} {gain}"]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 
@@ -106,7 +114,7 @@ def _block(block: Block, inside_fold: bool) -> Iterator[str]:
         case Fold(page_only=False):
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
-            Facts() | Fold() | KernelChooser() | LayerMap() | Notices() | Pictures()
+            Facts() | Fold() | Glossary() | KernelChooser() | LayerMap() | Notices() | Pictures()
             | Preformatted() | Shortlists() | Totals() | TreeInWords()
         ):  # fmt: skip
             return  # what only a page has room for

@@ -11,6 +11,7 @@ from perfml.report.document import (
     Document,
     Facts,
     Fold,
+    Glossary,
     KernelChooser,
     LayerMap,
     Notices,
@@ -109,8 +110,8 @@ class _Writer:
             case ReportTable():
                 yield from self.table(block)
             case (
-                Facts() | Fold() | KernelChooser() | LayerMap() | Pictures() | Preformatted()
-                | Shortlists() | Totals() | TreeInWords()
+                Facts() | Fold() | Glossary() | KernelChooser() | LayerMap() | Pictures()
+                | Preformatted() | Shortlists() | Totals() | TreeInWords()
             ):  # fmt: skip
                 return  # what only a page has room for
 

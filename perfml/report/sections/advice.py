@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 _MOST = 60
 """Findings of a condition on a page; the largest savings are kept."""
 
-_MOST_SHORT = 10
-"""Findings of a condition in Markdown."""
+_MOST_SHORT = 3
+"""Findings of a hazard in Markdown."""
 
 _NCU = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
 
 LEAD = (
-    "Hazards that the counters show, with their evidence. A gain is a range, as a share of the "
-    "layer's time; the saving is its upper end. Findings of one layer are often two views of one "
-    "loss, so their gains do not add up."
+    "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
+    "of the layer's time; the saving is its upper end. Findings of one layer are often two views "
+    "of one loss, so their gains do not add up."
 )
 
 
@@ -61,7 +62,7 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
                     label,
                     Text(_notes(each, len(kept)), note=True),
                     Notices(sentences_of(each.warnings), "this advice"),
-                    findings_table(kept, f"What could be done, {label}", most=_MOST_SHORT),
+                    *_by_hazard(kept, label),
                     *time_texts(each.time_notes),
                 )
             )
@@ -69,6 +70,29 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
         return None
     blocks = Panels("condition of the advice", tuple(panels))
     return section("What could be done", blocks, anchor="advice", link="Advice", lead=LEAD)
+
+
+def _by_hazard(table: pd.DataFrame, label: str) -> list[Section]:
+    """Return the findings hazard by hazard, so that what helps stands there once."""
+    sections = []
+    for rule, part in table.groupby("rule", sort=False):
+        first = part.iloc[0]
+        rows = [_place(row) for row in part.to_dict("records")]
+        columns = (*words("layer"), *numbers("saves up to, µs"), *words("evidence"))
+        caption = f"Layers with the hazard {rule}, {label}"
+        findings = ReportTable(caption, columns, rows, cards=True, most=_MOST_SHORT)
+        hazard = str(first["hazard"])
+        source = Text(f"{rule}; {first['source']}", note=True)
+        cure = Text(f"What to do: {first['mitigation']}")
+        sections.append(section(f"{hazard[:1].upper()}{hazard[1:]}", cure, source, findings))
+    return sections
+
+
+def _place(row: Mapping[Any, Any]) -> list[Cell]:
+    """Return where a hazard is, what it may cost, and the numbers behind it."""
+    layer, saved, _, evidence, _ = _finding(row, "layer")
+    agreed = _NCU.get(str(row["ncu"]), "")
+    return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
 
 
 def _notes(advice: Advice, shown: int) -> str:

@@ -31,7 +31,7 @@ from perfml.report.sections.explanation import (
     why_section,
     why_sentence,
 )
-from perfml.report.sections.provenance import moment, provenance_section
+from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import amount, illustrated
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def comparison_document(
         ),
         _changed_section(comparisons),
         provenance_section(*zip(names, provenance, strict=True)),
+        glossary_section(),
     )
     made = [moment(document.get("created")) for document in provenance]
     labels = listed([comparison.pair.label for comparison in comparisons], 4)

@@ -50,6 +50,9 @@ PIECE = 0.02
 _MOST = 10
 """Rows of the tables below the causes, in the short forms."""
 
+_CURES = 2
+"""Causes whose cure is told."""
+
 _FIRST_LAYERS = 6
 """Layers on the first screen of an explanation."""
 
@@ -288,6 +291,7 @@ def layer_section(
         _pictures(detail, name),
         None if rows is None else _stalls(detail, rows),
         causes_table(detail),
+        _cures(detail),
         _kinds(detail),
         pieces_table(detail) if evidence else None,
         Text(f"Not collected: {missing}.", note=True) if missing else None,
@@ -423,6 +427,17 @@ def causes_table(detail: LayerDiff) -> ReportTable | None:
 
 def _signed(value: float) -> Cell:
     return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
+
+
+def _cures(detail: LayerDiff) -> Points | None:
+    """Say what helps against the main causes; None where no counter names one."""
+    from perfml.explain.counters.sentences import sided_causes
+
+    causes, _ = sided_causes(detail.time, detail.causes)
+    main = [total.term for total in causes if not total.term.residual][:_CURES]
+    if detail.time.verdict != "slower" or not main:
+        return None
+    return Points(tuple(f"{term.label}: {term.action}" for term in main), "What to do")
 
 
 def _kinds(detail: LayerDiff) -> Text:

@@ -12,6 +12,7 @@ from perfml.report.document import (
     Cell,
     Facts,
     Fold,
+    Glossary,
     Notices,
     Preformatted,
     ReportTable,
@@ -41,6 +42,12 @@ def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
         parts = _parts(document)
         blocks += (Section(name, parts),) if len(documents) > 1 else parts
     return section("Provenance", *blocks, anchor="provenance", link="Provenance")
+
+
+def glossary_section() -> Section:
+    """Return the words of the page, in a sentence each."""
+    lead = "Every underlined word leads here; on a desktop its sentence shows under the pointer."
+    return Section("Words", (Glossary(),), lead=lead, anchor="words", link="Words", page_only=True)
 
 
 def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:

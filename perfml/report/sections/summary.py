@@ -6,13 +6,10 @@ for its certainty that follows from a stated rule, never from taste.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from perfml.report.conditions import EVERY_RUN, Condition
+from perfml.report.conditions import Condition
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import (
     TASKS,
@@ -28,6 +25,7 @@ from perfml.report.labels import (
 from perfml.report.results import Pair, Results
 from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
 
 if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking
@@ -44,6 +42,7 @@ SURE_RULES = {
     "no more often than chance (what a leading metric gets with the times permuted between "
     "layers, 95 %); or no model beats the baselines. A metric is never surer than the models it "
     f"comes from, and never firm on fewer than {ENOUGH_RESAMPLES} resamples",
+    "caution": "what to know of the data or the models before believing the rest",
 }
 """What the words of certainty mean; printed on the report."""
 
@@ -54,8 +53,11 @@ _ORDER: tuple[Sure, ...] = ("firm", "likely", "open", "caution")
 
 def answer(results: Results) -> Answer:
     """Return the statements of a report, in the order in which a reader wants them."""
+    steps = first_steps(results)
     shown = results.conditions
     said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
+    # of one condition the first step says it already
+    said = [*steps, *(each for each in said if each.text not in {step.text for step in steps})]
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
         said.append(Sentence("time", "open", f"{more}: see the times below."))
@@ -67,7 +69,8 @@ def answer(results: Results) -> Answer:
     said += [error for error in errors.values() if error is not None]
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
-    return Answer("The answer, and how sure it is", tuple(said), SURE_RULES)
+    heading = "Do this first" if steps else "The answer, and how sure it is"
+    return Answer(heading, tuple(said), SURE_RULES)
 
 
 def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
@@ -85,50 +88,26 @@ def _difference(pair: Pair) -> float:
 
 
 def _fastest(condition: Condition) -> Sentence:
-    where = "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+    """Say who is fastest under one condition, or why that cannot be said."""
     totals = condition.totals[condition.totals["total"].notna()]
     if totals.empty:
-        return Sentence("time", "open", f"{where}, no layer has a time.")
-    first = totals.iloc[0]
-    repeats = int(condition.times["repeats"].max())
+        return Sentence("time", "open", f"{where(condition)}, no layer has a time.")
     if condition.common == 0:
-        text = f"{where}, the backends have no layer in common, so their totals do not compare."
-        return Sentence("time", "open", text)
-    if len(totals) == 1:
-        only = condition.times[condition.times["median"].notna()]
-        slowest = only.nlargest(1, "median").iloc[0]
-        text = (
-            f"{where}, {first['backend']} takes {micros(first['total'])} for "
-            f"{count(condition.common, 'layer')}"
-        )
-        if condition.common > 1:
-            share = slowest["median"] / only["median"].sum()
-            text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
-        sure: Sure = "firm" if repeats > 1 else "open"
-        return Sentence("time", sure, f"{text}. Only one backend was measured.")
-    second = totals.iloc[1]
-    ratio = second["total"] / first["total"]
-    winners = condition.winners
-    won = winners[winners["fastest"] == first["backend"]]
-    doubtful = int((won["clear"] == 0).sum())
+        text = "the backends have no layer in common, so their totals do not compare."
+        return Sentence("time", "open", f"{where(condition)}, {text}")
+    if len(totals) > 1:
+        return Sentence("time", sure_of_totals(condition), fastest_text(condition))
+    first, only = totals.iloc[0], condition.times[condition.times["median"].notna()]
+    slowest = only.nlargest(1, "median").iloc[0]
     text = (
-        f"{where}, {first['backend']} is fastest: {micros(first['total'])} for "
-        f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
-        f"{second['backend']} ({ratio:.2f}×), and fastest on {len(won)} of "
-        f"{count(len(winners), 'layer')}"
+        f"{where(condition)}, {first['backend']} takes {micros(first['total'])} for "
+        f"{count(condition.common, 'layer')}"
     )
-    if doubtful:
-        text += f", {doubtful} of them within the spread of the repeats"
-    return Sentence("time", _sure_of_totals(first, totals), text + ".")
-
-
-def _sure_of_totals(first: pd.Series, totals: pd.DataFrame) -> Sure:
-    lows = totals["low"].iloc[1:]
-    if math.isnan(first["high"]) or bool(lows.isna().any()):
-        return "open"
-    if first["high"] < lows.min():
-        return "firm"
-    return "likely" if first["total"] < lows.min() else "open"
+    if condition.common > 1:
+        share = slowest["median"] / only["median"].sum()
+        text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
+    sure: Sure = "firm" if int(condition.times["repeats"].max()) > 1 else "open"
+    return Sentence("time", sure, f"{text}. Only one backend was measured.")
 
 
 def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:

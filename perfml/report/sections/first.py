@@ -1,0 +1,205 @@
+"""What to do first: the three sentences at the top of a report that a person can act on.
+
+Which backend to take, what the fastest backend of every layer would give, and the largest loss
+that can be avoided, with its cause and its cure. Each says what it gains and how sure that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.report.conditions import EVERY_RUN, Condition
+from perfml.report.document import Sentence, Sure
+from perfml.report.labels import count, listed, micros, percent
+from perfml.report.results import Pair, Results
+from perfml.report.sections.explanation import why_sentence
+
+if TYPE_CHECKING:
+    from perfml.explain import Advice
+    from perfml.explain.results import Explanation, LayerDiff
+
+_WORTH = 0.01
+"""A gain below 1 % of the time is none."""
+
+_NAMED = 2
+"""Layers named as examples."""
+
+
+def first_steps(results: Results) -> list[Sentence]:
+    """Return up to three things to do, the surest decision first; none without anything to do."""
+    several = [each for each in results.conditions if len(each.totals.dropna()) > 1 and each.common]
+    steps = [_use(several), _mix(several), _loss(results.pairs) or _saving(results.advice)]
+    return [step for step in steps if step is not None]
+
+
+def where(condition: Condition) -> str:
+    """Name a condition at the beginning of a sentence."""
+    return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+
+
+def _use(shown: Sequence[Condition]) -> Sentence | None:
+    """Say which backend is fastest in all, where more than one was measured."""
+    if not shown:
+        return None
+    first, second = (shown[0].totals.iloc[place] for place in (0, 1))
+    if len(shown) == 1:
+        text = fastest_text(shown[0])
+        saved = float(second["total"] - first["total"])
+        gain = f"{micros(saved)} less than {second['backend']}"
+        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {first['backend']}", gain)
+    won: dict[str, list[str]] = {}
+    for condition in shown:
+        won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
+    by_wins = sorted(won.items(), key=lambda entry: -len(entry[1]))
+    parts = [f"{name} at {listed(labels, 6)}" for name, labels in by_wins]
+    leads = [float(each.totals["total"].iloc[1] / each.totals["total"].iloc[0]) for each in shown]
+    text = f"Fastest over all layers: {'; '.join(parts)}."
+    gain = f"{min(leads):.2f} to {max(leads):.2f} times as fast as the second"
+    order: tuple[Sure, ...] = ("firm", "likely", "open")
+    sure = max((sure_of_totals(each) for each in shown), key=order.index)
+    title = f"Use {by_wins[0][0]}" + (" mostly" if len(by_wins) > 1 else "")
+    return Sentence("do", sure, text, title, gain)
+
+
+def fastest_text(condition: Condition) -> str:
+    """Say which backend is fastest over all layers, by how much, and on how many of them."""
+    totals = condition.totals[condition.totals["total"].notna()]
+    first, second = totals.iloc[0], totals.iloc[1]
+    winners = condition.winners
+    won = winners[winners["fastest"] == first["backend"]]
+    doubtful = int((won["clear"] == 0).sum())
+    text = (
+        f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
+        f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
+        f"{second['backend']} ({second['total'] / first['total']:.2f}×), and fastest on "
+        f"{len(won)} of {count(len(winners), 'layer')}"
+    )
+    if doubtful:
+        text += f", {doubtful} of them within the spread of the repeats"
+    return text + "."
+
+
+def sure_of_totals(condition: Condition) -> Sure:
+    """Return whether the repeats of the fastest backend's total lie apart from the others'."""
+    totals = condition.totals[condition.totals["total"].notna()]
+    first, lows = totals.iloc[0], totals["low"].iloc[1:]
+    if pd.isna(first["high"]) or bool(lows.isna().any()):
+        return "open"
+    if first["high"] < lows.min():
+        return "firm"
+    return "likely" if first["total"] < lows.min() else "open"
+
+
+def _mix(shown: Sequence[Condition]) -> Sentence | None:
+    """Say what the fastest backend of every layer would give, where that gives most."""
+    gains = [
+        (saved.sum() / _total(condition), condition, saved) for condition, saved in _saved(shown)
+    ]
+    if not gains:
+        return None
+    share, condition, saved = max(gains, key=lambda entry: entry[0])
+    fastest, total = str(condition.totals["backend"].iloc[0]), _total(condition)
+    if share < _WORTH:
+        text = f"{where(condition)}, no other backend gains 1 % on any choice of layers."
+        return Sentence("do", "firm", text, "Keep to one backend", "nothing to gain by mixing")
+    changed = saved[saved > 0].sort_values(ascending=False)
+    winners = condition.winners.set_index("layer")
+    clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
+    sure: Sure = (
+        "firm" if clear >= saved.sum() else "likely" if clear >= saved.sum() / 2 else "open"
+    )
+    medians = condition.times.set_index(["layer", "backend"])["median"]
+    named = [
+        f"{layer} ({micros(medians[layer, winners.loc[layer, 'fastest']])} under "
+        f"{winners.loc[layer, 'fastest']} instead of {micros(medians[layer, fastest])})"
+        for layer in changed.index[:_NAMED]
+    ]
+    text = (
+        f"{where(condition)}, the fastest backend of every layer gives "
+        f"{micros(total - float(saved.sum()))} instead of {micros(total)}: {len(changed)} of "
+        f"{count(condition.common, 'layer')} leave {fastest}, most of all {listed(named)}. What a "
+        "change of layout between two backends costs is not counted."
+    )
+    gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
+    return Sentence("do", sure, text, "Choose the backend layer by layer", gain)
+
+
+def _saved(shown: Sequence[Condition]) -> list[tuple[Condition, pd.Series[float]]]:
+    """Return, by layer that all backends ran, what its fastest backend saves, in microseconds."""
+    found = []
+    for condition in shown:
+        wide = condition.times.pivot_table(index="layer", columns="backend", values="median")
+        wide = wide.dropna()
+        fastest = str(condition.totals["backend"].iloc[0])
+        if len(wide) and fastest in wide.columns:
+            found.append((condition, wide[fastest] - wide.min(axis=1)))
+    return found
+
+
+def _total(condition: Condition) -> float:
+    return float(condition.totals["total"].iloc[0])
+
+
+def _loss(pairs: Sequence[Pair]) -> Sentence | None:
+    """Say where a backend loses most against the fastest, why, and what helps."""
+    losses = [
+        (detail.time.target_us - detail.time.baseline_us, pair, detail)
+        for pair in pairs
+        for detail in pair.explanation.details[:1]
+        if detail.time.verdict == "slower"
+    ]
+    if not losses:
+        return None
+    lost, pair, detail = max(losses, key=lambda entry: entry[0])
+    why = why_sentence(pair)
+    names = pair.explanation
+    at = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    also = [
+        f"{each.explanation.target} {micros(other.time.target_us)}"
+        for _, each, other in losses
+        if each is not pair and each.label == pair.label and other.layer == detail.layer
+    ]
+    text = (
+        f"{at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
+        f"{names.baseline} {micros(detail.time.baseline_us)}"
+        + (f" (and {listed(also)})" if also else "")
+        + f". {_cause_and_cure(detail, names)}"
+    )
+    gain = f"up to {micros(lost)} of {micros(names.total.target_us)} under {names.target}"
+    sure = "open" if why is None else why.sure
+    return Sentence("do", sure, text, f"Change {detail.layer} under {names.target}", gain)
+
+
+def _cause_and_cure(detail: LayerDiff, names: Explanation) -> str:
+    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+
+    causes, _ = sided_causes(detail.time, detail.causes)
+    found = [total for total in causes if not total.term.residual]
+    instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
+    if not found:
+        return f"No counter says why. {instead}"
+    first = found[0]
+    factor = f" x{first.factor:.2f} ("
+    label, _, levels = cause_in_words(first, detail.causes).partition(factor)
+    words = levels.removesuffix(")").replace("in the baseline", f"under {names.baseline}")
+    if "->" in words:
+        words = f"{label}, {words} from {names.baseline} to {names.target}"
+    cause = f"Cause: {words} ({label}, ×{first.factor:.2f} in time)."
+    return f"{cause} {first.term.action} {instead}"
+
+
+def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
+    """Say the hazard with the largest possible saving, where no two backends were compared."""
+    tables = [each.table.assign(label=label) for label, each in advice.items() if len(each.table)]
+    if not tables:
+        return None
+    row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
+    text = (
+        f"{row['layer']}, {row['label']}, has the largest possible saving: {row['hazard']}. "
+        f"{row['evidence']}. {row['mitigation']}"
+    )
+    gain = f"at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
+    return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)

@@ -1,0 +1,136 @@
+"""The top of a report: what to do first, what it gains, and the words that it uses."""
+
+import html
+import re
+
+import pandas as pd
+import pytest
+
+from perfml.report import build_report, to_html, to_markdown
+from perfml.report.build import build_comparison
+from perfml.report.glossary import CAUSES, WORDS, entries
+from perfml.report.pairs import advise_conditions, explain_pairs
+from tests.support.report_data import kernels, layers
+
+pytestmark = pytest.mark.long
+
+
+def table_of(times, repeats=3, scatter=0.001):
+    """Return layers whose times are given by backend; the repeats lie close together."""
+    rows = [
+        {
+            "backend": backend,
+            "layer": layer,
+            "iteration": iteration,
+            "run_id": backend,
+            "time_us": time * (1 + scatter * iteration),
+        }
+        for backend, by_layer in times.items()
+        for layer, time in by_layer.items()
+        for iteration in range(repeats)
+    ]
+    return pd.DataFrame(rows)
+
+
+TWO = {"a": {"x": 10.0, "y": 30.0}, "b": {"x": 60.0, "y": 20.0}}
+
+
+def test_the_fastest_backend_comes_first_then_the_choice_by_layer():
+    use, mix = build_report(table_of(TWO)).answer.first
+    assert (use.title, use.sure, use.gain) == ("Use a", "firm", "40.0 µs less than b")
+    assert mix.title == "Choose the backend layer by layer"
+    assert (mix.sure, mix.gain) == ("firm", "10.0 µs less (25 %)")
+    assert "gives 30.0 µs instead of 40.0 µs: 1 of 2 layers leave a" in mix.text
+    assert "y (20.0 µs under b instead of 30.0 µs)" in mix.text
+
+
+def test_a_choice_within_the_scatter_is_open():
+    _, mix = build_report(table_of(TWO, scatter=0.4)).answer.first
+    assert mix.sure == "open"
+
+
+def test_where_no_mix_helps_that_is_said():
+    same = {"a": {"x": 10.0, "y": 30.0}, "b": {"x": 60.0, "y": 40.0}}
+    _, mix = build_report(table_of(same)).answer.first
+    assert mix.title == "Keep to one backend"
+
+
+def test_the_largest_loss_has_its_cause_and_its_cure():
+    frame = kernels()
+    table = layers()
+    document = build_report(table, pairs=explain_pairs(table, frame, model=None))
+    loss = document.answer.first[-1]
+    assert loss.title == "Change conv_12 under inductor"
+    assert "inductor takes 121 µs for conv_12, cublas 60.6 µs (and cudnn 90.9 µs)" in loss.text
+    assert loss.text.endswith("run this layer with cublas.")
+    assert loss.gain.startswith("up to 60.6 µs of ")
+
+
+def test_of_one_backend_the_largest_possible_saving_is_told():
+    frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
+    frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03
+    table = layers(backends=("cudnn",))
+    advice = advise_conditions(table.assign(device="NVIDIA H200"), frame)
+    found = build_report(table, advice=advice).answer.first
+    if any(len(each.table) for each in advice.values()):
+        assert [step.sure for step in found] == ["open"]
+        assert found[0].gain.startswith("at most ")
+    else:
+        assert found == ()
+
+
+def test_several_conditions_are_three_steps_too():
+    table = layers(batches=(1, 8))
+    steps = build_report(table).answer.first
+    assert [step.title for step in steps] == ["Use cublas", "Keep to one backend"]
+    assert "cublas at fp32, batch 1 and fp32, batch 8" in steps[0].text
+
+
+def test_page_markdown_and_terminal_show_the_steps_first():
+    document = build_report(table_of(TWO))
+    page, text = to_html(document), to_markdown(document)
+    assert page.index("Do this first") < page.index("Use a") < page.index("10.0 µs less (25 %)")
+    assert "1. **Use a.**" in text
+    assert document.lines[0].startswith("Use a: ")
+    assert document.lines[0].endswith("Gain: 40.0 µs less than b (firm).")
+
+
+def test_every_word_that_is_linked_is_explained_on_the_page():
+    page = to_html(build_report(layers(), kernels=kernels()))
+    linked = set(re.findall(r'class="word" href="#([^"]+)"', page))
+    explained = set(re.findall(r'<div id="(g-[^"]+)"', page))
+    assert linked
+    assert linked == explained
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_comparison_explains_its_words_too():
+    page = to_html(build_comparison(("a", layers(), None), ("b", layers(), None), model=None))
+    assert set(re.findall(r'class="word" href="#([^"]+)"', page)) == set(
+        re.findall(r'<div id="(g-[^"]+)"', page)
+    )
+
+
+def test_every_cause_has_a_sentence_and_no_entry_is_left_over():
+    from perfml.explain import TERMS
+
+    names = {text for entry in entries() for text in entry.texts}
+    for term in TERMS.values():
+        assert term.label in names or term.label.split(" (")[0] in names, term.id
+    assert set(CAUSES) <= set(TERMS)
+    assert all(entry.sentence.endswith(".") for entry in WORDS)
+    anchors = [entry.anchor for entry in entries()]
+    assert len(anchors) == len(set(anchors))
+
+
+def test_names_from_outside_are_escaped_between_the_links():
+    table = table_of({"<b>wave</b>": {"x": 10.0}, "b": {"x": 20.0}})
+    page = to_html(build_report(table))
+    assert "<b>wave" not in page
+    assert html.escape("<b>") in page
+
+
+def test_nothing_to_do_leaves_the_heading_as_it_was():
+    document = build_report(layers(backends=("only",)))
+    assert document.answer.heading == "The answer, and how sure it is"
