@@ -48,6 +48,7 @@ RECORDING = Recording(
     ),
     metrics=(
         "published",
+        "ldgsts_efficiency",
         "stalls",
         "roofline",
         "issue_slot_utilization",

@@ -35,6 +35,7 @@ RECORDING = Recording(
     ),
     metrics=(
         "published",
+        "ldgsts_efficiency",
         "stalls",
         "roofline",
         "issue_slot_utilization",

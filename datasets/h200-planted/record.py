@@ -24,7 +24,8 @@ from pathlib import Path
 
 LEVELS = ("base", "level_1", "level_2", "level_3")
 METRICS = (
-    "published", "stalls", "roofline", "sm_efficiency", "ipc", "issue_slot_utilization",
+    "published", "ldgsts_efficiency", "stalls", "roofline", "sm_efficiency", "ipc",
+    "issue_slot_utilization",
     "global_load_requests", "global_store_requests", "shared_load_transactions_per_request",
     "l2_tex_read_hit_rate", "registers_per_thread", "shared_memory_per_block", "waves_per_sm",
     "theoretical_occupancy",

@@ -19,6 +19,7 @@ RECORDING = Recording(
     runs=tuple(Wanted(name) for name in ("base", "base_w2", "strip", "strip_w2", "cublas")),
     metrics=(
         "published",
+        "ldgsts_efficiency",
         "stalls",
         "roofline",
         "issue_slot_utilization",

@@ -23,7 +23,7 @@ from pathlib import Path
 BACKENDS = ("cublas", "cudnn", "inductor")
 PRECISIONS = ("fp32", "fp16", "tf32")
 BATCHES = (1, 8)
-METRICS = ("published",)
+METRICS = ("published", "ldgsts_efficiency")
 WIDE = (*METRICS, "stalls", "roofline", "sm_efficiency", "ipc")
 """Asked of cudnn and inductor at batch 8, whose few launches leave the time for it."""
 RANGE_LAYERS = ("conv_01", "conv_03", "conv_06", "conv_15", "conv_20", "conv_21")

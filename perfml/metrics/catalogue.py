@@ -101,6 +101,9 @@ DEFAULT: tuple[str, ...] = tuple(
             "stall_branch_resolving",
             "stall_gmma",
             "half_precision_fu_utilization",
+            # what Hopper's libraries load is mostly asynchronous copies; counted in the pass of
+            # instrumented code that gld_efficiency takes already
+            "ldgsts_efficiency",
             # what tells causes apart that share a unit: atomics, local memory, constants,
             # exchanged lanes, integer arithmetic, idle multiprocessors, tensor cores
             "global_atomic_requests",
@@ -184,8 +187,6 @@ class Metric:
         Factor from the expression to the canonical unit.
     guard
         The metric is undefined where this is 0.
-    fallback
-        Used, and collected, where the guard leaves the metric undefined.
     substitutes
         Tried in turn where `ncu` was not collected; never asked for.
     zero_undefined
@@ -211,7 +212,6 @@ class Metric:
     ncu: Expression | None
     scale: float
     guard: Expression | None
-    fallback: Expression | None
     substitutes: tuple[Expression, ...]
     zero_undefined: bool
     low: float | None
@@ -338,7 +338,7 @@ class Catalogue:
     def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
         """Return the Nsight Compute metrics to collect for these metrics, sorted.
 
-        Guards, fallbacks and the launch duration are among them. Launch attributes
+        Guards and the launch duration are among them. Launch attributes
         (``launch__*``) come with every report and are left out.
 
         Raises
@@ -352,7 +352,7 @@ class Catalogue:
             if metric.ncu is None:
                 msg = f"Nsight Compute has no counterpart of {name}"
                 raise PerfmlError(msg, cure=metric.note or "Leave it out.")
-            for expression in (metric.ncu, metric.guard, metric.fallback):
+            for expression in (metric.ncu, metric.guard):
                 if expression is not None:
                     wanted.update(expression.names)
         return tuple(sorted(name for name in wanted if not name.startswith("launch__")))
@@ -442,7 +442,6 @@ def _metric(row: dict[str, str]) -> Metric:
         ncu=formula(row["ncu"]),
         scale=float(row["scale"] or 1),
         guard=formula(row["guard"]),
-        fallback=formula(row["fallback"]),
         substitutes=tuple(
             parse(text.strip()) for text in row["substitutes"].split(";") if text.strip()
         ),
@@ -508,7 +507,7 @@ def _source(metric: Metric, raw: _Counters) -> Expression | None:
 
 
 def _defined(metric: Metric, raw: _Counters, source: Expression) -> Array:
-    """Evaluate `source`, with NaN (or the fallback) where the metric means nothing."""
+    """Evaluate `source`, with NaN where the metric means nothing."""
     values = np.broadcast_to(source(raw), len(raw)).astype(float)
     if metric.guard is not None and raw.cover(metric.guard):
         guard = metric.guard(raw)
@@ -519,8 +518,4 @@ def _defined(metric: Metric, raw: _Counters, source: Expression) -> Array:
         undefined = values == 0
     else:
         return values
-    values = np.where(undefined, np.nan, values)
-    if metric.fallback is not None and raw.cover(metric.fallback):
-        stand_in = metric.fallback(raw)
-        values = np.where(undefined & (stand_in > 0), stand_in, values)
-    return values
+    return np.where(undefined, np.nan, values)

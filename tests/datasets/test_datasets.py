@@ -105,6 +105,20 @@ def test_every_timed_convolution_found_its_profiled_kernel():
     assert not any("called differently" in each for each in kernels.provenance["warnings"])
 
 
+def test_the_card_says_what_reads_global_memory():
+    folder = find("h200-yolov4-tiny")
+    kernels = read_table(folder / "kernels.parquet", kind="kernels").frame
+    kernels = kernels[kernels["layer"].str.match("conv_", na=False)]
+    loads, copies = kernels["gld_efficiency"].notna(), kernels["ldgsts_efficiency"].notna()
+    parts = (loads, copies, loads & copies, ~loads & ~copies)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for name in ("cublas", "cudnn", "inductor", "all"):
+        mine = kernels["backend"].isin([name]) | (name == "all")
+        whole = kernels.loc[mine, "time_us"].sum()
+        cells = [f"{kernels.loc[mine & part, 'time_us'].sum() / whole:.0%}"[:-1] for part in parts]
+        assert f"| {' | '.join([name, *cells])} |" in card
+
+
 def test_layers_carry_the_work_that_their_shapes_tell():
     frame = load("h200-yolov4-tiny").frame
     conv_03 = frame[frame["layer"] == "conv_03"]

@@ -31,6 +31,7 @@ HEALTHY = {
     "block": "(256, 1, 1)",
     "warp_execution_efficiency": 1.0,
     "gld_efficiency": 1.0,
+    "ldgsts_efficiency": 1.0,
     "gst_efficiency": 1.0,
     "stall_inst_fetch": 0.02,
     "stall_exec_dependency": 0.1,
@@ -53,6 +54,7 @@ HEALTHY = {
 
 PLANTED = {
     "uncoalesced_load": {"gld_efficiency": 0.125, "stall_memory_dependency": 0.25},
+    "uncoalesced_copy": {"ldgsts_efficiency": 0.125, "stall_memory_dependency": 0.25},
     "uncoalesced_store": {"gst_efficiency": 0.125, "l2_utilization": 0.5},
     "bank_conflicts": {"shared_efficiency": 0.03, "shared_utilization": 0.9},
     "occupancy_registers": {
@@ -194,6 +196,7 @@ def test_what_was_not_collected_is_listed_with_the_metric_and_never_found():
     ("rule", "cells"),
     [
         ("uncoalesced_load", {"gld_efficiency": 0.5, "dram_utilization": 0.5}),
+        ("uncoalesced_copy", {"ldgsts_efficiency": 0.5, "dram_utilization": 0.5}),
         ("uncoalesced_store", {"gst_efficiency": 0.5, "dram_utilization": 0.5}),
         ("dram_bound", {"dram_utilization": 0.6}),
         ("divergence", {"warp_execution_efficiency": 0.75}),

@@ -54,8 +54,8 @@ def test_an_unknown_metric_names_the_nearest(catalogue):
 
 def test_the_request_for_the_published_metrics_has_guards_and_the_duration(catalogue):
     request = catalogue.ncu_request()
-    assert {GLD, GLD_GUARD, LDGSTS, "gpu__time_duration.sum"} <= set(request)
-    assert len(request) == len(set(request)) == 27
+    assert {GLD, GLD_GUARD, "gpu__time_duration.sum"} <= set(request)
+    assert len(request) == len(set(request)) == 26
     assert not any(name.startswith("launch__") for name in request)
 
 
@@ -82,10 +82,16 @@ def test_without_its_guard_a_zero_efficiency_is_undefined_too(catalogue):
     assert np.isnan(found.frame["gld_efficiency"][0])
 
 
-def test_asynchronous_copies_stand_in_for_global_loads_that_did_not_happen(catalogue):
-    raw = pd.DataFrame({GLD: [0.0, 50.0], GLD_GUARD: [0.0, 4.0], LDGSTS: [100.0, 75.0]})
-    found = catalogue.evaluate(raw, ["gld_efficiency"])
-    assert found.frame["gld_efficiency"].tolist() == [1.0, 0.5]
+def test_asynchronous_copies_have_their_own_efficiency_and_leave_that_of_loads_alone(catalogue):
+    raw = pd.DataFrame({GLD: [0.0, 50.0], GLD_GUARD: [0.0, 4.0], LDGSTS: [100.0, 0.0]})
+    found = catalogue.evaluate(raw, ["gld_efficiency", "ldgsts_efficiency"]).frame
+    np.testing.assert_equal(found["gld_efficiency"].to_numpy(), [np.nan, 0.5])
+    np.testing.assert_equal(found["ldgsts_efficiency"].to_numpy(), [1.0, np.nan])
+
+
+def test_the_default_set_asks_for_both_efficiencies_of_what_is_read_from_global_memory(catalogue):
+    assert {GLD, LDGSTS} <= set(catalogue.ncu_request(["default"]))
+    assert LDGSTS not in catalogue.ncu_request(["published"])
 
 
 def test_a_zero_of_an_ordinary_metric_stays_zero(catalogue):

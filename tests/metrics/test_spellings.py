@@ -101,6 +101,31 @@ def test_waiting_copies_make_the_hardware_count_each_shared_load_four_times(both
     assert (by_hardware == 4 * by_code).all()
 
 
+def test_the_sectors_of_asynchronous_copies_are_among_those_of_global_loads(both_forms):
+    sass = "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_"
+    column = lookup(both_forms)
+    loads, copies = column(f"{sass}ld.sum"), column(f"{sass}ldgsts.sum")
+    assert (copies > 0).sum() == 3
+    both = column("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")
+    np.testing.assert_array_equal(both, loads + copies)
+
+
+def test_loads_and_copies_together_are_weighed_by_their_bytes(both_forms):
+    names = ["gld_efficiency", "ldgsts_efficiency", "global_load_bytes_efficiency"]
+    found = load_catalogue().evaluate(both_forms, names).frame
+    found.index = both_forms["kernel"].str.split("(").str[0]
+    nan = float("nan")
+    # 32 lanes ask for 4 bytes each: 4 sectors if they are neighbours, 32 if they are scattered
+    expected = {
+        "copies_only": [nan, 1, 1],
+        "scattered_copies_and_loads": [1, 4 / 32, (128 + 128) / (32 * (4 + 32))],
+        "scattered_loads": [4 / 32, nan, 4 / 32],
+        "atomics": [nan, nan, nan],
+    }
+    for kernel, values in expected.items():
+        np.testing.assert_allclose(found.loc[kernel], values, rtol=1e-4)
+
+
 def test_the_load_unit_of_a_multiprocessor_is_brought_to_the_scale_of_its_partitions(both_forms):
     unit = both_forms["kernel"].str.startswith("scattered_loads").idxmax()
     whole = "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active"

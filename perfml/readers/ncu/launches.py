@@ -51,7 +51,7 @@ def needed() -> frozenset[str]:
     catalogue = load_catalogue()
     names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY}
     for metric in (catalogue[name] for name in catalogue.names):
-        for formula in (metric.ncu, metric.guard, metric.fallback, *metric.substitutes):
+        for formula in (metric.ncu, metric.guard, *metric.substitutes):
             if formula is not None:
                 names.update(formula.names)
     for name in tuple(names):
