@@ -179,7 +179,11 @@ def test_bytes_that_loads_and_stores_cannot_have_moved_are_no_ratio_of_their_sec
 
 @pytest.mark.parametrize(
     ("term", "metric"),
-    [("uncoalesced_loads", "gld_efficiency"), ("uncoalesced_stores", "gst_efficiency")],
+    [
+        ("uncoalesced_loads", "gld_efficiency"),
+        ("uncoalesced_copies", "ldgsts_efficiency"),
+        ("uncoalesced_stores", "gst_efficiency"),
+    ],
 )
 def test_an_efficiency_that_falls_is_named_where_no_sectors_were_counted(term, metric):
     published = {

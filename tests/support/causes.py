@@ -108,6 +108,10 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**_UNCOUNTED, "l2_utilization": 0.9, "gld_efficiency": 1.0},
         {"gld_efficiency": 0.25},
     ),
+    "uncoalesced_copies": (
+        {**_UNCOUNTED, "l2_utilization": 0.9, "ldgsts_efficiency": 1.0},
+        {"ldgsts_efficiency": 0.25},
+    ),
     "uncoalesced_stores": (
         {**_UNCOUNTED, "l2_utilization": 0.9, "gst_efficiency": 1.0},
         {"gst_efficiency": 0.25},

@@ -44,7 +44,11 @@ _KINDS = {
 Guide, "Throughput of native arithmetic instructions", compute capability 9.0)."""
 
 _GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
-_EFFICIENCIES = {"uncoalesced_loads": "gld_efficiency", "uncoalesced_stores": "gst_efficiency"}
+_EFFICIENCIES = {
+    "uncoalesced_loads": "gld_efficiency",
+    "uncoalesced_copies": "ldgsts_efficiency",
+    "uncoalesced_stores": "gst_efficiency",
+}
 
 _SECTOR = 32  # bytes
 _CLEARLY = math.log(1.2)

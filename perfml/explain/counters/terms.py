@@ -218,6 +218,15 @@ _PARTS = (
         falls=True,
     ),
     Term(
+        "uncoalesced_copies",
+        "uncoalesced asynchronous copies (ldgsts_efficiency)",
+        Kind.MEMORY,
+        ("ldgsts_efficiency",),
+        "Let neighbouring threads copy neighbouring addresses.",
+        "{target:.1%} of the bytes that copies move were asked for, {baseline:.1%} in the baseline",
+        falls=True,
+    ),
+    Term(
         "uncoalesced_stores",
         "uncoalesced stores (gst_efficiency)",
         Kind.MEMORY,
