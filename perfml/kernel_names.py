@@ -4,7 +4,26 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+_SETUP = (
+    ("distribution_elementwise_grid_stride_kernel", "PyTorch's random-number kernel"),
+    ("distribution_nullary_kernel", "PyTorch's random-number kernel"),
+    ("generate_seed_pseudo", "cuRAND's random-number kernel"),
+    ("gen_sequenced", "cuRAND's random-number kernel"),
+    ("FillFunctor", "PyTorch's fill kernel"),
+)
+"""Parts of the names of kernels that make a program's inputs, and what these are."""
+
+_FUNCTOR = re.compile(r"\b(CUDAFunctor_\w+|(?!gpu_kernel)\w+_kernel(?:_cuda)?)(?=[(<])")
+"""What a generic elementwise kernel was instantiated with."""
+
+_WRAPPED = re.compile(r"(?:void )?cutlass\w*::(?:\w+::)*Kernel2?<(?:\w+::)*(\w+)>")
+"""CUTLASS launches everything through one template; its argument is the kernel."""
+
+_WHOLE = 1000
+"""Characters that no name is cut to."""
 
 
 def function_name(kernel: str) -> str:
@@ -81,3 +100,65 @@ def _apart(names: Sequence[str], limit: int) -> list[str]:
         _middle_out(name, limit - len(number)) + number
         for name, number in zip(names, numbers, strict=True)
     ]
+
+
+def kernel_label(name: str, limit: int = 110) -> str:
+    """Return a kernel's name without its parameters, with what a generic kernel was made for.
+
+    A long name loses its middle: libraries tell tile and purpose at the end.
+
+    Examples
+    --------
+    >>> kernel_label("void at::elementwise_kernel<128, at::CUDAFunctor_add<float>>(int, T3)")
+    'elementwise_kernel [CUDAFunctor_add]'
+    >>> kernel_label("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)")
+    'cutlass_80_simt_sgemm_64x64_8x5_nn_align1'
+    >>> kernel_label("sm80_xmma_gemm_f32_tilesize64x64x8_execute_split_k_kernel", 32)
+    'sm80_xmma_gemm_f…_split_k_kernel'
+    """
+    wrapped = _WRAPPED.match(name)
+    return shortened([wrapped.group(1) if wrapped else kernel_purpose(name)], limit)[0]
+
+
+def kernel_purpose(name: str) -> str:
+    """Return a kernel's bare function name, with what a generic kernel was made for."""
+    label = short_kernel(name, _WHOLE)
+    inside = [each for each in _FUNCTOR.findall(name) if each not in label]
+    return f"{label} [{inside[0]}]" if inside else label
+
+
+def setup_note(kernels: Iterable[str]) -> str | None:
+    """Say that most launches only make a program's inputs; None where they do not.
+
+    Parameters
+    ----------
+    kernels
+        Full names, one a launch.
+
+    Examples
+    --------
+    >>> setup_note(["void at::distribution_elementwise_grid_stride_kernel<float>(int)"] * 2)
+    "2 of these 2 launches are PyTorch's random-number kernel \
+(distribution_elementwise_grid_stride_kernel); the one you want was probably not profiled"
+    >>> setup_note(["gemm", "relu"]) is None
+    True
+    """
+    names = Counter(kernels)
+    found: dict[tuple[str, str], int] = {}
+    others = dict(names)
+    for name, launches in names.items():
+        match = next(((part, what) for part, what in _SETUP if part in str(name)), None)
+        if match is not None:
+            found[match] = found.get(match, 0) + launches
+            del others[name]
+    total, made = names.total(), sum(found.values())
+    if 2 * made <= total or not found:
+        return None
+    part, what = max(found, key=lambda each: found[each])
+    if len(found) > 1:
+        what = f"{what} and others that make inputs"
+    note = f"{made} of these {total} launches are {what} ({part})"
+    if not others:
+        return f"{note}; the one you want was probably not profiled"
+    shown = ", ".join(dict.fromkeys(short_kernel(str(name)) for name in others))
+    return f"{note}; if none of the others is the one you want ({shown}), it was not profiled"

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfml.cli.dataset import PeaksFile, peaks_given
+from perfml.cli.dataset import (
+    Dataset,
+    KernelPattern,
+    PeaksFile,
+    Skip,
+    Where,
+    by_kernel,
+    launches_behind,
+    peaks_given,
+    read,
+)
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Dataset = Annotated[
-    str, typer.Argument(help="Kernels or layers table, a recording, or a dataset's name.")
-]
 Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
-]
 Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
 
 
@@ -35,6 +38,8 @@ def advise(
     dataset: Dataset,
     layer: Layer = None,
     top: Annotated[int, typer.Option(min=1, help="Show so many findings.")] = 10,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     kernels: Launches = None,
     ncu_rules: Annotated[
         Path | None,
@@ -59,7 +64,8 @@ def advise(
     from perfml.explain import advise as check
     from perfml.report.verbs import advice_document
 
-    layers, launches = _tables(dataset, kernels, where)
+    given = by_kernel(read(dataset, out, where, kernel, skip), out)
+    layers, launches = given.layers, launches_behind(given, kernels, where)
     advice = check(
         layers,
         kernels=launches,
@@ -79,6 +85,8 @@ def roofline(
     layer: Layer = None,
     by: Annotated[str, typer.Option(help="layer or kernel.")] = "layer",
     peaks: PeaksFile = None,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     kernels: Launches = None,
     where: Where = None,
     as_json: Json = False,
@@ -99,7 +107,8 @@ def roofline(
     if by not in ("layer", "kernel"):
         msg = f"--by must be layer or kernel, not {by!r}"
         raise PerfmlError(msg)
-    layers, launches = _tables(dataset, kernels, where)
+    given = by_kernel(read(dataset, out, where, kernel, skip), out)
+    layers, launches = given.layers, launches_behind(given, kernels, where)
     table = layers if by == "layer" else launches
     if table is None:
         msg = "only merged layers are known"
@@ -119,18 +128,6 @@ def roofline(
     result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
     shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)
     out.document(result, shown)
-
-
-def _tables(
-    dataset: str, kernels: Path | None, where: list[str] | None
-) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    from perfml.explain.load import load_tables, only
-    from perfml.tables import read_table
-
-    layers, launches = load_tables(dataset, where)
-    if kernels is not None:
-        launches = only(read_table(kernels, kind="kernels").frame, where, strict=False)
-    return layers, launches
 
 
 def _results(path: Path) -> pd.DataFrame:

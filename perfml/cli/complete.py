@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-_SUFFIXES = (".parquet", ".csv", ".xz", ".ncu-rep", ".sqlite")
+_SUFFIXES = (".parquet", ".csv", ".xz", ".gz", ".ncu-rep", ".sqlite", ".nvvp", ".json", ".txt")
 _MOST = 200
 
 

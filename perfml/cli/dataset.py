@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfml.cli.complete import conditions, datasets
-from perfml.cli.output import Output
+from perfml.cli.output import ALIKE, Output
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.datasets import Given
     from perfml.explain.roofs.peaks import Peaks
     from perfml.tables import Table
 
 Dataset = Annotated[
     str,
     typer.Argument(
-        help="layers.parquet, dataset.csv, or a dataset's name.", autocompletion=datasets
+        help="Profile, folder of profiles, run, table, dataset.csv, or a dataset's name; "
+        "FILE@3: its fourth launch.",
+        autocompletion=datasets,
+    ),
+]
+KernelPattern = Annotated[
+    str | None,
+    typer.Option("--kernel", help="Only kernels with this in their name, or a regular expression."),
+]
+Skip = Annotated[
+    int,
+    typer.Option(
+        "--skip", min=0, help="Leave out the first launches (of those that --kernel keeps)."
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of splits, models and resamples.")]
@@ -42,42 +55,104 @@ PeaksFile = Annotated[
 ]
 
 
-def load_dataset(
-    dataset: str,
-    where: list[str] | None,
+def read(
+    argument: str | Path,
     out_: Output,
-    load: Callable[[str], Table] | None = None,
-) -> Table:
-    """Return the table that a verb was given, with the rows that ``--where`` keeps.
-
-    It is loaded by `perfml.datasets.load`, or by `load`.
-    """
+    where: list[str] | None = None,
+    kernel: str | None = None,
+    skip: int = 0,
+) -> Given:
+    """Return the tables behind what a verb was given, and pass on what readers warn of."""
     import warnings
 
-    from perfml.datasets import load as load_layers
-    from perfml.explain.load import only
-    from perfml.tables import Table
+    from perfml.datasets import LaunchChoice, read_given
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = (load or load_layers)(dataset)
-    for each in caught:
-        out_.warn(str(each.message))
-    if not where:
-        return Table(table.frame, table.kind, {**table.provenance})
-    frame = only(table.frame, where)
-    return Table(frame, table.kind, {**table.provenance, "where": where})
+        given = read_given(argument, where=where, choice=LaunchChoice(kernel, skip))
+    said = [*(str(each.message) for each in caught), *given.warnings]
+    if len(said) > ALIKE and not out_.verbose:
+        said = [f"{given.title}: the reader has {len(said)} notes; -v lists them"]
+    for text in [*said, *([f"{given.title}: {given.note}"] if given.note else [])]:
+        out_.warn(text)
+    return given
 
 
-def provenance_of(dataset: str) -> dict[str, Any]:
-    """Return where a dataset that a verb was given comes from."""
-    from perfml.datasets import load
-    from perfml.tables import read_table
+def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:
+    """Return the layers of what a verb was given; without ranges every kernel is one."""
+    from perfml.tables import Table
 
-    path = Path(dataset)
-    if path.is_file() and path.suffix == ".parquet":
-        return dict(read_table(path).provenance)
-    return dict(load(dataset).provenance)
+    given = by_kernel(read(dataset, out_, where), out_)
+    return Table(given.layers, "layers", given.provenance)
+
+
+def by_kernel(given: Given, out_: Output) -> Given:
+    """Return what was given with layers: those of its ranges, or else every kernel as one."""
+    if given.ranged:
+        return given
+    found = given.by_kernel()
+    out_.warn(
+        f"{given.title}: no launch lies in a range, so every kernel counts as a layer, and every "
+        "launch as a repeat of it"
+    )
+    return found
+
+
+def paired(names: Sequence[str], given: Sequence[Given], out_: Output) -> list[Given]:
+    """Return two sides whose layers answer to each other by name; without ranges by kernel."""
+    from dataclasses import replace
+
+    from perfml.explain.pairing import pair_kernels
+
+    if all(each.ranged for each in given) or any(each.kernels is None for each in given):
+        return list(given)
+    pairing = pair_kernels((names[0], given[0].launches), (names[1], given[1].launches))
+    for sentence in pairing.alignment.said:
+        out_.warn(sentence)
+    pairs = pairing.alignment.pairs
+    called = dict(zip(pairs["target_layer"], pairs["layer"], strict=True))
+    before, after = pairing.baseline.kernels, pairing.target.kernels
+    assert before is not None
+    assert after is not None
+    after = after.assign(layer=after["layer"].replace(called))
+    return [
+        replace(each, kernels=kernels, stored=None)
+        for each, kernels in zip(given, (before, after), strict=True)
+    ]
+
+
+def side_names(given: Sequence[Given], *told: str | None) -> list[str]:
+    """Return what two sides are called: their files, or what else tells them apart.
+
+    Parameters
+    ----------
+    given
+        Both sides.
+    told
+        The kernel that was asked for on each side, if any.
+    """
+    from perfml.datasets.choosing import split_place
+    from perfml.ingest.run_labels import stem
+
+    names = []
+    for each in given:
+        file, nth = split_place(each.name)
+        names.append(stem(file) if nth is None else f"{stem(file)}@{nth}")
+    if len(set(names)) < len(names) and len(set(told)) > 1:
+        names = [f"{name} {kernel}" for name, kernel in zip(names, told, strict=True)]
+    return names if len(set(names)) == len(names) else [each.name for each in given]
+
+
+def launches_behind(
+    given: Given, kernels: Path | None, where: list[str] | None
+) -> pd.DataFrame | None:
+    """Return the launches behind layers: those of --kernels, or that came with the layers."""
+    from perfml.datasets import read_given
+    from perfml.datasets.choosing import only
+
+    if kernels is None:
+        return given.kernels
+    return only(read_given(kernels).launches, where, strict=False)
 
 
 def peaks_given(given: str | None, table: pd.DataFrame) -> Peaks | None:

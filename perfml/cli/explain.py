@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfml.cli.complete import backends, datasets, layers
-from perfml.cli.dataset import PeaksFile, peaks_given
+from perfml.cli.dataset import (
+    Dataset,
+    KernelPattern,
+    PeaksFile,
+    Skip,
+    launches_behind,
+    peaks_given,
+    read,
+    side_names,
+)
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.datasets import Given
+    from perfml.explain.align import Alignment
     from perfml.explain.compared import Side
+
+Choices = tuple[tuple[str | None, int], tuple[str | None, int]]
+"""Kernel and launches to skip of either side."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,17 +38,17 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="Kernels or layers table, dataset.csv, or a dataset's name.",
-            autocompletion=datasets,
-        ),
-    ],
+    dataset: Dataset,
     other: Annotated[
         str | None,
-        typer.Argument(help="The target, where the sides are two tables.", autocompletion=datasets),
+        typer.Argument(help="The target, where the sides are two files.", autocompletion=datasets),
     ] = None,
+    kernel: KernelPattern = None,
+    kernel_b: Annotated[
+        str | None,
+        typer.Option(help="The target's kernel, where it is called otherwise than --kernel."),
+    ] = None,
+    skip: Skip = 0,
     baseline: Annotated[
         str | None,
         typer.Option(help="The side to compare with, such as cublas.", autocompletion=backends),
@@ -75,7 +89,8 @@ def explain(
 
     Kernels, causes by counters, metrics that changed, a model's view, and what to do.
 
-    Example: perfml explain A.parquet B.parquet;
+    Example: perfml explain before.ncu-rep after.ncu-rep;
+    perfml explain A.ncu-rep --kernel naive --kernel-b tiled;
     perfml explain h200-sweep --where batch=1 --baseline cublas --target cudnn --layer conv_20
     """
     out = Output(as_json, quiet, verbose)
@@ -83,7 +98,15 @@ def explain(
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with out.progress("explaining") as progress:
-        left, right, training = _sides(dataset, other, baseline, target, by, kernels, where)
+        left, right, alignment, training = _sides(
+            dataset,
+            other,
+            out,
+            choices=((kernel, skip), (kernel_b or kernel, skip)),
+            between=(by, baseline, target),
+            kernels=kernels,
+            where=where,
+        )
         explanation = explain_sides(
             left,
             right,
@@ -94,6 +117,7 @@ def explain(
             tolerance=tolerance,
             seed=seed,
             peaks=peaks_given(peaks, right.layers),
+            alignment=alignment,
             progress=progress,
         )
     for warning in explanation.warnings:
@@ -106,42 +130,90 @@ def explain(
 def _sides(
     dataset: str,
     other: str | None,
-    baseline: str | None,
-    target: str | None,
-    by: str,
+    out: Output,
+    *,
+    choices: Choices,
+    between: tuple[str, str | None, str | None],
     kernels: Path | None,
     where: list[str] | None,
-) -> tuple[Side, Side, pd.DataFrame | None]:
-    """Return both sides, and what the model may learn from (None: the sides)."""
-    from perfml.explain.compared import make_side, sides_of
-    from perfml.explain.load import load_tables, only
-    from perfml.tables import read_table
+) -> tuple[Side, Side, Alignment | None, pd.DataFrame | None]:
+    """Return both sides, which of their layers pair up, and what the model may learn from."""
+    from perfml.explain.compared import make_side
 
-    layers, launches = load_tables(dataset, where)
-    if other is not None:
-        if baseline or target or kernels:
-            msg = "two tables are two sides already"
-            raise PerfmlError(
-                msg, cure="Leave out --baseline, --target and --kernels, or give one table."
-            )
-        layers_other, launches_other = load_tables(other, where)
-        names = [Path(dataset).stem, Path(other).stem]
-        if names[0] == names[1]:
-            names = [dataset, other]
-        return (
-            make_side(names[0], layers, launches),
-            make_side(names[1], layers_other, launches_other),
-            None,
-        )
-    if baseline is None or target is None:
-        values = sorted(map(str, layers[by].dropna().unique())) if by in layers.columns else []
-        msg = "one table needs --baseline and --target"
+    if other is None and choices[0] != choices[1]:
+        other = dataset  # two kernels of one profile
+    if other is None:
+        return _of_one(read(dataset, out, where, *choices[0]), between, kernels, where)
+    if any(between[1:]) or kernels:
+        msg = "two tables are two sides already"
         raise PerfmlError(
+            msg, cure="Leave out --baseline, --target and --kernels, or give one table."
+        )
+    given = [
+        read(name, out, where, *choice).without_guess()
+        for name, choice in zip((dataset, other), choices, strict=True)
+    ]
+    names = side_names(given, *(kernel for kernel, _ in choices))
+    if not all(each.ranged for each in given) and all(each.kernels is not None for each in given):
+        return (*_by_kernel(names, given), None)
+    left, right = (
+        make_side(name, each.table, each.kernels if each.ranged else None)
+        for name, each in zip(names, given, strict=True)
+    )
+    return left, right, None, None
+
+
+def _by_kernel(names: list[str], given: list[Given]) -> tuple[Side, Side, Alignment]:
+    """Return two sides whose kernels are paired, since ranges do not tell what belongs together."""
+    from perfml.explain.pairing import pair_kernels
+
+    unranged = [name for name, each in zip(names, given, strict=True) if not each.ranged]
+    note = f"{unranged[0]} has no ranges, so kernels are compared." if len(unranged) == 1 else ""
+    tables = [(name, each.launches) for name, each in zip(names, given, strict=True)]
+    paired = pair_kernels(tables[0], tables[1], notes=(note,))
+    return paired.baseline, paired.target, paired.alignment
+
+
+def _of_one(
+    given: Given,
+    between: tuple[str, str | None, str | None],
+    kernels: Path | None,
+    where: list[str] | None,
+) -> tuple[Side, Side, Alignment | None, pd.DataFrame | None]:
+    """Return two sides of one table, told apart by a column."""
+    from perfml.explain.compared import require_value, sides_of
+    from perfml.explain.pairing import pair_kernels
+
+    by, baseline, target = between
+    table = given.table
+    if baseline is None or target is None:
+        raise _two_needed(given, by)
+    if not given.ranged:
+        before, after = (require_value(given.launches, by, name) for name in (baseline, target))
+        paired = pair_kernels((baseline, before), (target, after))
+        return paired.baseline, paired.target, paired.alignment, None
+    launches = launches_behind(given, kernels, where)
+    return (*sides_of(table, baseline, target, by=by, kernels=launches), None, table)
+
+
+def _two_needed(given: Given, by: str) -> PerfmlError:
+    """Return the error that there is one side, with what would make two of it."""
+    import pandas as pd
+
+    from perfml.kernel_names import short_kernel
+
+    frame = given.table
+    values = sorted(map(str, frame[by].dropna().unique())) if by in frame.columns else []
+    if len(values) > 1:
+        msg = "one table needs --baseline and --target"
+        return PerfmlError(
             msg,
-            found=f"{by}: {', '.join(values[:8])}" if values else None,
+            found=f"{by}: {', '.join(values[:8])}",
             cure="Name two of these values, or give a second table.",
         )
-    if kernels is not None:
-        launches = only(read_table(kernels, kind="kernels").frame, where, strict=False)
-    pair = sides_of(layers, baseline, target, by=by, kernels=launches)
-    return (*pair, layers)
+    msg = "one side alone: there is nothing to compare it with"
+    cure = f"Give a second file, or name two kernels of it: perfml explain {given.name} "
+    cure += "--kernel ONE --kernel-b OTHER; perfml advise says what is slow in one."
+    names = pd.Series() if given.kernels is None else given.kernels["kernel"]
+    found = ", ".join(short_kernel(str(name)) for name in names.dropna().unique()[:8])
+    return PerfmlError(msg, where=given.name, found=found or None, cure=cure)

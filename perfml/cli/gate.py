@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfml.cli.dataset import Where
+from perfml.cli.dataset import KernelPattern, Skip, Where, read
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
@@ -49,6 +49,8 @@ def gate(
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="text, md or junit.")] = Form.text,
     out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     where: Where = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -63,7 +65,7 @@ def gate(
     """
     out_ = Output(as_json, quiet, verbose)
     try:
-        code = _run(out_, base, new, save, tolerances, form, out, where)
+        code = _run(out_, base, new, save, tolerances, form, out, where, kernel, skip)
     except PerfmlError as error:
         error.exit_code = FAILED
         raise
@@ -79,11 +81,13 @@ def _run(
     form: Form,
     out: Path | None,
     where: list[str] | None,
+    kernel: str | None,
+    skip: int,
 ) -> int:
     from perfml.gate.baselines import save_baseline
     from perfml.gate.verdict import judge
 
-    baseline = _load(base, where)
+    baseline = _load(base, out_, where, kernel, skip)
     if save is not None:
         path = save_baseline(save, baseline.frame, dict(baseline.provenance))
         out_.result({"saved": str(path)}, [f"Saved as {path}. Commit it to share it."])
@@ -91,7 +95,7 @@ def _run(
     if new is None:
         msg = "there is no new version to judge"
         raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
-    result = judge(baseline.frame, _load(new, where).frame, _policy(tolerances))
+    result = judge(baseline.frame, _load(new, out_, where, kernel, skip).frame, _policy(tolerances))
     if out_.as_json:
         out_.result(result.to_dict())
         return result.exit_code
@@ -114,22 +118,24 @@ def _render(form: Form, result: GateResult, base: str, new: str) -> str:
     return write(result, base, new)
 
 
-def _load(name: str, where: list[str] | None) -> Table:
+def _load(name: str, out_: Output, where: list[str] | None, kernel: str | None, skip: int) -> Table:
     """Return the layers behind a name: a saved baseline, else what any verb takes."""
     from perfml.datasets import DATASETS
+    from perfml.datasets.choosing import only, split_place
     from perfml.explain.compared import make_side
-    from perfml.explain.load import load_tables, only
     from perfml.gate.baselines import load_baseline, unknown_baseline
     from perfml.tables import Table
 
-    if not Path(name).exists():
+    if not Path(split_place(name)[0]).exists():
         saved = load_baseline(name)
         if saved is not None:
             return Table(only(saved.frame, where), saved.kind, saved.provenance)
         if name not in DATASETS:
             raise unknown_baseline(name)
-    layers, kernels = load_tables(name, where)
-    return Table(make_side(name, layers, kernels).layers, "layers", {"source": Path(name).name})
+    # without ranges the whole run is one layer: a kernel that is launched more often is more work
+    given = read(name, out_, where, kernel, skip)
+    layers = make_side(name, given.table, given.kernels if given.ranged else None).layers
+    return Table(layers, "layers", {"source": Path(name).name})
 
 
 def _policy(path: Path | None) -> Policy:

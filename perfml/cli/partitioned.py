@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,23 @@ SPARE = ("workload", "device", "rows", "iterations")
 
 SHOWN = 40
 """Runs that a table on the terminal lists; the JSON document has them all."""
+
+
+@contextmanager
+def tables_of(kernels: Path, out_: Output) -> Iterator[Path]:
+    """Give Kernels tables on disk: those named, or one of a profile or run, for the time being."""
+    tables = kernels.rglob("*.parquet") if kernels.is_dir() else iter(())
+    if not kernels.exists() or kernels.suffix == ".parquet" or next(tables, None) is not None:
+        yield kernels
+        return
+    from perfml.cli.dataset import read
+    from perfml.tables import write_table
+
+    given = read(kernels, out_)
+    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+        made = Path(folder) / "kernels.parquet"
+        write_table(given.launches, made, kind="kernels", provenance=given.provenance)
+        yield made
 
 
 def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str | None) -> None:

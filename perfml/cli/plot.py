@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli.complete import backends, datasets, layers
-from perfml.cli.dataset import Seed, Where, provenance_of
+from perfml.cli.dataset import (
+    KernelPattern,
+    Seed,
+    Skip,
+    Where,
+    by_kernel,
+    launches_behind,
+    read,
+)
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
@@ -52,7 +60,7 @@ def plot(
     dataset: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Layers or Kernels tables, dataset.csv, or datasets' names; of several, the "
+            help="Profiles, runs, tables, dataset.csv, or datasets' names; of several, the "
             "backends are named after their table.",
             autocompletion=datasets,
         ),
@@ -82,6 +90,8 @@ def plot(
     splits: Annotated[int | None, typer.Option(min=2, help="Random splits.")] = None,
     resamples: Annotated[int | None, typer.Option(min=2, help="Bootstrap resamples.")] = None,
     top: Annotated[int | None, typer.Option(min=1, help="Metrics drawn.")] = None,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     kernels: Annotated[
         Path | None, typer.Option(help="The Kernels table behind a Layers table.")
     ] = None,
@@ -123,7 +133,7 @@ def plot(
     }
     from perfml.report.figures.registry import Request, draw_plot
 
-    table, launches, provenance = _tables(dataset, kernels, where)
+    table, launches, provenance = _tables(dataset, out_, kernels, where, kernel, skip)
     with out_.progress("drawing") as progress:
         ax = draw_plot(figure.value, Request(table, launches, provenance, asked, width, progress))
         _save(ax, target_file)
@@ -160,31 +170,32 @@ def _file(figure: Figure, out: Path | None) -> Path:
 
 
 def _tables(
-    datasets: Sequence[str], kernels: Path | None, where: list[str] | None
+    datasets: Sequence[str],
+    out_: Output,
+    kernels: Path | None,
+    where: list[str] | None,
+    kernel: str | None,
+    skip: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, dict[str, Any]]:
     """Return the rows of every dataset, the launches behind them, and the first provenance."""
     import pandas as pd
 
     from perfml.explain.compared import make_side
-    from perfml.explain.load import load_tables, only
     from perfml.report.figures.registry import named_apart
-    from perfml.tables import read_table
 
-    tables, launches = [], []
-    for dataset in datasets:
-        rows, behind = load_tables(dataset, where)
-        side = make_side(dataset, rows, behind)
-        tables.append(side.layers)
-        launches.append(side.kernels)
+    given = [by_kernel(read(each, out_, where, kernel, skip), out_) for each in datasets]
+    sides = [make_side(each.name, each.layers, each.kernels) for each in given]
+    tables = [side.layers for side in sides]
+    launches = [side.kernels for side in sides]
     if kernels is not None:
-        given = only(read_table(kernels, kind="kernels").frame, where, strict=False)
-        launches = [given, *[None] * (len(datasets) - 1)]
+        behind = launches_behind(given[0], kernels, where)
+        launches = [behind, *[None] * (len(datasets) - 1)]
     names = [Path(each).stem for each in datasets]
     tables = named_apart(tables, names)
     behind_all = [each for each in named_apart(launches, names) if each is not None]
     frame = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     whole = pd.concat(behind_all, ignore_index=True) if behind_all else None
-    return frame, whole, provenance_of(datasets[0])
+    return frame, whole, given[0].provenance
 
 
 def _save(ax: Any, path: Path) -> None:

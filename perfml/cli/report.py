@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfml.cli.complete import datasets
-from perfml.cli.dataset import Dataset, Seed, Where, load_dataset, provenance_of
+from perfml.cli.dataset import (
+    Dataset,
+    KernelPattern,
+    Seed,
+    Skip,
+    Where,
+    by_kernel,
+    launches_behind,
+    paired,
+    read,
+    side_names,
+)
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from perfml.report.document import Document
-    from perfml.tables import Kernels, Table
 
 _SHOWN = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
@@ -42,6 +50,8 @@ def report(
         str | None,
         typer.Argument(help="A second dataset: the page compares both.", autocompletion=datasets),
     ] = None,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     kernels: Annotated[
         Path | None, typer.Option(help="The Kernels table, to show the kernels of each layer.")
     ] = None,
@@ -77,15 +87,26 @@ def report(
         if kernels is not None:
             msg = "two datasets bring their own kernels"
             raise PerfmlError(msg, cure="Leave out --kernels, or compare Kernels tables.")
-        _compare(out_, (dataset, other), where, out, markdown=markdown, title=title, seed=seed)
+        _compare(
+            out_,
+            (dataset, other),
+            where,
+            out,
+            kernel=kernel,
+            skip=skip,
+            markdown=markdown,
+            title=title,
+            seed=seed,
+        )
         return
     from perfml.modeling import evaluate
     from perfml.modeling import rank as rank_metrics
     from perfml.report import advise_conditions, build_report, explain_pairs
+    from perfml.tables import Table
 
-    raw = _raw(dataset)
-    table = load_dataset(dataset, where, out_, None if raw is None else lambda _: _merged(raw))
-    launches = _launches(dataset, kernels, where, raw)
+    given = by_kernel(read(dataset, out_, where, kernel, skip), out_)
+    table = Table(given.layers, "layers", given.provenance)
+    launches = launches_behind(given, kernels, where)
     tasks = ["regression"]
     if len(table.frame["backend"].dropna().unique()) > 1:
         tasks.append("classification")
@@ -135,6 +156,8 @@ def _compare(
     where: list[str] | None,
     out: Path,
     *,
+    kernel: str | None,
+    skip: int,
     markdown: bool,
     title: str | None,
     seed: int,
@@ -142,14 +165,13 @@ def _compare(
     from perfml.report import build_comparison
 
     with out_.progress("comparing") as progress:
-        names = [Path(each).stem for each in datasets]
-        if names[0] == names[1]:
-            names = list(datasets)
+        read_ = [read(each, out_, where, kernel, skip).without_guess() for each in datasets]
+        names = side_names(read_)
+        given = paired(names, read_, out_)
         sides, provenance = [], []
-        for name, dataset in zip(names, datasets, strict=True):
-            layers, launches, document = _side(dataset, where)
-            sides.append((name, layers, launches))
-            provenance.append(document)
+        for name, each in zip(names, given, strict=True):
+            sides.append((name, each.layers, each.kernels))
+            provenance.append(each.provenance)
         document = build_comparison(
             sides[0],
             sides[1],
@@ -159,63 +181,6 @@ def _compare(
             progress=progress,
         )
     _write(out_, out, document, markdown=markdown)
-
-
-def _side(
-    dataset: str, where: list[str] | None
-) -> tuple[pd.DataFrame, pd.DataFrame | None, dict[str, Any]]:
-    """Return the table of one side, the launches behind it, and where they came from."""
-    from perfml.explain.load import load_tables
-
-    return *load_tables(dataset, where), provenance_of(dataset)
-
-
-def _folder(dataset: str) -> Path | None:
-    """Return the folder that a dataset is, or None for a file."""
-    from perfml.datasets import DATASETS, fetch
-
-    path = Path(dataset)
-    if dataset in DATASETS and not path.exists():
-        path = fetch(dataset)
-    return path if path.is_dir() else None
-
-
-def _raw(dataset: str) -> Kernels | None:
-    """Return the kernels of a folder of raw exports, which then need not be read twice."""
-    folder = _folder(dataset)
-    if folder is None or list(folder.glob("*layers*.parquet")):
-        return None
-    from perfml.ingest.profiles import ingest
-
-    return ingest([folder])
-
-
-def _merged(raw: Kernels) -> Table:
-    """Return the layers of raw exports, with their shapes, as `perfml.datasets.load` does."""
-    from perfml.explain.load import with_known_shapes
-    from perfml.merge.rule import merge
-    from perfml.tables import Table
-
-    layers = with_known_shapes(merge(raw.frame), raw.provenance)
-    return Table(layers, "layers", raw.provenance)
-
-
-def _launches(
-    dataset: str, kernels: Path | None, where: list[str] | None, raw: Kernels | None
-) -> pd.DataFrame | None:
-    """Return the launches behind the layers: as given, or beside a dataset's layers."""
-    from perfml.explain.load import only
-    from perfml.tables import read_table
-
-    if kernels is not None:
-        return only(read_table(kernels, kind="kernels").frame, where, strict=False)
-    if raw is not None:
-        return only(raw.frame, where, strict=False)
-    folder = _folder(dataset)
-    beside = [] if folder is None else sorted(folder.glob("*kernels*.parquet"))
-    if len(beside) != 1:
-        return None
-    return only(read_table(beside[0], kind="kernels").frame, where, strict=False)
 
 
 def _write(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE
 from perfml.errors import InputError, PerfmlError
@@ -133,7 +134,7 @@ def ingest(
 
 def merge(
     kernels: Annotated[
-        Path, typer.Argument(help="Kernels from perfml ingest: a table, or a folder.")
+        Path, typer.Argument(help="Kernels from perfml ingest (a table or folder), or a profile.")
     ],
     out: Annotated[
         Path, typer.Option(help="layers.parquet, or dataset.csv in the published schema.")
@@ -158,11 +159,14 @@ def merge(
     from perfml.util.files import require_other_file
 
     require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
-    partitioned.merge(out_, kernels, out, weights.value, layers)
+    with partitioned.tables_of(kernels, out_) as source:
+        partitioned.merge(out_, source, out, weights.value, layers)
 
 
 def inspect(
-    table: Annotated[Path, typer.Argument(help="A Kernels or Layers table.")],
+    table: Dataset,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
     redact: Annotated[
         bool,
         typer.Option(
@@ -181,25 +185,32 @@ def inspect(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Show what a table holds and where it came from.
+    """Show what a table or a profile holds and where it came from.
 
     With --redact what could be shared is shown, and written with --out; of a run's folder these
     are run.json and the CSV tables, without logs and binary reports.
 
-    Example: perfml inspect layers.parquet --redact --out shared.parquet
+    Example: perfml inspect profile.ncu-rep;
+    perfml inspect layers.parquet --redact --out shared.parquet
     """
     out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import LaunchChoice, read_given
     from perfml.tables import metric_columns, read_table
 
     if (out is not None or hide) and not redact:
         msg = "--out and --hide belong to --redact"
         raise PerfmlError(msg, cure="Add --redact, or leave them out.")
-    if redact and table.is_dir():
-        _redact_folder(table, out, hide or [], out_)
+    path = Path(table)
+    if redact and path.is_dir():
+        _redact_folder(path, out, hide or [], out_)
         return
-    found = read_table(table)
     if redact:
-        found = _redact_table(found, out, hide or [], out_)
+        found = _redact_table(read_table(path), out, hide or [], out_)
+    else:
+        given = read_given(table, choice=LaunchChoice(kernel, skip))
+        if given.note:
+            out_.warn(f"{given.title}: {given.note}")
+        found = given.as_read()
     frame, runs = found.frame, _run_summary(found.frame)
     names = metric_columns(frame)
     columns = [
@@ -212,7 +223,7 @@ def inspect(
         for name in names
     ]
     document = {
-        "table": str(out or table.name) if redact else str(table),
+        "table": str(out or path.name) if redact else table,
         "kind": found.kind,
         "rows": len(frame),
         "runs": runs,

@@ -1,7 +1,7 @@
 """Datasets: recorded by this project, or published and fetched by hash; never made up.
 
-`load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name) into a
-Layers table.
+`load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name, a profile,
+a folder of profiles) into a Layers table; `read_given` gives the launches behind it as well.
 
 Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``;
 what a word on the command line may name, in ``loading.py``.
@@ -15,6 +15,7 @@ from perfml.datasets.registry import DATASETS, Dataset, fetch, find
 from perfml.util.lazy import resolve
 
 if TYPE_CHECKING:
+    from perfml.datasets.choosing import LaunchChoice
     from perfml.datasets.loaders import (
         load_h100_planted_causes,
         load_h200_attention,
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
         load_h200_yolov4_tiny,
         load_nazir2024,
     )
-    from perfml.datasets.loading import load
+    from perfml.datasets.loading import Given, load, read_given
     from perfml.datasets.published import from_published, to_published
 
 _HOMES = {
+    "Given": "loading",
+    "LaunchChoice": "choosing",
     "load": "loading",
     "load_h100_planted_causes": "loaders",
     "load_h200_attention": "loaders",
@@ -38,6 +41,7 @@ _HOMES = {
     "load_h200_qkv": "loaders",
     "load_h200_yolov4_tiny": "loaders",
     "load_nazir2024": "loaders",
+    "read_given": "loading",
     "from_published": "published",
     "to_published": "published",
 }
@@ -45,6 +49,8 @@ _HOMES = {
 __all__ = [
     "DATASETS",
     "Dataset",
+    "Given",
+    "LaunchChoice",
     "fetch",
     "find",
     "from_published",
@@ -57,6 +63,7 @@ __all__ = [
     "load_h200_qkv",
     "load_h200_yolov4_tiny",
     "load_nazir2024",
+    "read_given",
     "to_published",
 ]
 

@@ -1,13 +1,227 @@
-"""From what a user names to a Layers table."""
+"""From what a user names to tables: the one way in for every verb.
+
+A name is a table, a published ``dataset.csv``, a data set, a profile, a folder of profiles, or a
+run that ``perfml collect`` wrote; ``FILE@3`` is its fourth launch. Nothing is written.
+
+Here to change: what a name may be, in `_opened`; which launches may be chosen, in ``choosing``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+
+from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
 from perfml.datasets.registry import DATASETS, fetch
-from perfml.errors import InputError
+from perfml.errors import InputError, PerfmlError
+from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
+
+DERIVED = "derived"
+"""Key of ``DataFrame.attrs``: metrics that another formula stood in for."""
+
+UNKNOWN = "unknown"
+"""A workload that nobody named."""
+
+_NO_TIMES = {
+    "ncu": "Profile again with --section SpeedOfLight: it has the duration (gpu__time_duration).",
+    "nvprof": "Read them with a trace of the same program: nvprof --print-gpu-trace, both in one "
+    "folder.",
+    "trtexec": "Give the folder that has trtexec's --exportProfile of the engine too.",
+}
+"""What brings durations, by the beginning of a format's name."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user named, as tables.
+
+    Attributes
+    ----------
+    name
+        As it was named.
+    kernels
+        A row a launch; None where only merged layers are known.
+    stored
+        A Layers table that was read as such; None where layers are merged from `kernels`.
+    provenance
+        Where it comes from.
+    warnings
+        What the readers had to say.
+    note
+        What the user has to know of what was profiled.
+    """
+
+    name: str
+    kernels: pd.DataFrame | None
+    stored: pd.DataFrame | None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    note: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is called in sentences: the name without folders."""
+        return Path(self.name).name
+
+    @property
+    def ranged(self) -> bool:
+        """Whether layers are known: read as such, or a launch lies in a range."""
+        if self.stored is not None or self.kernels is None:
+            return True
+        return bool(self.kernels["layer"].notna().any())
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """The Layers table.
+
+        Raises
+        ------
+        PerfmlError
+            If no launch lies in a range, or a launch in one has no time.
+        """
+        from perfml.merge.rule import merge
+
+        if self.stored is not None:
+            return self._marked(self.stored)
+        assert self.kernels is not None
+        self._require_times()
+        return self._marked(merge(self.kernels))
+
+    @property
+    def launches(self) -> pd.DataFrame:
+        """The Kernels table.
+
+        Raises
+        ------
+        PerfmlError
+            If only merged layers are known, or no launch has a time.
+        """
+        kernels = self.untimed
+        self._require_times()
+        return kernels
+
+    @property
+    def untimed(self) -> pd.DataFrame:
+        """The Kernels table, with times or without.
+
+        Raises
+        ------
+        PerfmlError
+            If only merged layers are known.
+        """
+        if self.kernels is not None:
+            return self.kernels
+        msg = "only merged layers are known"
+        cure = "Give the profile or the Kernels table: perfml ingest makes one."
+        raise PerfmlError(msg, where=self.name, cure=cure)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The layers, or the launches where none lies in a range."""
+        return self.layers if self.ranged else self.launches
+
+    def as_read(self) -> Table:
+        """Return the table that was read, unmerged: layers where these were stored."""
+        if self.stored is not None:
+            return Table(self.stored, "layers", self.provenance)
+        return Table(self.untimed, "kernels", self.provenance)
+
+    @property
+    def guessed_workload(self) -> bool:
+        """Whether the workload is only what the files happen to be called."""
+        sources = self.provenance.get("sources", ())
+        return len(sources) > 0 and all(
+            isinstance(each, Mapping) and each.get("workload_from") == "file name"
+            for each in sources
+        )
+
+    def without_guess(self) -> Given:
+        """Return it with the workload unknown where the files' names alone told it."""
+        if not self.guessed_workload:
+            return self
+        kept = [
+            None
+            if frame is None
+            else frame.assign(workload=pd.array([UNKNOWN] * len(frame), dtype="string"))
+            for frame in (self.kernels, self.stored)
+        ]
+        return replace(self, kernels=kept[0], stored=kept[1])
+
+    def by_kernel(self) -> Given:
+        """Return it with every kernel as a layer, whatever ranges there are."""
+        from perfml.datasets.kernel_layers import kernels_as_layers
+
+        return replace(self, kernels=kernels_as_layers(self.launches), stored=None)
+
+    def _marked(self, layers: pd.DataFrame) -> pd.DataFrame:
+        layers = with_known_shapes(layers, self.provenance)
+        layers.attrs[DERIVED] = sorted(derived_metrics(self.provenance))
+        return layers
+
+    def _require_times(self) -> None:
+        """Raise if no launch has a time, and say what would bring one."""
+        assert self.kernels is not None
+        if self.kernels["time_us"].notna().any():
+            return
+        formats = [str(each.get("format", "")) for each in self.provenance.get("sources", ())]
+        start = next((name for name in _NO_TIMES for each in formats if each.startswith(name)), "")
+        msg = "no launch in this has a duration"
+        found = f"{len(self.kernels)} launches"
+        cure = _NO_TIMES.get(start, "Give it together with a timing run of the same program.")
+        raise InputError(msg, where=self.name, found=found, cure=cure)
+
+
+def read_given(
+    argument: str | Path,
+    *,
+    where: Sequence[str] | None = None,
+    choice: LaunchChoice | None = None,
+) -> Given:
+    """Read what a user named.
+
+    Parameters
+    ----------
+    argument
+        See this module; ``FILE@N`` chooses a launch unless a file is called so.
+    where
+        Conditions ``COLUMN=VALUE`` that rows must meet.
+    choice
+        Which launches are meant.
+
+    Raises
+    ------
+    PerfmlError
+        If it is no such thing, is damaged, or nothing is left of it.
+    """
+    wanted = choice or LaunchChoice()
+    name = str(argument)
+    if not Path(name).exists():
+        name, nth = split_place(name)
+        wanted = wanted if nth is None else replace(wanted, nth=nth)
+    found = replace(_opened(name), name=str(argument))
+    if where:
+        found = replace(
+            found,
+            # launches beside stored layers may be of other runs: then none are behind these
+            kernels=_only(found.kernels, where, strict=found.stored is None),
+            stored=_only(found.stored, where),
+            provenance={**found.provenance, "where": list(where)},
+        )
+    if wanted:
+        kernels = chosen_launches(found.untimed, wanted, where=name)
+        found = replace(found, kernels=kernels, stored=None)
+    if found.kernels is not None:
+        found.kernels.attrs[DERIVED] = sorted(derived_metrics(found.provenance))
+        found = replace(found, note=setup_note(found.kernels["kernel"]))
+    return found
 
 
 def load(dataset: str | Path) -> Table:
@@ -16,8 +230,8 @@ def load(dataset: str | Path) -> Table:
     Parameters
     ----------
     dataset
-        A Parquet table of ``perfml merge``; a CSV in the published schema (``type``, the 19
-        metrics, ``time``); or a dataset's name. Raw recordings are ingested and merged.
+        A Parquet table of ``perfml merge`` or ``perfml ingest``; a CSV in the published schema
+        (``type``, the 19 metrics, ``time``); a dataset's name; a profile, or a folder of profiles.
 
     Returns
     -------
@@ -27,44 +241,99 @@ def load(dataset: str | Path) -> Table:
     Raises
     ------
     PerfmlError
-        If it is none of these.
+        If it is none of these, or no launch lies in a range.
     """
-    path = Path(dataset)
-    if str(dataset) in DATASETS and not path.exists():
-        path = fetch(str(dataset))
+    given = read_given(dataset)
+    return Table(given.layers, "layers", given.provenance)
+
+
+def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
+    """Return the metrics of a table that another formula stood in for when it was read."""
+    sources = provenance.get("sources", ())
+    return frozenset(name for source in sources for name in source.get("substituted", ()))
+
+
+def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
+    """Add the shapes that the provenance tells of these layers; return them as they are else."""
+    from perfml.modeling.layer_shapes import AMOUNTS, shapes_of_runs, with_shapes
+
+    shapes = shapes_of_runs(provenance)
+    if shapes is None or all(name in layers.columns for name in AMOUNTS):
+        return layers
+    if not set(shapes["layer"]) & set(layers["layer"].dropna()):
+        # shapes of other layers than these: names alone align them
+        return layers
+    return with_shapes(layers, shapes)
+
+
+def _only(
+    frame: pd.DataFrame | None, where: Sequence[str], *, strict: bool = True
+) -> pd.DataFrame | None:
+    if frame is None:
+        return None
+    kept = only(frame, where, strict=strict)
+    return None if kept.empty else kept
+
+
+def _opened(name: str) -> Given:
+    path = Path(name)
+    if name in DATASETS and not path.exists():
+        path = fetch(name)
     if path.is_dir():
-        return _from_folder(path)
+        return _folder(name, path)
     if not path.exists():
         msg = "no such file or dataset"
-        cure = f"Give a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
-        raise InputError(msg, where=str(dataset), cure=cure)
+        cure = f"Give a profile, a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
+        raise InputError(msg, where=name, cure=cure)
     require_file(path)
     with path.open("rb") as stream:
         parquet = stream.read(4) == b"PAR1"
     if parquet or path.suffix == ".parquet":
-        return _shaped(read_table(path, kind="layers"))
-    from perfml.datasets.published import from_published
+        table = read_table(path)
+        kernels = table.frame if table.kind == "kernels" else None
+        stored = table.frame if table.kind == "layers" else None
+        return Given(name, kernels, stored, table.provenance)
+    return _file(name, path)
 
-    return Table(from_published(path), "layers", {"source": path.name})
 
+def _folder(name: str, path: Path) -> Given:
+    """Read a folder: tables that lie there, what ``ingest --partition`` wrote, or profiles."""
+    from perfml.ingest.folder_index import COMMON
+    from perfml.merge.batches import merge_files
 
-def _from_folder(path: Path) -> Table:
     tables = sorted(path.glob("*layers*.parquet"))
     if len(tables) == 1:
-        return _shaped(read_table(tables[0], kind="layers"))
+        table = read_table(tables[0], kind="layers")
+        beside = sorted(path.glob("*kernels*.parquet"))
+        kernels = read_table(beside[0], kind="kernels").frame if len(beside) == 1 else None
+        return Given(name, kernels, table.frame, table.provenance)
+    if (path / COMMON).is_file():
+        # larger than memory, perhaps: merged file by file
+        with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+            out = Path(folder) / "layers.parquet"
+            merge_files(path, out)
+            table = read_table(out, kind="layers")
+        return Given(name, None, table.frame, table.provenance)
+    return _ingested(name, path)
+
+
+def _file(name: str, path: Path) -> Given:
+    from perfml.datasets.published import COLUMNS, from_published
+    from perfml.readers import Source, recognise
+
+    source = Source(path)
+    try:
+        recognise(source)
+    except InputError:
+        header = re.split(r"[,;\t]", source.head_text().partition("\n")[0])
+        if len({word.strip(" \"'\r") for word in header} & set(COLUMNS)) < 2:
+            raise
+        return Given(name, None, from_published(path), {"source": path.name})
+    return _ingested(name, path)
+
+
+def _ingested(name: str, path: Path) -> Given:
     from perfml.ingest.profiles import ingest
-    from perfml.merge.rule import merge
 
-    kernels = ingest([path])
-    return _shaped(Table(merge(kernels.frame), "layers", kernels.provenance))
-
-
-def _shaped(table: Table) -> Table:
-    """Add what the provenance knows of the layers' shapes: operations and bytes of each."""
-    from perfml.modeling import shapes_of_runs, with_shapes
-
-    shapes = shapes_of_runs(table.provenance)
-    if shapes is None or "flops" in table.frame.columns:
-        return table
-    known = set(shapes["layer"]) & set(table.frame["layer"].dropna())
-    return replace(table, frame=with_shapes(table.frame, shapes)) if known else table
+    found = ingest([path])
+    return Given(name, found.frame, None, found.provenance, found.warnings)

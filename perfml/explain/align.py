@@ -21,11 +21,18 @@ class Alignment:
         ``layer, target_layer, aligned_by`` in the baseline's order.
     only_baseline, only_target
         Names without a partner.
+    launches
+        How often the baseline launches each pair, where this is not the same for all of them and
+        a repeat is one launch; None else.
+    said
+        How the pairs were found, in sentences, where names of ranges did not tell.
     """
 
     pairs: pd.DataFrame
     only_baseline: tuple[str, ...]
     only_target: tuple[str, ...]
+    launches: tuple[int, ...] | None = None
+    said: tuple[str, ...] = ()
 
 
 def align_layers(baseline: pd.DataFrame, target: pd.DataFrame) -> Alignment:

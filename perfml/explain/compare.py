@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.explain.advice.hazards import advise
-from perfml.explain.align import align_layers
+from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, same_device
 from perfml.explain.counters.causes import kernel_causes, layer_causes
@@ -43,6 +43,7 @@ def explain(
     tolerance: float = TOLERANCE,
     seed: int = 0,
     peaks: Peaks | None = None,
+    alignment: Alignment | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
     """Explain why the target is slower (or faster) than the baseline.
@@ -66,6 +67,8 @@ def explain(
         Of the model.
     peaks
         For rules of advice that compare precisions; by default those known of each device.
+    alignment
+        Which layers answer to each other; by default those of one name or shape.
     progress
         Called as ``progress(done, total, layer)``.
 
@@ -92,7 +95,7 @@ def explain(
     left = baseline if isinstance(baseline, Side) else make_side("baseline", baseline)
     right = target if isinstance(target, Side) else make_side("target", target)
     warnings = check_conditions(left, right)
-    alignment = align_layers(left.layers, right.layers)
+    alignment = alignment or align_layers(left.layers, right.layers)
     pairs = alignment.pairs
     ratios = corrected_verdicts(
         [
@@ -100,7 +103,7 @@ def explain(
             for layer, partner in zip(pairs["layer"], pairs["target_layer"], strict=True)
         ]
     )
-    table = _overview(pairs, ratios)
+    table = _overview(pairs, ratios, alignment.launches)
     chosen = _chosen(table, layers, top)
     explainer = None
     if model is not None:
@@ -130,12 +133,13 @@ def explain(
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=_total(left, right, pairs, tolerance),
+        total=_total(left, right, alignment, ratios, tolerance),
         layers=table,
         details=tuple(details),
         only_baseline=alignment.only_baseline,
         only_target=alignment.only_target,
         warnings=tuple(warnings),
+        pairing=alignment.said,
         time_notes=time_notes((left.name, left.layers), (right.name, right.layers)),
     )
 
@@ -155,8 +159,12 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ra
     )
 
 
-def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
+def _overview(
+    pairs: pd.DataFrame, ratios: Sequence[Ratio], launches: Sequence[int] | None
+) -> pd.DataFrame:
     table = pairs.copy()
+    if launches is not None:
+        table["launches"] = list(launches)
     table["baseline_us"] = [each.baseline_us for each in ratios]
     table["target_us"] = [each.target_us for each in ratios]
     table["ratio"] = [each.ratio for each in ratios]
@@ -164,6 +172,7 @@ def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
     table["low"] = [(each.interval or nothing)[0] for each in ratios]
     table["high"] = [(each.interval or nothing)[1] for each in ratios]
     size = (table["target_us"] - table["baseline_us"]).abs()
+    size = size if launches is None else size * table["launches"]
     table["share"] = size / size.sum() if size.sum() > 0 else 0.0
     table["verdict"] = [each.verdict for each in ratios]
     return table
@@ -181,8 +190,24 @@ def _chosen(table: pd.DataFrame, layers: Sequence[str] | None, top: int) -> list
     return [names.index(name) for name in layers]
 
 
-def _total(left: Side, right: Side, pairs: pd.DataFrame, tolerance: float) -> Ratio:
-    """Compare the sums over all aligned layers, of the iterations that have every one of them."""
+def _total(
+    left: Side, right: Side, alignment: Alignment, ratios: Sequence[Ratio], tolerance: float
+) -> Ratio:
+    """Compare the sums over all aligned layers, of the iterations that have every one of them.
+
+    Where a repeat is one launch and kernels are launched unequally often, no iteration is whole:
+    the means are summed, each as often as the baseline launches it.
+    """
+    pairs, launches = alignment.pairs, alignment.launches
+    if launches is not None:
+        sums = [
+            sum(count * time for count, time in zip(launches, times, strict=True))
+            for times in (
+                [each.baseline_us for each in ratios],
+                [each.target_us for each in ratios],
+            )
+        ]
+        return compare_times(sums[:1], sums[1:], tolerance=tolerance)
     before, after = (
         _whole_iterations(side, pairs[column])
         for side, column in ((left, "layer"), (right, "target_layer"))

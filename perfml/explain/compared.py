@@ -147,19 +147,12 @@ def sides_of(
     PerfmlError
         If the column or a value does not exist.
     """
-    if by not in layers.columns:
-        msg = f"the table has no column {by}"
-        raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, layers.columns[:12]))}.")
     if baseline == target:
         msg = "baseline and target are the same side"
         raise PerfmlError(msg, found=f"{by}={baseline}", cure="Name two values.")
     sides = []
     for value in (baseline, target):
-        rows = layers[layers[by].astype("string") == value]
-        if rows.empty:
-            values = sorted(map(str, layers[by].dropna().unique()))
-            msg = f"no row has {by}={value}"
-            raise PerfmlError(msg, found=", ".join(values[:8]), cure="Choose one of these values.")
+        rows = require_value(layers, by, value)
         launches = None
         if kernels is not None and by in kernels.columns:
             launches = kernels[kernels[by].astype("string") == value]
@@ -168,6 +161,25 @@ def sides_of(
             launches = None if launches.empty else launches
         sides.append(make_side(value, rows, launches))
     return sides[0], sides[1]
+
+
+def require_value(table: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
+    """Return the rows that have a value in a column.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no such column, or none has it.
+    """
+    if by not in table.columns:
+        msg = f"the table has no column {by}"
+        raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, table.columns[:12]))}.")
+    rows = table[table[by].astype("string") == value]
+    if rows.empty:
+        values = sorted(map(str, table[by].dropna().unique()))
+        msg = f"no row has {by}={value}"
+        raise PerfmlError(msg, found=", ".join(values[:8]), cure="Choose one of these values.")
+    return rows
 
 
 def check_conditions(baseline: Side, target: Side) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +12,10 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.compared import Side, rows_by
-from perfml.kernel_names import short_kernel, shortened
+from perfml.kernel_names import kernel_label as kernel_label
+from perfml.kernel_names import kernel_purpose
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
-
-_FUNCTOR = re.compile(r"\b(CUDAFunctor_\w+|(?!gpu_kernel)\w+_kernel(?:_cuda)?)(?=[(<])")
-"""What a generic elementwise kernel was instantiated with."""
-
-_WRAPPED = re.compile(r"(?:void )?cutlass\w*::(?:\w+::)*Kernel2?<(?:\w+::)*(\w+)>")
-"""CUTLASS launches everything through one template; its argument is the kernel."""
-
-_WHOLE = 1000
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,7 @@ def changes_between(baseline: tuple[str, ...], target: tuple[str, ...]) -> tuple
 
 
 def _functions(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_function(name) for name in names)
+    return tuple(kernel_purpose(name) for name in names)
 
 
 def _matched(
@@ -283,31 +275,6 @@ def launches_table(changes: tuple[Change, ...], before: Launches, after: Launche
         rows += [(run, change.kind, "target", name, nothing, time) for name, time in right]
     columns = ["run", "change", "side", "kernel", "baseline_us", "target_us"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def kernel_label(name: str, limit: int = 110) -> str:
-    """Return a kernel's name without its parameters, with what a generic kernel was made for.
-
-    A long name loses its middle: libraries tell tile and purpose at the end.
-
-    Examples
-    --------
-    >>> kernel_label("void at::elementwise_kernel<128, at::CUDAFunctor_add<float>>(int, T3)")
-    'elementwise_kernel [CUDAFunctor_add]'
-    >>> kernel_label("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)")
-    'cutlass_80_simt_sgemm_64x64_8x5_nn_align1'
-    >>> kernel_label("sm80_xmma_gemm_f32_tilesize64x64x8_execute_split_k_kernel", 32)
-    'sm80_xmma_gemm_f…_split_k_kernel'
-    """
-    wrapped = _WRAPPED.match(name)
-    label = wrapped.group(1) if wrapped else _function(name)
-    return shortened([label], limit)[0]
-
-
-def _function(name: str) -> str:
-    label = short_kernel(name, _WHOLE)
-    inside = [each for each in _FUNCTOR.findall(name) if each not in label]
-    return f"{label} [{inside[0]}]" if inside else label
 
 
 def _time(launches: Launches, places: range) -> float:

@@ -380,6 +380,8 @@ class Explanation:
         Sentences for the top of every output.
     time_notes
         What to know of times that come from under a profiler (`perfml.time_sources`).
+    pairing
+        How kernels were paired where no ranges told, in sentences.
     """
 
     baseline: str
@@ -391,6 +393,7 @@ class Explanation:
     only_target: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     time_notes: tuple[str, ...] = ()
+    pairing: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -404,6 +407,7 @@ class Explanation:
             "only_target": list(self.only_target),
             "warnings": list(self.warnings),
             "time_notes": list(self.time_notes),
+            "pairing": list(self.pairing),
         }
         cleaned: dict[str, Any] = json_value(document)
         return cleaned

@@ -136,7 +136,9 @@ def ingest_runs(
         run_id = str(frame["run_id"].iloc[0])
         condition = tuple(str(frame[name].iloc[0]) for name in CONDITION)
         started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
-        sources += [{"run_id": run_id, **each.provenance} for each in run.found]
+        named = run.manifest.get("workload") or (identity and identity.workload)
+        guess = {} if named else {"workload_from": "file name"}
+        sources += [{"run_id": run_id, **guess, **each.provenance} for each in run.found]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
             f"{prefix}{each.provenance.get('path')}: {note}"

@@ -7,11 +7,11 @@ multicore architectures", CACM 52 (2009), with one roof a level of the memory hi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.loading import DERIVED
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 
@@ -28,9 +28,6 @@ _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
 _TENSOR = ("tensor_utilization", "tensor_precision_fu_utilization")
 _IDLE = 0.01
 """Busy fraction below which tensor cores did nothing that counts."""
-
-DERIVED = "derived"
-"""Key of ``DataFrame.attrs``: metrics that another formula stood in for."""
 
 UNKNOWN = "unknown"
 """The bound where operations, or the bytes of every level, are not known."""
@@ -57,8 +54,9 @@ def roofline(
         there are any, else the vendor's. A level without a peak bounds nothing, one without
         counters is left out.
     derived
-        Metrics that another formula stood in for (`derived_metrics`): operations from rates and
-        cycles instead of counts. By default those that `load_tables` noted in ``table.attrs``.
+        Metrics that another formula stood in for (`perfml.datasets.loading.derived_metrics`):
+        operations from rates and cycles instead of counts. By default those that `load_tables`
+        noted in ``table.attrs``.
 
     Returns
     -------
@@ -123,12 +121,6 @@ def roofline(
     known = (found["bound"] != UNKNOWN).to_numpy(dtype=bool)
     found["fraction"] = np.where(known, bounds.max(axis=1) / seconds, np.nan)
     return found
-
-
-def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
-    """Return the metrics of a table that another formula stood in for when it was read."""
-    sources = provenance.get("sources", ())
-    return frozenset(name for source in sources for name in source.get("substituted", ()))
 
 
 def _lowest(least: pd.DataFrame) -> pd.Series[str]:

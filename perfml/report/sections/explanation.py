@@ -106,6 +106,7 @@ def explanation_document(explanation: Explanation) -> Document:
     title = f"{explanation.target} against {explanation.baseline}"
     overview = section(
         f"{title}, all aligned layers",
+        *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True),
         *(Text(text) for text in layers_alone(explanation)),
         *time_texts(explanation.time_notes),

@@ -1,0 +1,162 @@
+"""Which rows of what a user named are meant: conditions on columns, and single launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.kernel_names import function_name, short_kernel
+
+_NTH = re.compile(r"(?P<name>.+)@(?P<nth>[0-9]{1,9})")
+
+
+@dataclass(frozen=True)
+class LaunchChoice:
+    """Which launches of a profile are meant; by default all.
+
+    Attributes
+    ----------
+    kernel
+        Regular expression, or part of the kernel's name; None for every kernel.
+    skip
+        Launches left out at the start of every run, counted among those that `kernel` leaves (as
+        Nsight Compute's ``--launch-skip`` does).
+    nth
+        One launch by its place in the whole profile, from 0 (``FILE@3`` is the fourth).
+    """
+
+    kernel: str | None = None
+    skip: int = 0
+    nth: int | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether anything is left out."""
+        return self.kernel is not None or self.skip > 0 or self.nth is not None
+
+
+def split_place(argument: str) -> tuple[str, int | None]:
+    """Split ``FILE@3`` into the file and the launch's place, from 0.
+
+    Examples
+    --------
+    >>> split_place("a.ncu-rep@3")
+    ('a.ncu-rep', 3)
+    >>> split_place("me@host.ncu-rep")
+    ('me@host.ncu-rep', None)
+    """
+    match = _NTH.fullmatch(argument)
+    return (match["name"], int(match["nth"])) if match else (argument, None)
+
+
+def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
+    """Keep the rows that meet every condition.
+
+    Parameters
+    ----------
+    frame
+        A table.
+    where
+        Conditions ``COLUMN=VALUE``.
+    strict
+        Whether a condition that no row meets is an error.
+
+    Raises
+    ------
+    PerfmlError
+        If a condition names no column, or (`strict`) no row meets it.
+    """
+    for condition in where or []:
+        column, equals, value = condition.partition("=")
+        if not equals or column not in frame.columns:
+            msg = f"--where needs COLUMN=VALUE with a column of the table, not {condition!r}"
+            raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, frame.columns[:12]))}.")
+        kept = frame[frame[column].astype("string") == value]
+        if kept.empty and strict:
+            values = sorted(map(str, frame[column].dropna().unique()))[:8]
+            msg = f"no row has {column}={value}"
+            raise PerfmlError(msg, found=", ".join(values), cure="Choose one of these values.")
+        frame = kept
+    return frame.reset_index(drop=True)
+
+
+def chosen_launches(kernels: pd.DataFrame, choice: LaunchChoice, *, where: str) -> pd.DataFrame:
+    """Keep the launches that are meant.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table.
+    choice
+        What is meant.
+    where
+        What the user named, for errors.
+
+    Returns
+    -------
+    DataFrame
+        Launches in their order. Of a layer's repeat that `LaunchChoice.skip` cuts nothing is kept:
+        a part of a layer is no repeat of it.
+
+    Raises
+    ------
+    PerfmlError
+        If nothing is left.
+    """
+    if choice.nth is not None:
+        kernels = _nth(kernels, choice.nth, where)
+    if choice.kernel is not None:
+        kernels = _named(kernels, choice.kernel, where)
+    if choice.skip:
+        kernels = _later(kernels, choice.skip, where)
+    return kernels.reset_index(drop=True)
+
+
+def _nth(kernels: pd.DataFrame, nth: int, where: str) -> pd.DataFrame:
+    if nth < len(kernels):
+        return kernels.iloc[[nth]]
+    msg = f"there is no launch @{nth}"
+    found = f"{len(kernels)} launches, @0 to @{len(kernels) - 1}"
+    raise PerfmlError(msg, where=where, found=found, cure=_listing(kernels))
+
+
+def _named(kernels: pd.DataFrame, pattern: str, where: str) -> pd.DataFrame:
+    names = kernels["kernel"].astype("string").fillna("")
+    known = names.unique()
+    matching = [name for name in known if pattern in name]
+    if not matching:
+        try:
+            expression = re.compile(pattern)
+        except re.error as error:
+            msg = f"--kernel is neither a part of a kernel's name nor a regular expression: {error}"
+            raise PerfmlError(msg, where=where, found=pattern, cure=_listing(kernels)) from error
+        matching = [name for name in known if expression.search(name)]
+    if not matching:
+        msg = f"no kernel's name has or matches {pattern!r}"
+        found = ", ".join(short_kernel(str(name)) for name in known[:8])
+        raise PerfmlError(msg, where=where, found=found, cure="Name a part of one of these.")
+    # gemm means the kernel that is called so, not gemm_reduce beside it
+    exact = [name for name in matching if function_name(name) == pattern]
+    return kernels[names.isin(exact or matching)]
+
+
+def _later(kernels: pd.DataFrame, skip: int, where: str) -> pd.DataFrame:
+    place = kernels.groupby("run_id", sort=False, dropna=False).cumcount().to_numpy()
+    kept = place >= skip
+    repeat = kernels.groupby(["run_id", "iteration", "layer"], sort=False, dropna=False).ngroup()
+    inside = kernels["layer"].notna().to_numpy()
+    kept &= ~(inside & np.isin(repeat, repeat[~kept & inside]))
+    if kept.any():
+        return kernels[kept]
+    msg = f"--skip {skip} leaves no launch"
+    found = f"{len(kernels)} launches"
+    raise PerfmlError(msg, where=where, found=found, cure="Skip fewer.")
+
+
+def _listing(kernels: pd.DataFrame) -> str:
+    names = kernels["kernel"].astype("string").fillna("").unique()
+    return f"Kernels are: {', '.join(short_kernel(str(name)) for name in names[:8])}."

@@ -1,0 +1,107 @@
+"""Launches without ranges: every kernel is a layer, and every launch of it a repeat.
+
+A profile made without ranges does not tell which launches belong together. What it does tell is
+which launches are of one kernel with one shape, and these are compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.kernel_names import kernel_label
+
+_WHOLE = 1000
+
+
+@dataclass(frozen=True)
+class KernelUnit:
+    """A kernel in one shape.
+
+    Attributes
+    ----------
+    kernel
+        Its full name.
+    shape
+        Grid and block, as text.
+    label
+        What it is called, different from every other of the table.
+    """
+
+    kernel: str
+    shape: str
+    label: str
+
+    @property
+    def purpose(self) -> str:
+        """Its function, whatever its template arguments."""
+        return kernel_label(self.kernel, _WHOLE)
+
+
+def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[np.intp]]:
+    """Return the kernels of a table, each shape apart, and the unit of every row.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table.
+
+    Returns
+    -------
+    tuple
+        Units in order of their first launch, and their positions, one a row.
+    """
+    parts = [kernels[name].astype("string").fillna("") for name in ("kernel", "grid", "block")]
+    keys = pd.MultiIndex.from_arrays(parts)
+    codes, known = pd.factorize(keys)
+    names = [str(kernel) for kernel, _, _ in known]
+    shapes = [_shape(str(grid), str(block)) for _, grid, block in known]
+    labels = [kernel_label(name) for name in names]
+    shaped = [
+        f"{label} {shape}" if Counter(labels)[label] > 1 and shape else label
+        for label, shape in zip(labels, shapes, strict=True)
+    ]
+    told: Counter[str] = Counter()
+    units = []
+    for name, shape, label in zip(names, shapes, shaped, strict=True):
+        told[label] += 1
+        units.append(
+            KernelUnit(name, shape, f"{label} #{told[label]}" if told[label] > 1 else label)
+        )
+    return units, np.asarray(codes)
+
+
+def kernels_as_layers(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return a Kernels table in which every kernel is a layer, and every launch a repeat of it.
+
+    A row that stands for many launches becomes one launch with their means.
+    """
+    units, codes = kernel_units(kernels)
+    labels = np.array([unit.label for unit in units], dtype=object)[codes]
+    return with_layers(kernels, labels, occurrences(kernels, codes))
+
+
+def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return which launch of its unit in its run a row is, from 0."""
+    groups = [kernels["run_id"].astype("string").fillna("").to_numpy(), codes]
+    return np.asarray(kernels.groupby(groups, sort=False).cumcount().to_numpy())
+
+
+def with_layers(
+    kernels: pd.DataFrame, layers: npt.NDArray[np.object_], repeats: npt.NDArray[np.intp]
+) -> pd.DataFrame:
+    """Return launches with their layers and repeats, each row as one launch."""
+    named = kernels.assign(
+        layer=pd.array(layers, dtype="string"),
+        iteration=repeats,
+        kernel_index=np.arange(len(kernels)),
+    )
+    return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
+
+
+def _shape(grid: str, block: str) -> str:
+    return f"{grid}x{block}".replace(" ", "") if grid and block else ""

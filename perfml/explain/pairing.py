@@ -1,0 +1,195 @@
+"""Which kernel of one profile answers to which of another, where no ranges tell.
+
+Kernels are paired by name; among several of one name those of one signature and shape; what is
+left by place. Where one side has more left than the other, all that is left is one pair: kernels
+that were fused or split are compared together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from perfml.datasets.kernel_layers import KernelUnit, kernel_units, occurrences, with_layers
+from perfml.explain.align import Alignment
+from perfml.explain.compared import Side, make_side
+
+_SHOWN = 4
+"""Pairs of kernels with different names that the sentence on pairing lists."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Kernels of two sides that answer to each other.
+
+    Attributes
+    ----------
+    baseline, target
+        The sides; every kernel (or group of kernels) is a layer.
+    alignment
+        Which answers to which.
+    """
+
+    baseline: Side
+    target: Side
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class _Pair:
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    how: str
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """A side, and of each pair how often a repeat of it was launched and what it is called."""
+
+    side: Side
+    launches: tuple[int, ...]
+    labels: tuple[str, ...]
+
+
+def pair_kernels(
+    baseline: tuple[str, pd.DataFrame],
+    target: tuple[str, pd.DataFrame],
+    *,
+    notes: Sequence[str] = (),
+) -> Pairing:
+    """Pair the kernels of two Kernels tables.
+
+    Parameters
+    ----------
+    baseline, target
+        Name and Kernels table of either side; ranges in them are not looked at.
+    notes
+        What else to say of the pairing.
+    """
+    left, left_codes = kernel_units(baseline[1])
+    right, right_codes = kernel_units(target[1])
+    pairs = sorted(_pairs(left, right), key=lambda pair: pair.left)
+    ours = _side(*baseline, left, left_codes, [pair.left for pair in pairs])
+    theirs = _side(*target, right, right_codes, [pair.right for pair in pairs])
+    rows = zip(ours.labels, theirs.labels, (pair.how for pair in pairs), strict=True)
+    alone = [
+        tuple(unit.label for place, unit in enumerate(units) if place not in taken)
+        for units, taken in (
+            (left, {place for pair in pairs for place in pair.left}),
+            (right, {place for pair in pairs for place in pair.right}),
+        )
+    ]
+    even = all(len(set(each.launches)) == 1 for each in (ours, theirs))
+    sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs))
+    alignment = Alignment(
+        pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),
+        alone[0],
+        alone[1],
+        launches=None if even else ours.launches,
+        said=tuple(each for each in sentences if each),
+    )
+    return Pairing(ours.side, theirs.side, alignment)
+
+
+def _pairs(left: Sequence[KernelUnit], right: Sequence[KernelUnit]) -> list[_Pair]:
+    """Pair units by name, then by signature, then by place."""
+    named: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, units in enumerate((left, right)):
+        for place, unit in enumerate(units):
+            named[unit.purpose][side].append(place)
+    found: list[_Pair] = []
+    for ours, theirs in named.values():
+        if len(ours) == len(theirs) == 1:
+            found.append(_Pair((ours[0],), (theirs[0],), "name"))
+            continue
+        for same in (lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape), _same_kernel):
+            for place in list(ours):
+                match = next((each for each in theirs if same(left[place], right[each])), None)
+                if match is not None:
+                    found.append(_Pair((place,), (match,), "signature"))
+                    ours.remove(place)
+                    theirs.remove(match)
+        found += [_Pair((a,), (b,), "name and place") for a, b in zip(ours, theirs, strict=False)]
+    taken = [{place for pair in found for place in side(pair)} for side in (_left, _right)]
+    rest = [
+        [place for place in range(len(units)) if place not in known]
+        for units, known in zip((left, right), taken, strict=True)
+    ]
+    if len(rest[0]) == len(rest[1]):
+        found += [_Pair((a,), (b,), "place") for a, b in zip(*rest, strict=True)]
+    elif rest[0] and rest[1]:
+        found.append(_Pair(tuple(rest[0]), tuple(rest[1]), "place"))
+    return found
+
+
+def _same_kernel(a: KernelUnit, b: KernelUnit) -> bool:
+    return a.kernel == b.kernel
+
+
+def _left(pair: _Pair) -> tuple[int, ...]:
+    return pair.left
+
+
+def _right(pair: _Pair) -> tuple[int, ...]:
+    return pair.right
+
+
+def _side(
+    name: str,
+    table: pd.DataFrame,
+    units: Sequence[KernelUnit],
+    codes: np.ndarray,
+    groups: Sequence[tuple[int, ...]],
+) -> _Grouped:
+    """Return a side with a layer a group of units."""
+    each = Counter(codes.tolist())
+    labels = np.array([unit.label for unit in units], dtype=object)
+    repeats = occurrences(table, codes)
+    launches, names = [], []
+    for group in groups:
+        counts = {each[place] for place in group}
+        joined = " + ".join(units[place].label for place in group[:_SHOWN])
+        more = len(group) - _SHOWN
+        joined = f"{joined} + {more} more" if more > 0 else joined
+        labels[list(group)] = joined
+        if len(counts) > 1:
+            # launched unequally often: what one repeat is, nothing tells
+            repeats[np.isin(codes, group)] = 0
+        launches.append(counts.pop() if len(counts) == 1 else 1)
+        names.append(joined)
+    side = make_side(name, with_layers(table, labels[codes], repeats))
+    return _Grouped(side, tuple(launches), tuple(names))
+
+
+def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
+    """Say how kernels were paired, and which of them have different names."""
+    hows = Counter(pair.how for pair in pairs)
+    counts = ", ".join(f"{count} by {how}" for how, count in hows.items())
+    kernels = "kernel is" if len(pairs) == 1 else "kernels are"
+    said = f"Without ranges, {len(pairs)} {kernels} paired: {counts}"
+    unlike = [
+        f"{a} with {b}"
+        for a, b, pair in zip(ours.labels, theirs.labels, pairs, strict=True)
+        if pair.how == "place"
+    ]
+    if unlike:
+        said += f" ({'; '.join(unlike[:_SHOWN])}{'; ...' if len(unlike) > _SHOWN else ''})"
+    return f"{said}. Times are of one launch."
+
+
+def _unequal(ours: _Grouped, theirs: _Grouped) -> str:
+    """Say which kernels the sides launch unequally often; nothing where there are none."""
+    unlike = [
+        f"{name} {before} and {after} times"
+        for name, before, after in zip(ours.labels, ours.launches, theirs.launches, strict=True)
+        if before != after
+    ]
+    if not unlike:
+        return ""
+    more = f", and {len(unlike) - _SHOWN} more" if len(unlike) > _SHOWN else ""
+    said = f"Launched unequally often on the two sides: {', '.join(unlike[:_SHOWN])}{more}"
+    return f"{said}; the total counts both as often as the baseline launches them."
