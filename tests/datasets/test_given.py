@@ -1,0 +1,180 @@
+"""What a user names becomes tables, whatever it is; and which of its launches are meant."""
+
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given as tried_with
+from hypothesis import strategies as st
+
+from perfml.datasets import LaunchChoice, read_given
+from perfml.datasets.kernel_layers import kernels_as_layers
+from perfml.errors import InputError, PerfmlError
+from perfml.ingest.profiles import ingest
+from perfml.kernel_names import setup_note
+from perfml.tables import write_table
+from tests.support.tables import make_kernels
+
+RANDOM = "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>(long)"
+
+
+@pytest.fixture(scope="module")
+def report(recorded):
+    return recorded / "ncu" / "vectors.csv"
+
+
+def table(folder, rows, name="k.parquet"):
+    """Write a Kernels table without ranges; return its path."""
+    path = folder / name
+    kernels = make_kernels([{"layer": pd.NA, **row} for row in rows])
+    write_table(kernels, path, kind="kernels", provenance={})
+    return path
+
+
+def test_a_profile_its_folder_and_its_tables_are_the_same(report, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / report.name).write_bytes(report.read_bytes())
+    found = ingest([report])
+    write_table(found.frame, tmp_path / "k.parquet", kind="kernels", provenance=found.provenance)
+    layers = read_given(report).layers
+    assert len(layers) == 6
+    for other in (tmp_path / "folder", tmp_path / "k.parquet"):
+        pd.testing.assert_frame_equal(read_given(other).layers, layers, check_like=True)
+    write_table(layers, tmp_path / "l.parquet", kind="layers", provenance={})
+    pd.testing.assert_frame_equal(read_given(tmp_path / "l.parquet").layers, layers)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "k.parquet", "l.parquet"]
+
+
+def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
+    from perfml.ingest.folder import Settings, ingest_folder
+    from perfml.ingest.run_labels import Identity
+    from perfml.readers import ReadOptions
+
+    settings = Settings(Identity(), ReadOptions(), None, None)
+    ingest_folder([report], tmp_path / "parts", settings=settings, n_jobs=1)
+    assert len(read_given(tmp_path / "parts").layers) == 6
+
+
+def test_a_place_counts_from_0(report):
+    fourth = read_given(f"{report}@3").launches
+    assert fourth["kernel"].str.startswith("void reduce").tolist() == [True]
+    with pytest.raises(PerfmlError, match=r"no launch @7 \(found: 7 launches, @0 to @6\)"):
+        read_given(f"{report}@7")
+
+
+def test_a_file_that_is_called_so_is_read_whole(report, tmp_path):
+    path = tmp_path / "vectors@3"
+    path.write_bytes(report.read_bytes())
+    assert len(read_given(path).launches) == 7
+
+
+def test_a_kernel_is_chosen_by_a_part_of_its_name_or_a_pattern(report):
+    for pattern, launches in (("reduce", 2), ("red", 2), ("^(scale|add)", 5), ("scale", 3)):
+        chosen = read_given(report, choice=LaunchChoice(pattern)).launches
+        assert len(chosen) == launches, pattern
+    with pytest.raises(PerfmlError, match=r"'gemm' \(found: scale, add, reduce\)"):
+        read_given(report, choice=LaunchChoice("gemm"))
+
+
+def test_a_kernel_that_is_called_so_goes_before_those_whose_name_has_it(tmp_path):
+    path = table(tmp_path, [{"kernel": "gemm(int)"}, {"kernel": "gemm_reduce(int)"}])
+    chosen = read_given(path, choice=LaunchChoice("gemm")).launches
+    assert chosen["kernel"].tolist() == ["gemm(int)"]
+
+
+def test_a_pattern_that_is_none_says_so(report):
+    with pytest.raises(PerfmlError, match="nor a regular expression"):
+        read_given(report, choice=LaunchChoice("(gemm"))
+
+
+def test_launches_are_skipped_among_those_of_the_kernel(tmp_path):
+    rows = [{"kernel": name, "time_us": time} for name, time in (("a", 1), ("b", 9), ("b", 2))]
+    chosen = read_given(table(tmp_path, rows), choice=LaunchChoice("b", skip=1)).launches
+    assert chosen["time_us"].tolist() == [2]
+    with pytest.raises(PerfmlError, match="--skip 3 leaves no launch"):
+        read_given(table(tmp_path, rows), choice=LaunchChoice(skip=3))
+
+
+def test_of_a_layer_s_repeat_that_is_cut_nothing_is_kept(tmp_path):
+    rows = [
+        {"iteration": repeat, "kernel": name, "time_us": 1.0}
+        for repeat in (0, 1)
+        for name in ("im2col", "gemm")
+    ]
+    path = tmp_path / "k.parquet"
+    write_table(make_kernels(rows), path, kind="kernels", provenance={})
+    layers = read_given(path, choice=LaunchChoice(skip=1)).layers
+    assert layers[["iteration", "time_us"]].to_numpy().tolist() == [[1, 2.0]]
+
+
+def test_merged_layers_have_no_launches_to_choose_from(report, tmp_path):
+    write_table(read_given(report).layers, tmp_path / "l.parquet", kind="layers", provenance={})
+    with pytest.raises(PerfmlError, match="only merged layers are known"):
+        read_given(f"{tmp_path / 'l.parquet'}@0")
+
+
+def test_a_report_without_durations_names_the_section_that_has_them(report, tmp_path):
+    import csv
+
+    rows = list(csv.reader(report.read_text().splitlines()))
+    kept = [place for place, name in enumerate(rows[0]) if "gpu__time_duration" not in name]
+    path = tmp_path / "x.csv"
+    with path.open("w", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(
+            [row[place] for place in kept] for row in rows
+        )
+    with pytest.raises(InputError, match="--section SpeedOfLight"):
+        _ = read_given(path).layers
+
+
+def test_what_no_reader_knows_is_not_taken_for_a_published_csv(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("one,two\n1,2\n")
+    with pytest.raises(InputError, match="not a profile in a format that perfml reads"):
+        read_given(path)
+    path.write_text("type,time\ncublas,2\n")
+    with pytest.raises(InputError, match="not the published schema"):
+        read_given(path)
+
+
+def test_a_workload_that_only_a_file_s_name_tells_is_a_guess(report, tmp_path):
+    assert read_given(report).without_guess().layers["workload"].unique().tolist() == ["unknown"]
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.csv").write_bytes(report.read_bytes())
+    (run / "run.json").write_text(json.dumps({"run_id": "a", "workload": "vectors"}))
+    assert read_given(run).without_guess().layers["workload"].unique().tolist() == ["vectors"]
+
+
+def test_a_profile_of_what_makes_inputs_says_so():
+    note = setup_note([RANDOM] * 13 + ["gemm"])
+    assert note.startswith("13 of these 14 launches are PyTorch's random-number kernel")
+    assert "(gemm)" in note
+    assert setup_note([RANDOM] * 14).endswith("the one you want was probably not profiled")
+    assert setup_note([RANDOM, "gemm", "relu"]) is None
+
+
+@tried_with(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gemm<1>(int)", "gemm<2>(int)", "ns::relu(float*)"]),
+            st.sampled_from(["(1, 1, 1)", "(2, 1, 1)"]),
+            st.floats(0.5, 9.0),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_every_launch_is_a_repeat_of_its_kernel_and_shape(launches):
+    kernels = make_kernels(
+        [
+            {"layer": pd.NA, "kernel": kernel, "grid": grid, "time_us": time}
+            for kernel, grid, time in launches
+        ]
+    )
+    found = kernels_as_layers(kernels)
+    assert found["time_us"].tolist() == kernels["time_us"].tolist()
+    assert not found[["layer", "iteration"]].duplicated().any()
+    units = found.groupby("layer", sort=False)[["kernel", "grid"]].nunique()
+    assert (units == 1).all(axis=None)
+    assert found["layer"].nunique() == len({(kernel, grid) for kernel, grid, _ in launches})

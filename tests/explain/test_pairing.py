@@ -1,0 +1,94 @@
+"""Kernels of two profiles without ranges: which answers to which, and what that makes of times."""
+
+import pandas as pd
+import pytest
+
+from perfml.explain.compare import explain
+from perfml.explain.pairing import pair_kernels
+from tests.support.tables import make_kernels
+
+
+def launches(*rows):
+    """Return a Kernels table without ranges from (kernel, grid, time) or (kernel, time)."""
+    return make_kernels(
+        [
+            {"layer": pd.NA, "kernel": row[0], "grid": row[1] if len(row) > 2 else "(1, 1, 1)"}
+            | {"time_us": float(row[-1])}
+            for row in rows
+        ]
+    )
+
+
+def paired(left, right):
+    pairing = pair_kernels(("before", left), ("after", right))
+    pairs = pairing.alignment.pairs
+    return pairing, [tuple(row) for row in pairs.itertuples(index=False)]
+
+
+def total(pairing):
+    return explain(pairing.baseline, pairing.target, alignment=pairing.alignment, model=None).total
+
+
+def test_kernels_of_one_name_are_paired_whatever_their_order_and_parameters():
+    _, pairs = paired(
+        launches(("warm()", 1), ("void gemm<1>(int)", 4)),
+        launches(("void gemm<2>(int)", 2), ("warm()", 1)),
+    )
+    assert pairs == [("warm", "warm", "name"), ("gemm", "gemm", "name")]
+
+
+def test_of_several_of_one_name_the_same_signature_and_shape_is_paired():
+    _, pairs = paired(
+        launches(("gemm<1>", "(1, 1, 1)", 1), ("gemm<2>", "(2, 1, 1)", 2)),
+        launches(("gemm<2>", "(2, 1, 1)", 2), ("gemm<1>", "(1, 1, 1)", 1)),
+    )
+    assert [(left.split()[1], right.split()[1]) for left, right, _ in pairs] == [
+        ("(1,1,1)x(32,1,1)", "(1,1,1)x(32,1,1)"),
+        ("(2,1,1)x(32,1,1)", "(2,1,1)x(32,1,1)"),
+    ]
+    assert {how for _, _, how in pairs} == {"signature"}
+
+
+def test_what_is_left_is_paired_by_place_and_that_is_said():
+    pairing, pairs = paired(
+        launches(("warm", 1), ("naive", 9)), launches(("warm", 1), ("tiled", 3))
+    )
+    assert pairs[1] == ("naive", "tiled", "place")
+    assert "1 by name, 1 by place (naive with tiled)" in pairing.alignment.said[0]
+
+
+def test_kernels_that_were_fused_are_one_pair_and_the_sign_is_that_of_the_time():
+    pairing, pairs = paired(
+        launches(("conv", 6), ("bias", 2), ("relu", 2), ("pool", 1)),
+        launches(("conv_bias_relu", 7), ("pool", 1)),
+    )
+    assert ("conv + bias + relu", "conv_bias_relu", "place") in pairs
+    found = explain(pairing.baseline, pairing.target, alignment=pairing.alignment, model=None)
+    assert found.total.ratio == pytest.approx(8 / 11)
+    detail = found.details[0]
+    assert detail.time.verdict == "faster"
+    by_term = detail.causes.terms.set_index("term")["log_ratio"]
+    assert by_term["kernels_vanished"] < 0
+    assert "kernels_appeared" not in by_term.index
+    assert by_term.sum() == pytest.approx(detail.time.log_ratio)
+
+
+def test_repeats_of_a_fused_group_are_its_launches_where_all_are_launched_equally_often():
+    before = [("conv", 6), ("relu", 2)] * 3
+    pairing, _ = paired(launches(*before), launches(*[("conv_relu", 7)] * 2))
+    assert pairing.baseline.layers["time_us"].tolist() == [8, 8, 8]
+    assert total(pairing).repeats == (3, 2)
+
+
+def test_kernels_launched_unequally_often_are_counted_as_the_baseline_launches_them():
+    pairing, _ = paired(
+        launches(*[("gemm", 2)] * 10, ("relu", 5)), launches(*[("gemm", 1)] * 4, ("relu", 5))
+    )
+    assert total(pairing).ratio == pytest.approx((10 * 1 + 5) / (10 * 2 + 5))
+    assert "gemm 10 and 4 times" in pairing.alignment.said[1]
+
+
+def test_a_kernel_without_a_partner_is_named():
+    pairing, _ = paired(launches(("gemm", 2)), launches(("gemm", 2), ("check", 1)))
+    assert pairing.alignment.only_target == ("check",)
+    assert pairing.alignment.only_baseline == ()
