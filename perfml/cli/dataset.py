@@ -137,7 +137,8 @@ def side_names(given: Sequence[Given], *told: str | None) -> list[str]:
     names = []
     for each in given:
         file, nth = split_place(each.name)
-        names.append(stem(file) if nth is None else f"{stem(file)}@{nth}")
+        name = stem(file).removesuffix(".parquet")
+        names.append(name if nth is None else f"{name}@{nth}")
     if len(set(names)) < len(names) and len(set(told)) > 1:
         names = [f"{name} {kernel}" for name, kernel in zip(names, told, strict=True)]
     return names if len(set(names)) == len(names) else [each.name for each in given]

@@ -67,8 +67,12 @@ def explain(
         Path | None, typer.Option(help="The Kernels table behind a Layers table.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help="Model of the model attribution: gbr, dt, lmt, or none.")
-    ] = "gbr",
+        str | None,
+        typer.Option(
+            help="Model of the model attribution: gbr, dt, lmt, or none. By default gbr; none "
+            "where kernels without ranges are compared, which are too few to learn from."
+        ),
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
@@ -112,7 +116,7 @@ def explain(
             right,
             layers=layer or None,
             top=top,
-            model=None if model == "none" else model,
+            model=_model(model, alignment),
             training=training,
             tolerance=tolerance,
             seed=seed,
@@ -125,6 +129,13 @@ def explain(
     named = [dataset] if other is None else [dataset, other]
     shown = explanation_document if more or verbose else explanation_summary
     out.document({"tables": named, **explanation.to_dict()}, shown(explanation))
+
+
+def _model(named: str | None, alignment: Alignment | None) -> str | None:
+    """Return the model to fit, or None for none."""
+    if named is None:
+        return "gbr" if alignment is None else None
+    return None if named == "none" else named
 
 
 def _sides(
