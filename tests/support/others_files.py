@@ -14,7 +14,7 @@ REFUSED = {
     "thrust2d_gtx1070_native.profile": "no launch in this has a duration",
     "titanxp_bfs_no_kernels_profiled.txt": "holds no kernels",
     "mobilenet.qat.onnx.engine.graph.json": "no launch in this has a duration",
-    "mobilenet.qat.onnx.engine.profile.metadata.json": "not a profile in a format",
+    "mobilenet.qat.onnx.engine.profile.metadata.json": "the summary of a TensorRT run",
 }
 """Files that cannot be explained, and what the error calls them."""
 

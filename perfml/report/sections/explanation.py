@@ -121,6 +121,7 @@ def explanation_summary(explanation: Explanation) -> Document:
     title = f"{explanation.target} against {explanation.baseline}"
     overview = section(
         f"{title}, all aligned layers",
+        *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True, most=_FIRST_LAYERS),
         *time_texts(explanation.time_notes),
         summary=explanation.total.sentence(),
