@@ -258,12 +258,12 @@ def test_damaged_input_leaves_no_output_behind(damage, tmp_path, recorded):
 
 
 def test_an_internal_error_is_one_clear_message_and_vv_shows_where(monkeypatch, tables):
-    import perfml.tables
+    import perfml.datasets.loading
 
     def broken(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(perfml.tables, "read_table", broken)
+    monkeypatch.setattr(perfml.datasets.loading, "read_table", broken)
     result = run("inspect", tables[0])
     assert result.exit_code == 1
     assert "ZeroDivisionError" in result.stderr
