@@ -2,7 +2,8 @@
 
 ``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
 keeps what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without
-FILE it only writes the tables.
+FILE it only writes the tables. Those by set are of ``tests/data/truth/sets.json``, which
+``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/explanation/truth.md"
 DATA = ROOT / "datasets/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
+SETS = ROOT / "tests/data/truth/sets.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -122,7 +124,59 @@ def others():
     return markdown(["family", *GINI, "ncu", "ncu, less remarks"], rows)
 
 
+def measured_sets():
+    return json.loads(SETS.read_text(encoding="utf-8"))
+
+
+def _of(found, name):
+    cases = found["cases"]
+    return f"{found[name]} ({found[name] / cases:.0%})" if cases else "-"
+
+
+SCORES = ("first", "three", "symptom", "wrong", "wrong_and_silent", "said")
+
+
+def by_set():
+    """perfml's causes on every set, with every set of metrics."""
+    rows = [
+        [name, columns, found["cases"], *(_of(found, score) for score in SCORES)]
+        for name, scored in measured_sets().items()
+        for columns, found in scored["columns"].items()
+    ]
+    header = ["set", "metrics", "cases", "cause first", "in three", "symptom first"]
+    return markdown([*header, "wrong", "wrong and confident", "says that it lacks evidence"], rows)
+
+
+def rivals():
+    """All methods on the questions for which Nsight Compute's rules were recorded."""
+    rows = [
+        [name, method, found["cases"], *(_of(found, score) for score in ("first", "three"))]
+        for name, scored in measured_sets().items()
+        for method, found in scored["same_questions"].items()
+    ]
+    return markdown(["set", "method", "cases", "cause first", "in three"], rows)
+
+
+def still_wrong():
+    """What is not first with the default metrics, by family."""
+    rows = []
+    for name, scored in measured_sets().items():
+        missed = Counter((each["family"], each["first"]) for each in scored["not_first"])
+        for (family, first), cases in missed.items():
+            places = {
+                each["place"]
+                for each in scored["not_first"]
+                if (each["family"], each["first"]) == (family, first)
+            }
+            where = ", ".join(str(place or "not named") for place in sorted(places, key=str))
+            rows.append([name, f"`{family}`", cases, f"`{first}`", where])
+    return markdown(["set", "family", "cases", "first instead", "place of the cause"], rows)
+
+
 TABLES = {
+    "sets": by_set,
+    "rivals": rivals,
+    "stillwrong": still_wrong,
     "families": families,
     "base": lambda: scores("methods"),
     "between": lambda: scores("between"),
