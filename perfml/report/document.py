@@ -52,11 +52,7 @@ class Sentence:
     @property
     def line(self) -> str:
         """All of it in one line."""
-        return (
-            f"{self.title}: {self.text} Gain: {self.gain} ({self.sure})."
-            if self.gain
-            else self.text
-        )
+        return f"{self.title}: {self.text} [{self.gain}; {self.sure}]" if self.gain else self.text
 
 
 @dataclass(frozen=True)
@@ -228,10 +224,21 @@ class Text:
 
 @dataclass(frozen=True)
 class Points:
-    """Sentences of one matter, a line each; `heading` marks what the reader must not miss."""
+    """Sentences of one matter, a line each.
+
+    Attributes
+    ----------
+    items
+        The sentences.
+    heading
+        Marks what the reader must not miss.
+    look
+        Whether that is to be feared or done.
+    """
 
     items: tuple[str, ...]
     heading: str = ""
+    look: Literal["warn", "advised"] = "warn"
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,22 @@ def test_causes_of_a_layer_add_up_to_its_log_ratio(before, after, same):
     assert sum(found.by_kind.values()) == pytest.approx(measured, abs=1e-9)
 
 
+@pytest.mark.parametrize("order", [("gemm", "copy"), ("copy", "gemm"), ("copy", "new", "gemm")])
+def test_a_kernel_of_one_name_is_compared_with_itself_wherever_it_stands(order):
+    times = {"gemm": 10.0, "copy": 4.0, "new": 1.0}
+    before, after = (
+        Launches(
+            names, tuple(launch({"kernel": name, "time_us": times[name]}) for name in names), 1, 0
+        )
+        for names in (("gemm", "copy"), order)
+    )
+    pairs = causes_of(before, after).pairs
+    assert sorted(pair.kernels for pair in pairs) == sorted(order)
+    for pair in pairs:
+        if pair.kernels != "new":
+            assert sum(part.log_ratio for part in pair.contributions) == pytest.approx(0)
+
+
 @examples(50)
 @given(before=sides(), after=sides(), kernels=st.tuples(st.integers(1, 3), st.integers(1, 3)))
 def test_a_merged_layer_adds_up_too(before, after, kernels):

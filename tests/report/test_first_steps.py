@@ -90,9 +90,9 @@ def test_page_markdown_and_terminal_show_the_steps_first():
     document = build_report(table_of(TWO))
     page, text = to_html(document), to_markdown(document)
     assert page.index("Do this first") < page.index("Use a") < page.index("10.0 µs less (25 %)")
-    assert "1. **Use a.**" in text
+    assert "1. **Use a: 40.0 µs less than b.** Over all runs, a is fastest" in text
     assert document.lines[0].startswith("Use a: ")
-    assert document.lines[0].endswith("Gain: 40.0 µs less than b (firm).")
+    assert document.lines[0].endswith("[40.0 µs less than b; firm]")
 
 
 def test_every_word_that_is_linked_is_explained_on_the_page():

@@ -12,6 +12,7 @@ from perfml.errors import PerfmlError
 from perfml.merge.rule import merge
 from perfml.report import build_comparison, to_html, to_markdown
 from perfml.report.compared import compare_tables
+from perfml.report.document import Panels
 from perfml.report.sections.comparison import changed_table, comparison_document
 from perfml.report.sections.explanation import layers_table
 from perfml.tables import write_table
@@ -62,10 +63,34 @@ def test_a_slower_dataset_is_slower_by_its_factor_with_an_interval():
     assert total.verdict == "slower"
     assert total.ratio == pytest.approx(1.5)
     assert total.interval[0] < 1.5 < total.interval[1]
-    first = sentences(found)[0]
+    first = next(each for each in sentences(found) if each.about == "time")
     assert first.sure == "firm"
     assert "Layer by layer: 6 slower." in first.text
     assert [row[4].text for row in layers_table(found.pair.explanation).rows] == ["slower"] * 6
+
+
+def test_the_largest_confirmed_change_comes_first_and_opens_the_page():
+    left, right = (table(backends=("cublas", "cudnn")) for _ in range(2))
+    right.loc[(right["backend"] == "cudnn") & (right["layer"] == "conv_03"), "time_us"] *= 1.78
+    found, _ = compared(left, right)
+    document = comparison_document(found, [], ({}, {}), None)
+    first = document.answer.first[0]
+    assert (first.title, first.sure) == ("conv_03 is slower", "firm")
+    assert "(1.78×)" in first.text
+    (panels,) = (each for each in document.sections[0].blocks if isinstance(each, Panels))
+    assert panels.sections[0].title == "cudnn"
+
+
+def test_gains_and_losses_that_cancel_are_never_called_no_difference():
+    after = table()
+    after.loc[after["layer"] == "conv_03", "time_us"] *= 1.5
+    after.loc[after["layer"] == "conv_06", "time_us"] *= 0.75
+    ((found,), _) = compared(table(), after)
+    total = found.pair.explanation.total
+    assert total.verdict == "no difference"
+    said = [each.line for each in sentences(found)]
+    assert not any("no difference between" in each for each in said)
+    assert any("1 slower layer costs" in each and "1 faster layer saves" in each for each in said)
 
 
 def test_one_repeat_a_side_leaves_the_answer_open():
@@ -175,7 +200,8 @@ def test_report_of_two_tables_is_a_comparison(files, tmp_path):
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["out"] == str(out)
-    assert document["summary"][0].startswith("cublas: after is slower than before")
+    assert document["summary"][0].startswith("conv_06 is slower: cublas: after takes")
+    assert any(line.startswith("cublas: after is slower than") for line in document["summary"])
     assert "perfml comparison" in out.read_text(encoding="utf-8")
 
 
@@ -184,7 +210,9 @@ def test_comparison_is_markdown_by_option_or_by_name(files, tmp_path, words, nam
     out = tmp_path / name
     result = run("report", *files, "--out", out, "-q", *words)
     assert result.exit_code == 0, result.output
-    assert out.read_text(encoding="utf-8").startswith("# after against before\n\n- cublas: after")
+    text = out.read_text(encoding="utf-8")
+    assert text.startswith("# after against before\n\n1. **conv_06 is slower: ")
+    assert "- cublas: after is slower" in text
 
 
 def test_format_chooses_the_name_of_the_file(files, tmp_path, monkeypatch):

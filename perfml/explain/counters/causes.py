@@ -74,7 +74,7 @@ def kernel_causes(
     matches = [
         match for change in changes for match in matches_of(change, before.launches, after.launches)
     ]
-    return decompose_layer(matches, same_device=same_device, single=True)
+    return decompose_layer(_rejoined(matches), same_device=same_device, single=True)
 
 
 def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
@@ -88,13 +88,20 @@ def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
 def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) -> list[Match]:
     """Return the launches of a change as they answer to each other.
 
-    Of kernels that others replace, those answer to each other that do the arithmetic.
+    A kernel answers to the one of its name. Of kernels that others replace, those answer to each
+    other that do the arithmetic.
     """
     before = [left[index] for index in change.baseline]
     after = [right[index] for index in change.target]
     if change.kind in PAIRED:
         return [Match(_label(one), one, two) for one, two in zip(before, after, strict=True)]
     matches = []
+    for one in list(before):
+        two = next((each for each in after if each.kernel == one.kernel), None)
+        if two is not None:
+            matches.append(Match(_label(one), one, two))
+            before.remove(one)
+            after.remove(two)
     if before and after:
         main = [
             side.pop(max(range(len(side)), key=lambda index: _weight(side[index])))
@@ -105,6 +112,21 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
     matches += [Match(_label(launch), launch, None) for launch in before]
     matches += [Match(_label(launch), None, launch) for launch in after]
     return matches
+
+
+def _rejoined(matches: Sequence[Match]) -> list[Match]:
+    """Return the matches; kernels of one name in different places of the order are joined."""
+    joined = list(matches)
+    for gone in matches:
+        if gone.before is None or gone.after is not None:
+            continue
+        name = gone.before.kernel
+        alone = (new for new in joined if new.before is None and new.after is not None)
+        new = next((new for new in alone if new.after and new.after.kernel == name), None)
+        if new is not None:
+            joined[joined.index(gone)] = Match(gone.label, gone.before, new.after)
+            joined.remove(new)
+    return joined
 
 
 def _label(launch: Launch) -> str:

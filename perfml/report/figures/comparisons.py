@@ -13,7 +13,15 @@ from perfml.errors import PerfmlError
 from perfml.report.conditions import named_layers
 from perfml.report.figures.axes import is_narrow, name_rows
 from perfml.report.figures.metrics import roofline
-from perfml.report.figures.style import INK, PALETTE, new_axes, plain, styled
+from perfml.report.figures.style import (
+    FASTER,
+    INK,
+    PALETTE,
+    SLOWER,
+    new_axes,
+    plain,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +29,7 @@ if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
     from perfml.explain.roofs.peaks import Peaks
 
-SLOWER, FASTER, NEITHER = PALETTE[5], PALETTE[0], PALETTE[6]
-"""Vermilion and blue differ in every kind of colour vision; the side of the axis tells, too."""
+NEITHER = PALETTE[6]
 
 _VERDICTS = {"slower": SLOWER, "faster": FASTER}
 _STEPS = (2.0, 10.0, 100.0, 5.0, 1.5, 1000.0, 3.0, 1.2, 1.1, 1.05, 1.02, 1.01, 20.0, 50.0)
@@ -154,7 +161,7 @@ def attribution(
     ax.barh(place[-1:], abs(factors[-1] - 1), 0.6, left=lefts[-1], color=INK)
     ax.set_xscale("log")
     low, high = float(min(factors.min(), 0.98)), float(max(factors.max(), 1.02))
-    room = (high / low) ** (0.45 if narrow else 0.14)
+    room = (high / low) ** (0.45 if narrow else 0.24)
     for at, factor in zip(place, factors, strict=True):
         right = factor >= 1
         ax.annotate(

@@ -12,15 +12,25 @@ from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.report.conditions import named_layers
 from perfml.report.figures.axes import is_narrow, markers, name_rows
-from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, colours, new_axes, plain, styled
+from perfml.report.figures.style import (
+    GRID,
+    INK,
+    MUTED,
+    STALLS,
+    colours,
+    new_axes,
+    plain,
+    styled,
+)
 from perfml.report.labels import number, percent
 from perfml.tables import metric_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STALL_COLOURS = (*PALETTE[:6], "#f0e442", "#a6761d", PALETTE[6])
 _MOST_STALLS = 8
+_DARK = (STALLS[0], STALLS[3], STALLS[6])
+"""Tints on which white is read."""
 
 
 def stall_shares(layers: pd.DataFrame) -> pd.DataFrame:
@@ -98,13 +108,13 @@ def stall_breakdown(
     ax = new_axes(ax, width, 44 * len(shares) + 62 + 22 * lines)
     place = np.arange(len(shares), dtype=float)
     left = np.zeros(len(shares))
-    for name, tint in zip(kept, _STALL_COLOURS, strict=False):
+    for name, tint in zip(kept, STALLS, strict=False):
         value = np.nan_to_num(shares[name].to_numpy(dtype=float))
         label = plain(name.removeprefix("stall_").replace("_", " "), 40)
         ax.barh(place, value, 0.62, left=left, color=tint, label=label)
         for at, size, start in zip(place, value, left, strict=True):
             if size >= (0.12 if narrow else 0.05):
-                white = tint in (PALETTE[0], PALETTE[2], PALETTE[5])
+                white = tint in _DARK
                 ax.text(
                     start + size / 2,
                     at,

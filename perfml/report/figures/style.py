@@ -25,6 +25,15 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8
 """Okabe and Ito's colours for all kinds of colour vision, without yellow and black (too pale and
 too like text), with a grey."""
 
+SLOWER, FASTER = "#a33b0b", "#4b3fb5"
+"""Vermilion and indigo differ in every kind of colour vision, and no backend has them."""
+
+STALLS = (
+    *("#54478c", "#9a8cd0", "#cdc4ec", "#3f6b6b", "#86ada9"),
+    *("#c4dad6", "#8c5a3c", "#cfa283", "#5b6571"),
+)
+"""Reasons of stalls: none is the colour of a backend."""
+
 HATCHES = ("", "////", "....", "xxxx")
 """Tell the backends apart when there are more than colours."""
 
@@ -32,6 +41,8 @@ INK, MUTED, GRID = "#1b1f24", "#5b6571", "#dfe3e8"
 
 _THEME = {
     **{colour: f"var(--s{place}, {colour})" for place, colour in enumerate(PALETTE)},
+    SLOWER: f"var(--slower, {SLOWER})",
+    FASTER: f"var(--faster, {FASTER})",
     INK: f"var(--ink, {INK})",
     MUTED: f"var(--muted, {MUTED})",
     GRID: f"var(--grid, {GRID})",

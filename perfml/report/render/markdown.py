@@ -71,8 +71,8 @@ def escape(text: object) -> str:
 def _sentence(sentence: Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
     if sentence.about == "do":
-        gain = f"Gain: {escape(sentence.gain)} ({sentence.sure})."
-        return [f"1. **{escape(sentence.title)}.** {escape(sentence.text)} {gain}"]
+        title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
+        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}"]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 

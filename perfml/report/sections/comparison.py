@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from perfml.report import figures
 from perfml.report.compared import Comparison
 from perfml.report.document import (
@@ -31,6 +33,7 @@ from perfml.report.sections.explanation import (
     why_section,
     why_sentence,
 )
+from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import amount, illustrated
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from perfml.explain.results import Explanation, Ratio
 
 _MOST_METRICS = 60
+_HEADING = "What differs, and how sure that is"
 
 RULES = {
     "firm": "the repeats of both sides give an interval, and it decides",
@@ -81,9 +85,11 @@ def comparison_document(
     title
         Heading; the names of both without.
     """
+    comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation
     names = (first.baseline, first.target)
-    sentences = tuple(each for comparison in comparisons for each in _sentences(comparison))
+    steps = _steps(comparisons)
+    sentences = (*steps, *(each for one in comparisons for each in _sentences(one)))
     sections = (
         _times_section(comparisons, left_out),
         why_section(
@@ -101,7 +107,7 @@ def comparison_document(
     return Document(
         title or f"{first.target} against {first.baseline}",
         tuple(each for each in sections if each is not None),
-        Answer("What differs, and how sure that is", sentences, RULES),
+        Answer("Look at this first" if steps else _HEADING, sentences, RULES, _HEADING),
         (
             ("baseline", names[0] + (f", ingested {made[0]}" if made[0] else "")),
             ("target", names[1] + (f", ingested {made[1]}" if made[1] else "")),
@@ -109,6 +115,65 @@ def comparison_document(
         ),
         "perfml comparison",
     )
+
+
+def _changes(comparison: Comparison) -> pd.DataFrame:
+    """Return the layers whose change is confirmed, with what it costs: the largest first."""
+    layers = comparison.pair.explanation.layers
+    confirmed = layers[layers["verdict"].isin(["slower", "faster"])]
+    cost = confirmed["target_us"] - confirmed["baseline_us"]
+    found = confirmed.assign(cost=cost, size=cost.abs())
+    return found.sort_values("size", ascending=False, kind="stable")
+
+
+def _largest_change(comparison: Comparison) -> float:
+    """Return the size of the largest confirmed change, in microseconds."""
+    return max(_changes(comparison)["size"], default=0.0)
+
+
+def _gains_and_losses(comparison: Comparison) -> str:
+    """Say what slower layers cost and faster ones save, never as one sum."""
+    changes = _changes(comparison)
+    parts = []
+    for verdict, word in (("slower", "cost"), ("faster", "save")):
+        rows = changes[changes["verdict"] == verdict]
+        if len(rows):
+            layers, ending = count(len(rows), f"{verdict} layer"), "s" if len(rows) == 1 else ""
+            parts.append(f"{layers} {word}{ending} {micros(float(rows['size'].sum()))}")
+    return listed(parts)
+
+
+def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
+    """Say the largest confirmed change, why, and what all of them cost and save."""
+    first = comparisons[0]
+    if _changes(first).empty:
+        return []
+    row = _changes(first).iloc[0]
+    names, where = first.pair.explanation, first.pair.label
+    text = (
+        f"{where}: {names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
+        f"{names.baseline} {micros(float(row['baseline_us']))} ({row['ratio']:.2f}×)."
+    )
+    detail = next((each for each in names.details if each.layer == row["layer"]), None)
+    if detail is not None:
+        text += f" {cause_and_cure(detail, names)}"
+    verb = "lost" if row["cost"] > 0 else "gained"
+    gain = f"{micros(float(row['size']))} {verb}"
+    title = f"{row['layer']} is {row['verdict']}"
+    steps = [Sentence("do", "firm", text, title, gain)]
+    changes = pd.concat([_changes(each) for each in comparisons])
+    if len(changes) > 1:
+        text = "; ".join(
+            f"{each.pair.label}: {_gains_and_losses(each)}"
+            for each in comparisons
+            if len(_changes(each))
+        )
+        slower = float(changes.loc[changes["cost"] > 0, "size"].sum())
+        faster = float(changes.loc[changes["cost"] < 0, "size"].sum())
+        gain = f"{micros(slower)} lost, {micros(faster)} gained"
+        title = "What slower layers cost, and faster ones save"
+        steps.append(Sentence("do", "firm", f"{text}.", title, gain))
+    return steps
 
 
 def _times_section(comparisons: Sequence[Comparison], left_out: Sequence[str]) -> Section:
@@ -217,6 +282,11 @@ def _time_sentence(comparison: Comparison) -> Sentence:
             f"{label}: {target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
             f"against {micros(total.baseline_us)} ({total.ratio:.3f}×{_interval(total)}) over "
             f"{count(layers, 'aligned layer')}"
+        )
+    elif total.verdict == "no difference" and len(_changes(comparison)):
+        text = (
+            f"{label}: gains and losses cancel over {count(layers, 'aligned layer')}: "
+            f"{_gains_and_losses(comparison)} (in all {total.ratio:.3f}×{_interval(total)})"
         )
     elif total.verdict == "no difference":
         text = (

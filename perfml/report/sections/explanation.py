@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.kernel_names import shortened
 from perfml.report import figures
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
@@ -49,6 +50,9 @@ PIECE = 0.02
 
 _MOST = 10
 """Rows of the tables below the causes, in the short forms."""
+
+_KERNEL = 56
+"""Characters of a kernel's name; all of it opens."""
 
 _CURES = 2
 """Causes whose cure is told."""
@@ -375,15 +379,16 @@ def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable |
         return None
     changes = detail.kernels.to_dict("records")
     rows, told = [], set()
+    labels = {str(name): kernel_label(str(name)) for name in detail.launches["kernel"]}
+    short = dict(zip(labels, shortened(list(labels.values()), _KERNEL), strict=True))
     for row in detail.launches.to_dict("records"):
         run, kernel = int(row["run"]), str(row["kernel"])
         note = "" if run in told else _change_note(changes[run], detail.launches, run)
         told.add(run)
-        short = kernel_label(kernel)
         rows.append(
             [
                 Cell(f"{_SIDES[str(row['side'])]}\u00a0{row['change']}", note),
-                Cell(short, fold=kernel if kernel != short else ""),
+                Cell(short[kernel], fold=kernel if kernel != short[kernel] else ""),
                 amount(float(row["baseline_us"])),
                 amount(float(row["target_us"])),
             ]
@@ -439,7 +444,7 @@ def _cures(detail: LayerDiff) -> Points | None:
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:
         return None
-    return Points(tuple(f"{term.label}: {term.action}" for term in main), "What to do")
+    return Points(tuple(f"{term.label}: {term.action}" for term in main), "What to do", "advised")
 
 
 def _kinds(detail: LayerDiff) -> Text:

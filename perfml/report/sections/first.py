@@ -157,6 +157,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     why = why_sentence(pair)
     names = pair.explanation
     at = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
     also = [
         f"{each.explanation.target} {micros(other.time.target_us)}"
         for _, each, other in losses
@@ -166,29 +167,42 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         f"{at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
-        + f". {_cause_and_cure(detail, names)}"
+        + f". {cause_and_cure(detail, names, instead)}"
     )
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)} under {names.target}"
     sure = "open" if why is None else why.sure
     return Sentence("do", sure, text, f"Change {detail.layer} under {names.target}", gain)
 
 
-def _cause_and_cure(detail: LayerDiff, names: Explanation) -> str:
+def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> str:
+    """Say what made a layer differ, in plain words, and what helps if it became slower.
+
+    Parameters
+    ----------
+    detail
+        The layer.
+    names
+        Of both sides.
+    instead
+        What can be done where the kernel cannot be changed.
+    """
     from perfml.explain.counters.sentences import cause_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
     found = [total for total in causes if not total.term.residual]
-    instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
     if not found:
-        return f"No counter says why. {instead}"
+        return f"No counter says why. {instead}".rstrip()
     first = found[0]
     factor = f" x{first.factor:.2f} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
     words = levels.removesuffix(")").replace("in the baseline", f"under {names.baseline}")
+    named = f"{words} ({label}, ×{first.factor:.2f} in time)"
     if "->" in words:
-        words = f"{label}, {words} from {names.baseline} to {names.target}"
-    cause = f"Cause: {words} ({label}, ×{first.factor:.2f} in time)."
-    return f"{cause} {first.term.action} {instead}"
+        named = f"{label}, {words} from {names.baseline} to {names.target}"
+        named += f" (×{first.factor:.2f} in time)"
+    cause = f"Cause: {named}."
+    cure = first.term.action if detail.time.verdict == "slower" else ""
+    return " ".join(filter(None, (cause, cure, instead)))
 
 
 def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
