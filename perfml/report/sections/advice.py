@@ -31,7 +31,10 @@ _MOST = 60
 _MOST_SHORT = 3
 """Findings of a hazard in Markdown."""
 
-_NCU = {"agree": "; Nsight Compute agrees", "silent": "; Nsight Compute is silent"}
+_NCU = {
+    "agrees": ". Nsight Compute's own rule agrees.",
+    "silent": ". Nsight Compute's rules are silent.",
+}
 
 LEAD = (
     "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
