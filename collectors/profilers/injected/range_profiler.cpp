@@ -24,6 +24,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "activity.h"
 #include "launches.h"
 #include "measurer.h"
 #include "nvtx_ranges.h"
@@ -31,15 +32,7 @@
 
 namespace {
 
-#if CUPTI_API_VERSION >= 130000
-using KernelRecord = CUpti_ActivityKernel10;
-#else
-using KernelRecord = CUpti_ActivityKernel9;
-#endif
-
 using launches::Launch;
-
-constexpr size_t kBufferBytes = 8u << 20;
 
 // A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
 bool is_iteration(const std::string& name) {
@@ -153,22 +146,14 @@ class Follower {
 
   // --- times ------------------------------------------------------------------------------------
 
-  void kernel_ran(const KernelRecord& kernel) {
-    Timed launch{0, 0, false, ""};
+  void kernel_ran(const activity::KernelRecord& kernel) {
+    activity::Made launch;
     {
       std::lock_guard<std::mutex> guard(times_lock_);
       const auto entry = timed_.find(kernel.correlationId);
       if (entry != timed_.end()) launch = entry->second;
     }
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  "T\t%llu\t%d\t%llu\t%llu\t%u\t%u\t(%d, %d, %d)\t(%d, %d, %d)\t%llu\t",
-                  launch.sequence, launch.in_unit ? 1 : 0,
-                  static_cast<unsigned long long>(kernel.start),
-                  static_cast<unsigned long long>(kernel.end), kernel.deviceId, kernel.streamId,
-                  kernel.gridX, kernel.gridY, kernel.gridZ, kernel.blockX, kernel.blockY,
-                  kernel.blockZ, launch.instance);
-    file_.line(text + launch.path + "\t" + launches::demangled(kernel.name));
+    file_.line("T\t" + activity::line(kernel, launch));
   }
 
   void records_dropped(size_t count) { dropped_records_ += count; }
@@ -194,12 +179,6 @@ class Follower {
   }
 
  private:
-  struct Timed {
-    unsigned long long sequence, instance;
-    bool in_unit;
-    std::string path;
-  };
-
   static bool& keeps_lock() {
     thread_local bool kept = false;
     return kept;
@@ -281,7 +260,7 @@ class Follower {
   std::atomic<size_t> dropped_records_{0};
   unsigned long long sequence_ = 0;
   std::mutex times_lock_;
-  std::unordered_map<uint32_t, Timed> timed_;
+  std::unordered_map<uint32_t, activity::Made> timed_;
 };
 
 // --- callbacks --------------------------------------------------------------------------------------
@@ -306,43 +285,8 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   }
 }
 
-void CUPTIAPI buffer_wanted(uint8_t** buffer, size_t* size, size_t* records) {
-  void* memory = nullptr;
-  *buffer = posix_memalign(&memory, 8, kBufferBytes) == 0 ? static_cast<uint8_t*>(memory) : nullptr;
-  *size = *buffer ? kBufferBytes : 0;
-  *records = 0;
-}
-
-void CUPTIAPI buffer_done(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
-  CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
-    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
-        record->kind == CUPTI_ACTIVITY_KIND_KERNEL)
-      Follower::only().kernel_ran(*reinterpret_cast<const KernelRecord*>(record));
-  }
-  size_t dropped = 0;
-  if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
-    Follower::only().records_dropped(dropped);
-  std::free(buffer);
-}
-
 bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
-  static const CUpti_CallbackId calls[] = {
-      CUPTI_DRIVER_TRACE_CBID_cuLaunch,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuProfilerStart,
-      CUPTI_DRIVER_TRACE_CBID_cuProfilerStop,
-  };
-  for (CUpti_CallbackId id : calls) {
+  for (CUpti_CallbackId id : launches::kDriverCalls) {
     if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id),
                          "EnableCallback", why))
       return false;
@@ -357,6 +301,8 @@ void range_pushed(const std::string& name, size_t depth) {
   Follower::only().range_pushed(name, depth);
 }
 void range_popping(size_t depth) { Follower::only().range_popping(depth); }
+void kernel_ran(const activity::KernelRecord& kernel) { Follower::only().kernel_ran(kernel); }
+void records_dropped(size_t count) { Follower::only().records_dropped(count); }
 void finish() { Follower::only().finish(); }
 
 }  // namespace
@@ -375,7 +321,9 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) 
     bool broken = counters::failed(cuptiSubscribe(&subscriber, on_call, nullptr), "Subscribe", why) ||
                   !watch(subscriber, why);
     if (!broken && follower.timing()) {
-      broken = counters::failed(cuptiActivityRegisterCallbacks(buffer_wanted, buffer_done),
+      activity::listener() = {kernel_ran, records_dropped};
+      broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
+                                                               activity::buffer_done),
                                 "ActivityRegisterCallbacks", why) ||
                counters::failed(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
                                 "ActivityEnable", why);
