@@ -21,7 +21,7 @@ from typing import Any
 
 from collectors import run_folder as folders
 from collectors.measure import measure, planned_commands
-from collectors.place import Place
+from collectors.place import Job, Place
 from collectors.profilers.gpu import Gpu, NoGpuError, gpus
 from collectors.run_spec import Run, metric_names
 from collectors.settings import Settings
@@ -158,7 +158,7 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
         try:
             with folders.building(out, run_id) as folder:
                 # a program may change a file it was given, and with it what its id would be now
-                record = {**measure(subject, folder, place).as_dict(), "run_id": run_id}
+                record = {**measure(Job(subject, folder, place)).as_dict(), "run_id": run_id}
                 folders.write_json(folder / folders.RUN_FILE, record)
         except PerfmlError as error:
             return _failed(out, run_id, error)
@@ -190,7 +190,7 @@ def _failed(out: Path, run_id: str, error: PerfmlError) -> RunResult:
 def _planned(subject: Run, place: Place, out: Path) -> RunResult:
     status = "kept" if folders.finished(out, subject.run_id) is not None else "planned"
     folder = out / subject.run_id
-    commands = planned_commands(subject, place, folder)
+    commands = planned_commands(Job(subject, folder, place))
     return RunResult(
         subject.run_id, status, folder, commands=tuple(tuple(each) for each in commands)
     )

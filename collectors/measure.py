@@ -7,7 +7,6 @@ import platform
 import re
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from collectors.checks import checked_first
@@ -15,16 +14,15 @@ from collectors.dedupe import Twins, find_twins
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import measure_with_cupti
 from collectors.measure_nvprof import measure_with_nvprof, nvprof_commands
-from collectors.place import Place
+from collectors.place import Job, Place
 from collectors.profilers import cupti, ncu, nvprof, timing
 from collectors.profilers.cupti_failures import UnableError
 from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers.inject import ACTIVITY, library
 from collectors.profilers.process import ProfilerError
-from collectors.run_folder import LOG_FILE, RUN_FILE, now, read_object
+from collectors.run_folder import RUN_FILE, now, read_object
 from collectors.run_spec import Run
 from collectors.timing_passes import (
-    CACHE,
     TIMING_FILE,
     keep_times,
     run_workload,
@@ -84,80 +82,60 @@ def choose_profiler(asked: str, gpu: Gpu | None) -> str:
     return asked
 
 
-def planned_commands(subject: Run, place: Place, folder: Path) -> list[list[str]]:
+def planned_commands(job: Job) -> list[list[str]]:
     """Return the commands that `measure` would run, as far as they are known beforehand."""
-    profiler = choose_profiler(subject.settings.profiler, place.gpu)
-    first = [*place.launcher, *subject.command("timing", folder / "timing")]
+    subject, launcher, folder = job.subject, job.place.launcher, job.folder
+    profiler = choose_profiler(subject.settings.profiler, job.place.gpu)
+    first = [*launcher, *subject.command("timing", folder / "timing")]
     program = subject.command("profile", folder / "profile")
     if profiler == "nvprof":
-        second = nvprof_commands(subject, folder)
+        second = nvprof_commands(job)
         if checked_first(subject):
             second.insert(0, subject.command("check", folder / "check"))
-        return [[*place.launcher, *each] for each in second]
+        return [[*launcher, *each] for each in second]
     chosen = _ncu_options(subject, _Timed(TimingRecord(""), {}, region_only=subject.built_in))
     report = folder / f"{METRICS_NAME}.ncu-rep"
-    profile = [*place.launcher, *ncu.profile_command(chosen, program, report)]
-    return [first, profile, [*place.launcher, *ncu.table_command(chosen, report)]]
+    profile = [*launcher, *ncu.profile_command(chosen, program, report)]
+    return [first, profile, [*launcher, *ncu.table_command(chosen, report)]]
 
 
-def measure(subject: Run, folder: Path, place: Place) -> RunRecord:
-    """Measure a run into `folder`; return its manifest.
-
-    Parameters
-    ----------
-    subject
-        The run.
-    folder
-        An empty folder; gets ``timing.csv``, the profiler's exports and ``log.txt``.
-    place
-        Where to run.
-
-    Returns
-    -------
-    RunRecord
-        What ``run.json`` says.
+def measure(job: Job) -> RunRecord:
+    """Measure a run into its folder; return what ``run.json`` says.
 
     Raises
     ------
     ProfilerError
         If a profiler is missing or refused, or the program failed.
     """
+    subject, place = job.subject, job.place
     started = now()
-    log = folder / LOG_FILE
     profiler = profiler_for(subject, place.gpu)
     notes: list[str] = []
     by_iterations = None
     if profiler == "cupti":
         try:
-            by_iterations = _with_cupti(subject, folder, place, log)
+            by_iterations = measure_with_cupti(job)
         except UnableError as error:
             if subject.settings.profiler == "cupti":
                 raise
             notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
             profiler = "ncu"
     if by_iterations is not None:
-        timed, measured = by_iterations
+        record, about, measured = by_iterations
     elif profiler == "ncu":
-        timed = _timing(subject, folder, place, log)
-        measured = _with_ncu(subject, folder, place, log, timed)
+        timed = _timing(job)
+        record, about, measured = timed.record, timed.about, _with_ncu(job, timed)
     else:
-        about = _checked(subject, folder, place, log) if checked_first(subject) else {}
-        timed = _Timed(TimingRecord("nvprof"), about, region_only=subject.built_in)
+        record = TimingRecord("nvprof")
+        about = _checked(job) if checked_first(subject) else {}
         if place.gpu is not None:
             nvprof.require(place.gpu.compute_capability, launched=bool(place.launcher))
-        measured = measure_with_nvprof(
-            subject,
-            folder,
-            log=log,
-            timeout_s=place.timeout_s,
-            launcher=place.launcher,
-            cache=folder / CACHE,
-        )
-    record = time_again(subject, folder, place, log, timed.record)
-    shutil.rmtree(folder / CACHE, ignore_errors=True)
-    facts = _facts(subject, place, timed.about.get("environment") or {})
+        measured = measure_with_nvprof(job)
+    record = time_again(job, record)
+    shutil.rmtree(job.cache, ignore_errors=True)
+    facts = _facts(subject, place, about.get("environment") or {})
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
-    return RunRecord(facts, timed.about, record, measured, tuple(notes))
+    return RunRecord(facts, about, record, measured, tuple(notes))
 
 
 def _facts(subject: Run, place: Place, surroundings: dict[str, Any]) -> dict[str, Any]:
@@ -196,24 +174,10 @@ def profiler_for(subject: Run, gpu: Gpu | None) -> str:
     return choose_profiler(asked, gpu)
 
 
-def _with_cupti(
-    subject: Run, folder: Path, place: Place, log: Path
-) -> tuple[_Timed, MeasurementRecord]:
-    record, about, measured = measure_with_cupti(
-        subject,
-        folder,
-        log=log,
-        timeout_s=place.timeout_s,
-        launcher=place.launcher,
-        cache=folder / CACHE,
-        driver=place.gpu.driver if place.gpu else "",
-    )
-    return _Timed(record, about, region_only=subject.built_in), measured
-
-
-def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
+def _timing(job: Job) -> _Timed:
+    subject, table = job.subject, job.folder / TIMING_FILE
     if subject.built_in:
-        return _own_timing(subject, folder, place, log)
+        return _own_timing(job)
     if subject.settings.timing == "ncu":
         record = TimingRecord("ncu", why="asked for with --timing ncu")
         return _Timed(record, {}, region_only=False)
@@ -225,14 +189,14 @@ def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
         why = f"times are Nsight Compute's, serialised and with cold caches: {error.what}"
         record = TimingRecord("ncu", why=why, warnings=(why,))
         return _Timed(record, {}, region_only=False)
-    found = traced(subject, folder, place, log)
+    found = traced(job)
     if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
         # XLA tries kernels out when it compiles; the second time it has compiled already
-        found = traced(subject, folder, place, log)
-    timing.write_timing(found.launches, folder / TIMING_FILE)
+        found = traced(job)
+    timing.write_timing(found.launches, table)
     record = timing.timing_record(
         "cupti-activity",
-        folder / TIMING_FILE,
+        table,
         found.seconds,
         found.command,
         mapped=subject.layer_map is not None,
@@ -246,40 +210,33 @@ def _timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
     )
     twins = None
     if subject.settings.dedupe:
-        twins = find_twins(
-            folder / TIMING_FILE, iteration=next(iter(names), None), layers=subject.settings.layers
-        )
+        first = next(iter(names), None)
+        twins = find_twins(table, iteration=first, layers=subject.settings.layers)
     return _Timed(record, {}, found.region, tuple(names), twins)
 
 
-def _own_timing(subject: Run, folder: Path, place: Place, log: Path) -> _Timed:
+def _own_timing(job: Job) -> _Timed:
     """Let a built-in workload check and time itself."""
-    aside = folder / "timing"
-    ended = run_workload(subject, "timing", aside, place, log)
+    settings, table, aside = job.subject.settings, job.folder / TIMING_FILE, job.folder / "timing"
+    ended = run_workload(job, "timing", aside)
     about = read_object(aside / RUN_FILE)
-    keep_times(aside, folder / TIMING_FILE)
+    keep_times(aside, table)
     for document in sorted(aside.glob("*.json")):
         if document.name != RUN_FILE:  # what a workload keeps with its run, such as truth.json
-            shutil.move(document, folder / document.name)
+            shutil.move(document, job.folder / document.name)
     shutil.rmtree(aside)
-    record = timing.timing_record(
-        "torch.profiler", folder / TIMING_FILE, ended.seconds, ended.command
-    )
+    record = timing.timing_record("torch.profiler", table, ended.seconds, ended.command)
     twins = None
-    if subject.settings.dedupe:
-        twins = find_twins(
-            folder / TIMING_FILE,
-            iteration="iter_0",
-            layers=subject.settings.layers,
-            shapes=about.get("layers"),
-        )
+    if settings.dedupe:
+        shapes = about.get("layers")
+        twins = find_twins(table, iteration="iter_0", layers=settings.layers, shapes=shapes)
     return _Timed(record, about, region_only=True, twins=twins)
 
 
-def _checked(subject: Run, folder: Path, place: Place, log: Path) -> dict[str, Any]:
+def _checked(job: Job) -> dict[str, Any]:
     """Let a workload check itself where no timing pass does it."""
-    aside = folder / "check"
-    run_workload(subject, "check", aside, place, log)
+    aside = job.folder / "check"
+    run_workload(job, "check", aside)
     about = read_object(aside / RUN_FILE)
     shutil.rmtree(aside)
     return about
@@ -313,28 +270,18 @@ def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
     return (f"regex:{prefix}({settings.layers})/",)
 
 
-def _with_ncu(
-    subject: Run, folder: Path, place: Place, log: Path, timed: _Timed
-) -> MeasurementRecord:
-    options = _ncu_options(subject, timed)
-    aside = folder / "profile"
-    found = ncu.profile(
-        options,
-        subject.command("profile", aside),
-        folder=folder,
-        log=log,
-        timeout_s=place.timeout_s,
-        launcher=place.launcher,
-        env=subject.environment(folder / CACHE),
-        name=METRICS_NAME,
-    )
+def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
+    options = _ncu_options(job.subject, timed)
+    aside = job.folder / "profile"
+    command = job.subject.command("profile", aside)
+    found = ncu.profile(options, command, folder=job.folder, name=METRICS_NAME, **job.limits)
     shutil.rmtree(aside, ignore_errors=True)
     warnings = []
     if found.missing:
         warnings.append(f"this GPU did not deliver {', '.join(found.missing)}")
     per_launch = found.seconds_per_launch
     return MeasurementRecord(
-        profiler_version=None if place.launcher else place.ncu_version(),
+        profiler_version=None if job.place.launcher else job.place.ncu_version(),
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,

@@ -13,6 +13,7 @@ from typing import Any
 
 from collectors.checks import require_right
 from collectors.manifest import MeasurementRecord, TimingRecord
+from collectors.place import Job
 from collectors.profilers import cupti, timing
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import RUN_FILE, read_object
@@ -22,34 +23,8 @@ TIMED_ITERATIONS = 3
 """Of a program; a built-in workload is timed as often as is asked."""
 
 
-def measure_with_cupti(
-    subject: Run,
-    folder: Path,
-    *,
-    log: Path,
-    timeout_s: float,
-    launcher: tuple[str, ...],
-    cache: Path,
-    driver: str,
-) -> tuple[TimingRecord, dict[str, Any], MeasurementRecord]:
-    """Measure a run into ``timing.csv`` and ``metrics.csv`` of a folder.
-
-    Parameters
-    ----------
-    subject
-        The run.
-    folder
-        Gets the tables.
-    log
-        What the program prints is appended.
-    timeout_s
-        Limit of each start of the program.
-    launcher
-        Goes in front of the command.
-    cache
-        Where JAX may keep what it compiled.
-    driver
-        The driver's version, for the table.
+def measure_with_cupti(job: Job) -> tuple[TimingRecord, dict[str, Any], MeasurementRecord]:
+    """Measure a run into ``timing.csv`` and ``metrics.csv`` of its folder.
 
     Returns
     -------
@@ -63,31 +38,24 @@ def measure_with_cupti(
     ProfilerError
         If the program fails.
     """
-    settings = subject.settings
-    aside = folder / "counters"
+    subject, settings = job.subject, job.subject.settings
+    aside = job.folder / "counters"
     options = cupti.CuptiOptions(
         metrics=settings.ncu_metrics,
         sets=settings.metric_iterations,
         timed=settings.iterations if subject.built_in else TIMED_ITERATIONS,
         layers=settings.layers,
     )
+    command = subject.command("counters", aside)
+    driver = job.place.gpu.driver if job.place.gpu else ""
     try:
-        profile = cupti.profile(
-            options,
-            subject.command("counters", aside),
-            folder=folder,
-            log=log,
-            timeout_s=timeout_s,
-            launcher=launcher,
-            env=subject.environment(cache),
-            driver=driver,
-        )
+        profile = cupti.profile(options, command, folder=job.folder, driver=driver, **job.limits)
     except ProfilerError:
         require_right(aside)
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    about = _workload_says(subject, aside, folder)
-    table = folder / "timing.csv"
+    about = _workload_says(subject, aside, job.folder)
+    table = job.folder / "timing.csv"
     if not table.is_file() and profile.timed:
         timing.write_timing(profile.timed, table)
     shutil.rmtree(aside, ignore_errors=True)

@@ -10,71 +10,36 @@ import shutil
 from pathlib import Path
 
 from collectors.manifest import MeasurementRecord
+from collectors.place import Job
 from collectors.profilers import nvprof
 from collectors.run_spec import Run
 
 
-def nvprof_commands(subject: Run, folder: Path) -> list[list[str]]:
+def nvprof_commands(job: Job) -> list[list[str]]:
     """Return the argument lists that `measure_with_nvprof` runs, without a launcher."""
-    return nvprof.pass_commands(_options(subject), _programs(subject, folder), folder)
+    return nvprof.pass_commands(_options(job.subject), _programs(job), job.folder)
 
 
-def measure_with_nvprof(
-    subject: Run,
-    folder: Path,
-    *,
-    log: Path,
-    timeout_s: float,
-    launcher: tuple[str, ...],
-    cache: Path,
-) -> MeasurementRecord:
-    """Measure a run into ``metrics.csv`` and ``trace.nvvp`` of a folder.
-
-    Parameters
-    ----------
-    subject
-        The run.
-    folder
-        Gets nvprof's files.
-    log
-        What the program prints is appended.
-    timeout_s
-        Limit of each start of the program.
-    launcher
-        Goes in front of the command.
-    cache
-        Where JAX may keep what it compiled.
-
-    Returns
-    -------
-    MeasurementRecord
-        For the manifest.
+def measure_with_nvprof(job: Job) -> MeasurementRecord:
+    """Measure a run into ``metrics.csv`` and ``trace.nvvp`` of its folder.
 
     Raises
     ------
     ProfilerError
         If nvprof is missing or refused, the program failed, or an export is missing.
     """
-    options = _options(subject)
-    commands = nvprof.profile(
-        options,
-        _programs(subject, folder),
-        folder=folder,
-        log=log,
-        timeout_s=timeout_s,
-        launcher=launcher,
-        env=subject.environment(cache),
-    )
-    shutil.rmtree(_aside(folder), ignore_errors=True)
+    options = _options(job.subject)
+    commands = nvprof.profile(options, _programs(job), folder=job.folder, **job.limits)
+    shutil.rmtree(_aside(job), ignore_errors=True)
     return MeasurementRecord(metrics_requested=options.metrics, commands=tuple(commands))
 
 
-def _aside(folder: Path) -> Path:
-    return folder / "profile"
+def _aside(job: Job) -> Path:
+    return job.folder / "profile"
 
 
-def _programs(subject: Run, folder: Path) -> nvprof.Programs:
-    aside = _aside(folder)
+def _programs(job: Job) -> nvprof.Programs:
+    subject, aside = job.subject, _aside(job)
     timed = subject.command("profile", aside, iterations=subject.settings.iterations)
     return nvprof.Programs(metrics=subject.command("profile", aside), trace=timed)
 

@@ -1,12 +1,16 @@
-"""Where runs are measured, and under what limits."""
+"""What is measured, where, and under what limits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu
+from collectors.run_folder import LOG_FILE
+from collectors.run_spec import Run
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,32 @@ class Place:
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
     ncu_version: Callable[[], str] = ncu.version
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to be measured, and the empty folder for its tables, exports and ``log.txt``."""
+
+    subject: Run
+    folder: Path
+    place: Place
+
+    @property
+    def log(self) -> Path:
+        """What every program prints is appended to it."""
+        return self.folder / LOG_FILE
+
+    @property
+    def cache(self) -> Path:
+        """Where JAX keeps what it compiled from one pass to the next."""
+        return self.folder / "cache"
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What every profiler is told of a program, by the names of its parameters."""
+        return {
+            "log": self.log,
+            "timeout_s": self.place.timeout_s,
+            "launcher": self.place.launcher,
+            "env": self.subject.environment(self.cache),
+        }

@@ -15,83 +15,62 @@ from pathlib import Path
 
 from collectors.checks import require_right
 from collectors.manifest import TimingRecord
-from collectors.place import Place
+from collectors.place import Job
 from collectors.profilers import timing
 from collectors.profilers.process import Finished, ProfilerError, run
-from collectors.run_spec import Run
 
 TIMING_FILE = "timing.csv"
-CACHE = "cache"
 _UNDER_PROFILER = ("ncu", "nvprof")
 
 
-def time_again(
-    subject: Run, folder: Path, place: Place, log: Path, record: TimingRecord
-) -> TimingRecord:
-    """Time a run in as many further processes as its settings ask for.
-
-    Parameters
-    ----------
-    subject
-        The run.
-    folder
-        Gets ``timing_2.csv``, ``timing_3.csv``, ...
-    place
-        Where to run.
-    log
-        What the processes print is appended.
-    record
-        Of the first process.
+def time_again(job: Job, record: TimingRecord) -> TimingRecord:
+    """Time a run in as many further processes as its settings ask for: ``timing_2.csv``, ...
 
     Returns
     -------
     TimingRecord
-        With the number of processes, or a warning that there was no timing pass to repeat.
+        That of the first process with the number of processes, or with a warning that there was
+        no timing pass to repeat.
 
     Raises
     ------
     ProfilerError
         If a process fails.
     """
-    processes = subject.settings.processes
+    processes = job.subject.settings.processes
     if processes == 1:
         return record
     if record.source in _UNDER_PROFILER:
         warning = f"timed in one process, not {processes}: {record.source} took the times itself"
         return replace(record, warnings=(*record.warnings, warning))
     for number in range(2, processes + 1):
-        table = folder / f"timing_{number}.csv"
-        if subject.built_in:
-            aside = folder / "timing"
-            run_workload(subject, "timing", aside, place, log)
+        table = job.folder / f"timing_{number}.csv"
+        if job.subject.built_in:
+            aside = job.folder / "timing"
+            run_workload(job, "timing", aside)
             keep_times(aside, table)
             shutil.rmtree(aside)
         else:
-            timing.write_timing(traced(subject, folder, place, log).launches, table)
+            timing.write_timing(traced(job).launches, table)
     return replace(record, processes=processes)
 
 
-def traced(subject: Run, folder: Path, place: Place, log: Path) -> timing.Timing:
+def traced(job: Job) -> timing.Timing:
     """Run a program of the user's once, and record its launches."""
-    return timing.trace(
-        subject.program,
-        log=log,
-        timeout_s=place.timeout_s,
-        launcher=place.launcher,
-        env=subject.environment(folder / CACHE),
-    )
+    return timing.trace(job.subject.program, **job.limits)
 
 
-def run_workload(subject: Run, mode: str, aside: Path, place: Place, log: Path) -> Finished:
+def run_workload(job: Job, mode: str, aside: Path) -> Finished:
     """Let a built-in workload check or time itself into a folder of its own."""
-    command = [*place.launcher, *subject.command(mode, aside)]
+    command = [*job.place.launcher, *job.subject.command(mode, aside)]
+    timeout_s = job.place.timeout_s
     try:
-        ended = run(command, log=log, timeout_s=place.timeout_s, env=subject.environment())
+        ended = run(command, log=job.log, timeout_s=timeout_s, env=job.subject.environment())
     except OSError as error:
         msg = f"{command[0]} cannot be started"
         raise ProfilerError(msg, found=str(error), cure="Check --launcher.") from error
     require_right(aside)
-    timing.check_ended(ended, place.timeout_s)
+    timing.check_ended(ended, timeout_s)
     return ended
 
 
