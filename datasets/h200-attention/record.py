@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-from collectors.workloads.recording import (Recording, Wanted, main)
+from studies.ladders.recording import Recording, Wanted, main
 
 SIZES = ("sizes=48x1600x64,48x6400x64,48x25600x64,48x6400x128",)
 """Of the tensor-core kernels; layers have no names of variants, so they align over backends."""

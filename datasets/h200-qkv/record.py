@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from collectors.workloads.recording import (Recording, Wanted, main)
+from studies.ladders.recording import Recording, Wanted, main
 
 RECORDING = Recording(
     workload="qkv",

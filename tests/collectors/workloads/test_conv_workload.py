@@ -10,9 +10,9 @@ from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.conv import problems
 from collectors.workloads.conv import workload as conv
 from collectors.workloads.conv.problems import DEFAULT_SIZES, Problem, parse_sizes, parts_of
-from collectors.workloads.recording import Wanted
 from perfml.cli import app
 from perfml.errors import InputError
+from studies.ladders.recording import Wanted
 from tests.support.ladders_on_cpu import COMPILER, on_cpu
 from tests.support.paths import ROOT
 from tests.support.ranges import ListedRanges

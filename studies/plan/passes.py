@@ -1,4 +1,4 @@
-"""Measure how many replay passes sets of metrics cost (``python -m collectors.passes --out DIR``).
+"""Measure what replay passes sets of metrics cost (``python -m studies.plan.passes --out DIR``).
 
 Nsight Compute replays a launch until every counter has been read, and what a launch costs is
 decided by how often. Which counters fit into one pass is known to the profiler only, so it is
@@ -186,7 +186,7 @@ def is_patched(name: str) -> bool:
 
 def random_sets(names: Sequence[str], count: int, *, seed: int) -> list[tuple[str, ...]]:
     """Return distinct random subsets of 2 to all but one of the names, in the names' order."""
-    source = random.Random(seed)  # noqa: S311
+    source = random.Random(seed)
     found: dict[tuple[str, ...], None] = {}
     sizes = range(2, len(names))
     while len(found) < count:

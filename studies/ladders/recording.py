@@ -126,7 +126,7 @@ def _measure(
         return state
 
     def work(gpu: str) -> None:
-        aside = Path(f"/tmp/perfml-gpu{gpu}")  # noqa: S108 - ncu's lock file, one a GPU
+        aside = Path(f"/tmp/perfml-gpu{gpu}")
         aside.mkdir(exist_ok=True)
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "TMPDIR": str(aside)}
         while True:
@@ -156,7 +156,7 @@ def _one(command: list[str], environment: dict[str, str], end: float) -> str:
         return "no time left"
     began = time.monotonic()
     try:
-        done = subprocess.run(  # noqa: S603 - a list of our own
+        done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=left, check=False
         )
     except subprocess.TimeoutExpired:
@@ -180,7 +180,7 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
     kernels = out / "kernels.parquet"
     # hundreds of raw columns make pandas warn of fragments, and only the end of the output is kept
     perfml = [sys.executable, "-W", "ignore", "-m", "perfml"]
-    subprocess.run(  # noqa: S603 - our own command line
+    subprocess.run(
         [*perfml, "ingest", str(folder), "--raw", "--quiet", "--out", str(kernels)], check=False
     )
     with tarfile.open(out / PACKED, "w:xz") as archive:
@@ -194,9 +194,9 @@ def _finish(recording: Recording, folder: Path, out: Path) -> None:
             f"{record.get('passes')} passes, {record.get('seconds_per_launch')} s a launch\n"
         )
     sys.stdout.flush()
-    script = Path(__file__).resolve().parents[2] / "benchmarks" / "ladder.py"
-    table = [sys.executable, str(script), str(kernels), "--runs", str(folder), "--write", str(out)]
+    table = [sys.executable, "-m", "studies.ladders.measure", str(kernels)]
+    table += ["--runs", str(folder), "--write", str(out)]
     for layer in recording.shown:
         table += ["--show", layer]
-    subprocess.run(table, check=False)  # noqa: S603 - our own script
+    subprocess.run(table, check=False)
     sys.stdout.flush()

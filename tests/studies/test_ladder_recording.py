@@ -4,8 +4,8 @@ import json
 import sys
 import time
 
-from collectors.workloads import recording
-from collectors.workloads.recording import Recording, Wanted
+from studies.ladders import recording
+from studies.ladders.recording import Recording, Wanted
 
 RECORDING = Recording(
     "conv",

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from collectors import passes
 from collectors.profilers.process import ProfilerError
 from perfml.metrics import PUBLISHED, load_catalogue
+from studies.plan import passes
 from tests.support.paths import ROOT
 
 FAKES = ROOT / "tests" / "data/fake_tools"
