@@ -1,7 +1,9 @@
 """Datasets: recorded by this project, or published and fetched by hash; never made up.
 
 `load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name, a profile,
-a folder of profiles) into a Layers table; `read_given` gives the launches behind it as well.
+a folder of profiles) into a Layers table; `read_given` gives the launches behind it as well. Every
+``load_*`` takes and returns what `load_h200_yolov4_tiny` does; `find` gives a dataset's folder,
+where the ``truth.json`` of planted causes lies.
 
 Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``;
 what a word on the command line may name, in ``loading.py``.
@@ -16,16 +18,6 @@ from perfml.util.lazy import resolve
 
 if TYPE_CHECKING:
     from perfml.datasets.choosing import LaunchChoice
-    from perfml.datasets.loaders import (
-        load_h100_planted_causes,
-        load_h200_attention,
-        load_h200_conv,
-        load_h200_planted,
-        load_h200_planted_causes,
-        load_h200_qkv,
-        load_h200_yolov4_tiny,
-        load_nazir2024,
-    )
     from perfml.datasets.loading import Given, load, read_given
     from perfml.datasets.published import from_published, to_published
 

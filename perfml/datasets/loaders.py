@@ -1,4 +1,7 @@
-"""Loaders in the manner of scikit-learn: ``load_*()`` returns a `Bunch`."""
+"""Loaders in the manner of scikit-learn: ``load_*()`` returns a `Bunch`.
+
+Parameters, result and errors of all are those of `load_h200_yolov4_tiny`.
+"""
 
 from __future__ import annotations
 
@@ -38,95 +41,42 @@ def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -
 
 
 def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load kernels with planted causes: layers are families and sizes, backends the knob's levels.
-
-    Parameters and result are those of `load_h200_yolov4_tiny`; `perfml.datasets.find` gives the
-    folder, whose ``truth.json`` names the causes.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
-    """
+    """Load kernels with planted causes: layers are families and sizes, backends the levels."""
     return _bunch("h200-planted", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 43 families with planted causes as an H200 ran them, with the counters of all causes.
-
-    Parameters and result are those of `load_h200_yolov4_tiny`; `perfml.datasets.find` gives the
-    folder, whose ``truth.json`` names the causes and the families that are kept aside.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
-    """
+    """Load 43 families with planted causes as an H200 ran them, with the counters of all causes."""
     return _bunch("h200-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h100_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the 24 newer families of `load_h200_planted_causes` as an H100 ran them.
-
-    Parameters and result are those of `load_h200_yolov4_tiny`.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
-    """
+    """Load the 24 newer families of `load_h200_planted_causes` as an H100 ran them."""
     return _bunch("h100-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load the attention ladders: layers are problem sizes, backends the versions.
 
-    Parameters and result are those of `load_h200_yolov4_tiny`. Two slow versions were profiled at
-    two of five sizes; their metrics are NaN at the others.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
+    Two slow versions were profiled at two of five sizes; their metrics are NaN at the others.
     """
     return _bunch("h200-attention", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_conv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the convolution ladder: layers are problems and batches, backends the versions.
-
-    Parameters and result are those of `load_h200_yolov4_tiny`.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
-    """
+    """Load the convolution ladder: layers are problems and batches, backends the versions."""
     return _bunch("h200-conv", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_qkv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the QKV products: layers are shapes and warps a block, backends the versions.
-
-    Parameters and result are those of `load_h200_yolov4_tiny`.
-
-    Raises
-    ------
-    PerfmlError
-        If the recordings are not beside perfml.
-    """
+    """Load the QKV products: layers are shapes and warps a block, backends the versions."""
     return _bunch("h200-qkv", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load the published dataset (GTX 1050 Ti), downloading it where it is not here.
 
-    Parameters and result are those of `load_h200_yolov4_tiny`; ``frame`` has the inferred layer.
-
-    Raises
-    ------
-    PerfmlError
-        If it is not on this machine and cannot be downloaded.
+    ``frame`` has the inferred layer.
     """
     return _bunch("nazir2024", as_frame=as_frame, return_X_y=return_X_y)
 
