@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError
-from perfml.modeling.features import CONDITION_COLUMNS, group_codes
+from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, group_codes
 
-AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes")
+AMOUNTS = SHAPE_AMOUNTS
 """What a layer computes, reads and writes, for the whole batch."""
 
 _KEYS = ("run_id", "workload", "precision", "batch", "layer")

@@ -11,7 +11,6 @@ from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, RidgeFit
 from perfml.modeling.linear_model_tree.split import Candidates, best_split
 from perfml.modeling.linear_model_tree.thresholds import (
     BinCandidates,
-    Histogram,
     RowCandidates,
     bin_numbers,
     make_histogram,
@@ -126,9 +125,7 @@ class Grower:
         self._grow(index, order, None, 0)
         return self._nodes
 
-    def _grow(
-        self, index: Ints, order: Ints | None, histogram: Histogram | None, depth: int
-    ) -> int:
+    def _grow(self, index: Ints, order: Ints | None, histogram: Array | None, depth: int) -> int:
         total = gram(self.design, index)
         number = len(self._nodes)
         target = self.design.unweighted(index)[1]
@@ -183,9 +180,7 @@ class Grower:
         full = self._bins <= _FEW_BINS or size >= _ROWS_PER_BIN * self._bins
         return full and doubles <= _MAX_HISTOGRAM_DOUBLES
 
-    def _candidates(
-        self, index: Ints, order: Ints | None, histogram: Histogram | None
-    ) -> Candidates:
+    def _candidates(self, index: Ints, order: Ints | None, histogram: Array | None) -> Candidates:
         if histogram is not None:
             whole = self.design.weights is None
             return BinCandidates(histogram, self._thresholds, self.rules.min_leaf, whole=whole)
@@ -198,8 +193,8 @@ class Grower:
         )
 
     def _child_histograms(
-        self, sides: list[Ints], parent: Histogram | None, depth: int
-    ) -> list[Histogram | None]:
+        self, sides: list[Ints], parent: Array | None, depth: int
+    ) -> list[Array | None]:
         """Sum the smaller child by bin and subtract it from the parent to get the other."""
         wanted = [self._may_split(side, depth) for side in sides]
         if parent is None or self._codes is None or not any(wanted):
@@ -207,9 +202,9 @@ class Grower:
         small = 0 if sides[0].size <= sides[1].size else 1
         if not wanted[1 - small] or not self._by_histogram(sides[1 - small].size):
             return [None, None]
-        found: list[Histogram | None] = [None, None]
+        found: list[Array | None] = [None, None]
         histogram = make_histogram(self.design, self._codes, sides[small], self._bins)
-        found[1 - small] = parent.less(histogram)
+        found[1 - small] = parent - histogram
         if wanted[small] and self._by_histogram(sides[small].size):
             found[small] = histogram
         return found

@@ -7,7 +7,6 @@ keeps one gradient sum a bin; that of a child is that of its parent less that of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -214,19 +213,10 @@ class RowCandidates:
         return float(midpoints(np.array([below]), np.array([above]))[0])
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Cumulative Gram matrices of a node: entry (f, b) sums the rows with bin number <= b."""
+def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Array:
+    """Sum the Gram matrices of the rows `index` up to each bin, shape (f, bins, m, m).
 
-    prefix: Array  # (f, bins, m, m)
-
-    def less(self, other: Histogram) -> Histogram:
-        """Return the histogram of the sibling of `other`, a child of this node."""
-        return Histogram(self.prefix - other.prefix)
-
-
-def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Histogram:
-    """Sum the rows `index` by bin.
+    Of a node less those of one child they are those of the other.
 
     Parameters
     ----------
@@ -253,7 +243,7 @@ def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Histo
                 part = block[start:stop]
                 np.dot(part.T, part, out=target)
     accumulate(prefix)
-    return Histogram(prefix)
+    return prefix
 
 
 class BinCandidates:
@@ -263,9 +253,9 @@ class BinCandidates:
     """
 
     def __init__(
-        self, histogram: Histogram, thresholds: list[Array], min_leaf: int, *, whole: bool = True
+        self, histogram: Array, thresholds: list[Array], min_leaf: int, *, whole: bool = True
     ) -> None:
-        self._prefix = histogram.prefix
+        self._prefix = histogram
         self._thresholds = thresholds
         below = self._prefix[:, :, 0, 0]
         if whole:

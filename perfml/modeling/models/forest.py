@@ -31,19 +31,6 @@ _SEEDS = np.iinfo(np.int32).max
 """scikit-learn draws the seed of a tree below this."""
 
 
-def _grow_plainly(
-    data: npt.NDArray[np.float32],
-    codes: npt.NDArray[np.intp],
-    classes: int,
-    weight: npt.NDArray[np.float64],
-    seed: int,
-    drawing: np.random.RandomState,
-) -> Any:
-    """Fit a tree as scikit-learn's interface does."""
-    tree = DecisionTreeClassifier(max_features="sqrt", random_state=seed)
-    return tree.fit(data, codes, sample_weight=weight, check_input=False)
-
-
 def _grow(
     data: npt.NDArray[np.float32],
     codes: npt.NDArray[np.intp],
@@ -52,20 +39,14 @@ def _grow(
     seed: int,
     drawing: np.random.RandomState,
 ) -> Any:
-    """Fit the same tree with scikit-learn's builder, whose input the forest has checked.
+    """Fit one tree with scikit-learn's builder, whose input the forest has checked.
 
-    Parameters
-    ----------
-    data, codes, weight
-        Features, shape (n, f); classes from 0, shape (n,); how often each row was drawn.
-    classes
-        How many there are.
-    seed
-        Of the tree.
-    drawing
-        A generator to seed with it.
+    `codes` are classes from 0, shape (n,); `weight` is how often each row was drawn; `drawing` is a
+    generator to seed again.
     """
     tree = DecisionTreeClassifier(max_features="sqrt", random_state=seed)
+    if not _BUILDER:
+        return tree.fit(data, codes, sample_weight=weight, check_input=False)
     tree.n_features_in_, tree.n_outputs_ = data.shape[1], 1
     tree.classes_, tree.n_classes_ = np.arange(classes), np.intp(classes)
     tree.max_features_ = max(1, int(np.sqrt(data.shape[1])))
@@ -115,14 +96,13 @@ class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
         seeds = check_random_state(self.random_state)
         # made once and seeded again: making one asks the system for randomness it does not need
         drawing = np.random.RandomState(0)
-        grow = _grow if _BUILDER else _grow_plainly
         self.estimators_ = []
         for _ in range(self.n_estimators):
             seed = int(seeds.randint(_SEEDS))
             drawing.seed(seed)
             drawn = drawing.randint(0, rows, rows)
             weight = np.bincount(drawn, minlength=rows).astype(np.float64)
-            self.estimators_.append(grow(data, codes, self.n_classes_, weight, seed, drawing))
+            self.estimators_.append(_grow(data, codes, self.n_classes_, weight, seed, drawing))
         return self
 
     def predict_proba(self, X: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -62,16 +62,14 @@ class Model:
     require: Callable[[], None] | None = None
 
 
-def _logistic(c: float) -> Callable[[int], Any]:
+def _seeded(kind: Callable[..., Any]) -> Callable[[int], Any]:
+    return lambda seed: kind(random_state=seed)
+
+
+def _logistic(c: float = 1.0) -> Any:
     # the penalised likelihood has one optimum, and Newton steps reach it in a tenth of the time
     # that lbfgs needs on unscaled fractions
-    return lambda seed: LogisticRegression(C=c, solver="newton-cholesky", max_iter=1000)
-
-
-def _standardized(seed: int) -> Any:
-    return make_pipeline(
-        StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=1000)
-    )
+    return LogisticRegression(C=c, solver="newton-cholesky", max_iter=1000)
 
 
 def _linear_model_tree(seed: int) -> Any:
@@ -114,17 +112,8 @@ def _gaussian_process(seed: int) -> Any:
     )
 
 
-def _boosting(task: str) -> Model:
-    return Model(
-        "ebm",
-        "explainable boosting machine",
-        task,
-        functools.partial(make_boosting, task),
-        "term-importance",
-        True,
-        0.7,
-        require_boosting,
-    )
+def _standardized(seed: int) -> Any:
+    return make_pipeline(StandardScaler(), _logistic())
 
 
 def _linear_tree(seed: int) -> Any:
@@ -133,120 +122,58 @@ def _linear_tree(seed: int) -> Any:
     return linear_tree_regressor()
 
 
-_REGRESSION: dict[str, Model] = {
-    model.name: model
-    for model in (
-        Model(
-            "dt",
-            "decision tree",
-            "regression",
-            lambda seed: DecisionTreeRegressor(random_state=seed),
-            "gini",
-            True,
-            0.001,
-        ),
-        Model(
-            "gbr",
-            "gradient boosting",
-            "regression",
-            lambda seed: GradientBoostingRegressor(random_state=seed),
-            "gini",
-            True,
-            0.06,
-        ),
-        Model(
-            "lmt",
-            "linear model tree",
-            "regression",
-            _linear_model_tree,
-            "explained-variance",
-            False,
-            0.025,
-        ),
-        Model(
-            "lmt:linear-tree",
-            "linear model tree (linear-tree)",
-            "regression",
-            _linear_tree,
-            "gini",
-            False,
-            0.4,
-        ),
-        Model(
-            "lmt:log",
-            "linear model tree on the logarithms of the features",
-            "regression",
-            _log_tree,
-            "explained-variance",
-            False,
-            0.025,
-        ),
-        Model(
-            "power-law",
-            "ridge regression on the logarithms of the features",
-            "regression",
-            _power_law,
-            "coefficient",
-            False,
-            0.005,
-        ),
-        Model(
-            "gp",
-            "Gaussian process on the logarithms of the features",
-            "regression",
-            _gaussian_process,
-            None,
-            False,
-            0.3,
-        ),
+def _models(task: str, *rows: tuple[Any, ...]) -> dict[str, Model]:
+    """Return entries by name, from name, title, make, builtin, seeded and cost of each."""
+    made = (
+        Model(name, title, task, make, builtin, seeded, cost)
+        for name, title, make, builtin, seeded, cost in rows
     )
-}
+    return {model.name: model for model in made}
 
-_CLASSIFICATION: dict[str, Model] = {
-    model.name: model
-    for model in (
-        Model(
-            "dt",
-            "decision tree",
-            "classification",
-            lambda seed: DecisionTreeClassifier(random_state=seed),
-            "gini",
-            True,
-            0.001,
-        ),
-        Model(
-            "lr",
-            "logistic regression",
-            "classification",
-            _logistic(1.0),
-            "coefficient",
-            False,
-            0.01,
-        ),
-        Model(
-            "lr:standardized",
-            "logistic regression, standardised features",
-            "classification",
-            _standardized,
-            "coefficient",
-            False,
-            0.01,
-        ),
-        Model(
-            "rf",
-            "random forest",
-            "classification",
-            lambda seed: QuickForestClassifier(random_state=seed),
-            "gini",
-            True,
-            0.1,
-        ),
-    )
-}
 
+_LOGS = "on the logarithms of the features"
+
+_REGRESSION = _models(
+    "regression",
+    ("dt", "decision tree", _seeded(DecisionTreeRegressor), "gini", True, 0.001),
+    ("gbr", "gradient boosting", _seeded(GradientBoostingRegressor), "gini", True, 0.06),
+    ("lmt", "linear model tree", _linear_model_tree, "explained-variance", False, 0.025),
+    ("lmt:linear-tree", "linear model tree (linear-tree)", _linear_tree, "gini", False, 0.4),
+    ("lmt:log", f"linear model tree {_LOGS}", _log_tree, "explained-variance", False, 0.025),
+    ("power-law", f"ridge regression {_LOGS}", _power_law, "coefficient", False, 0.005),
+    ("gp", f"Gaussian process {_LOGS}", _gaussian_process, None, False, 0.3),
+)
+_CLASSIFICATION = _models(
+    "classification",
+    ("dt", "decision tree", _seeded(DecisionTreeClassifier), "gini", True, 0.001),
+    ("lr", "logistic regression", lambda seed: _logistic(), "coefficient", False, 0.01),
+    (
+        "lr:standardized",
+        "logistic regression, standardised features",
+        _standardized,
+        "coefficient",
+        False,
+        0.01,
+    ),
+    ("rf", "random forest", _seeded(QuickForestClassifier), "gini", True, 0.1),
+)
 _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 
-_EXTRA = {"ebm": {task: _boosting(task) for task in _REGISTRY}}
+_EXTRA = {
+    "ebm": {
+        task: Model(
+            "ebm",
+            "explainable boosting machine",
+            task,
+            functools.partial(make_boosting, task),
+            "term-importance",
+            seeded=True,
+            cost=0.7,
+            require=require_boosting,
+        )
+        for task in _REGISTRY
+    }
+}
 """Models of optional packages: name, task, model."""
 
 
@@ -291,7 +218,7 @@ def get_model(name: str, task: str) -> Model:
             c = 0.0
         if 0 < c < float("inf"):
             title = f"logistic regression, C = {c:g}"
-            return Model(name, title, task, _logistic(c), "coefficient", False, 0.01)
+            return Model(name, title, task, lambda seed: _logistic(c), "coefficient", False, 0.01)
     other = [each for each in _REGISTRY if each != task and name in _REGISTRY[each]]
     msg = f"no {task} model is called {name!r}"
     extra = " and lr:C, such as lr:0.1" if task == "classification" else ""

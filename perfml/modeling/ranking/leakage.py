@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.modeling.features import Problem
-from perfml.modeling.models.registry import get_model
 from perfml.modeling.parallel import quietly
-from perfml.modeling.scoring.baselines import Lookup, best_metric, predict_baseline
-from perfml.modeling.scoring.folds import fit, predict, prepare, score
+from perfml.modeling.scoring.baselines import Lookup, best_metric
+from perfml.modeling.scoring.folds import Work, run_split
 from perfml.modeling.scoring.protocols import RepeatedRandomSplit, Split, twin_codes
 from perfml.modeling.scoring.targets import Target
 
@@ -102,8 +101,8 @@ def detect_leakage(
     shares = [float(np.isin(twins[test], twins[train]).mean()) for train, test in splits]
     metrics = [_lookup_metric(problem, train) for train, _ in splits]
     if not model_scores or not baseline_scores:
-        model_scores = {"dt": quietly(_probe_tree, (problem, splits))[0]}
-        baseline_scores = _probe_baselines(problem, splits)
+        baseline_scores = quietly(_probed, (problem, splits))[0]
+        model_scores = {"dt": baseline_scores.pop("dt")}
     pick = min if problem.task == "regression" else max
     best = pick(model_scores, key=lambda name: model_scores[name])
     # among equals the metric that comes first in the table's order is named
@@ -129,35 +128,15 @@ def _lookup_metric(problem: Problem, train: npt.NDArray[np.intp]) -> str:
     return problem.design.names[column]
 
 
-def _probe_baselines(problem: Problem, splits: list[Split]) -> dict[str, float]:
-    names = ("lookup", "condition-mean") if problem.task == "regression" else ("lookup",)
-    return {
-        name: float(
-            np.median(
-                [
-                    score(
-                        problem.task,
-                        problem.truth[test],
-                        predict_baseline(name, problem, train, test),
-                    )
-                    for train, test in splits
-                ]
-            )
-        )
-        for name in names
-    }
-
-
-def _probe_tree(task: tuple[Problem, list[Split]]) -> float:
+def _probed(task: tuple[Problem, list[Split]]) -> dict[str, float]:
+    """Return the median scores of a decision tree and of the baselines that know no model."""
     problem, splits = task
-    model, target = get_model("dt", problem.task), Target("time")
-    found = []
-    for seed, (train, test) in enumerate(splits):
-        prepared = prepare(problem, train, test)
-        fitted = fit(model, problem, target, prepared.train, train, seed)
-        guess = predict(fitted, problem, target, prepared.test, test)
-        found.append(score(problem.task, problem.truth[test], guess))
-    return float(np.median(found))
+    names = ("lookup", "condition-mean") if problem.task == "regression" else ("lookup",)
+    found: dict[str, list[float]] = {}
+    for seed, split in enumerate(splits):
+        for each in run_split(Work(problem, Target("time"), ("dt",), names, split, (seed,), ())):
+            found.setdefault(each.model, []).append(each.score)
+    return {name: float(np.median(scores)) for name, scores in found.items()}
 
 
 def _explained(problem: Problem) -> float:

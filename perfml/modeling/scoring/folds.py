@@ -12,7 +12,11 @@ import numpy.typing as npt
 from perfml.modeling.features import Floats, Ints, Problem
 from perfml.modeling.models.convergence import noting
 from perfml.modeling.models.registry import Model, get_model, imputed_owners, make_imputer
-from perfml.modeling.ranking.importance import builtin_importance, permutation_importance
+from perfml.modeling.ranking.importance import (
+    builtin_importance,
+    class_coefficients,
+    permutation_importance,
+)
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target
@@ -83,7 +87,10 @@ def score(task: str, truth: npt.NDArray[Any], predicted: npt.NDArray[Any]) -> fl
 
 @dataclass(frozen=True)
 class Work:
-    """One split, and what to fit on it; small enough to send to another process."""
+    """One split, and what to fit on it; small enough to send to another process.
+
+    `find` gives the model of a name for a task.
+    """
 
     problem: Problem
     target: Target
@@ -92,6 +99,7 @@ class Work:
     split: Split
     seeds: tuple[int, ...]
     importances: tuple[str, ...]
+    find: Callable[[str, str], Model] = get_model
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,8 @@ class Outcome:
     predicted
         Of the test rows: milliseconds or class codes.
     importances
-        One number a feature for each method that was asked for and exists.
+        One number a feature for each method that was asked for and exists; a row a class for
+        ``classes``, the absolute coefficients of a linear model.
     """
 
     model: str
@@ -126,7 +135,7 @@ def run_split(work: Work) -> list[Outcome]:
         outcomes.append(Outcome(name, -1, score(problem.task, truth, guess), guess))
     prepared = prepare(problem, train, test)
     for name in work.models:
-        model = get_model(name, problem.task)
+        model = work.find(name, problem.task)
         for seed in work.seeds if model.seeded else work.seeds[:1]:
             fitted = fit(model, problem, work.target, prepared.train, train, seed)
             guess = predict(fitted, problem, work.target, prepared.test, test)
@@ -149,6 +158,8 @@ def _importances(
     found: dict[str, Floats] = {}
     if "builtin" in work.importances and model.builtin is not None:
         found[model.builtin] = builtin_importance(fitted, prepared.owners, width)
+    if "classes" in work.importances and hasattr(fitted, "coef_"):
+        found["classes"] = np.abs(class_coefficients(fitted))
     if "permutation" in work.importances:
         rows = work.split[1]
         found["permutation"] = permutation_importance(
