@@ -10,7 +10,7 @@ the data lacks what the claim is about.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from perfml.reproduce import published
@@ -223,15 +223,11 @@ def classification_claims(book: Book) -> None:
             _list_claim(book, "Table 2.6", f"{told.title} with C = 0.1", models["lr:0.1"])
             last = book.claims[-1]
             perfect = percent(models["lr:0.1"]["random"]["share_perfect"])
-            book.claims[-1] = Claim(
-                last.claim,
-                last.verdict,
-                last.evidence
-                + f" With this C accuracy is 1 in {perfect} of the splits. It was found by a "
-                "search; which one the study used is not stated.",
-                last.where,
-                last.data,
+            also = (
+                f" With this C accuracy is 1 in {perfect} of the splits. It was found by a "
+                "search; which one the study used is not stated."
             )
+            book.claims[-1] = replace(last, evidence=last.evidence + also)
 
 
 def importance_claims(book: Book) -> None:

@@ -24,7 +24,7 @@ _ROW = 22
 def table_picture(table: pd.DataFrame, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Draw a table of text, a row a line."""
     columns = [str(name) for name in table.columns]
-    rows = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
     widths = [
         max([len(name), *(len(row[place]) for row in rows)]) + 2
         for place, name in enumerate(columns)
@@ -45,12 +45,13 @@ def table_picture(table: pd.DataFrame, *, title: str = "", ax: Axes | None = Non
     return ax
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any, *, missing: str = "-") -> str:
+    """Return a value of a table as text."""
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return "-" if np.isnan(value) else f"{value:.4g}"
-    return "-" if value is None else str(value)
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return missing
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @styled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 from dataclasses import dataclass
@@ -137,65 +138,53 @@ def range_table(results: dict[str, Any]) -> pd.DataFrame:
 
 def regression_table(results: dict[str, Any]) -> pd.DataFrame:
     """Return table 2.5: the published number, our distribution, and unseen layers beside it."""
-    rows = []
-    for entry in results["regression"].values():
-        random, unseen = entry["random"], entry["leave_one_layer_out"] or {}
-        rows.append(
-            {
-                "model": entry["title"],
-                "published_mape": entry["published_mape"],
-                "median": random["median"],
-                "q025": random["q025"],
-                "q975": random["q975"],
-                "splits": random["splits"],
-                "percentile_of_published": entry["percentile_of_published"],
-                "below_0.01": random["share_below_0.01"],
-                "unseen_layer_mean": unseen.get("mean"),
-                "unseen_min": unseen.get("min"),
-                "unseen_max": unseen.get("max"),
-                "published_list_share": entry.get("published_top3_share"),
-                "top3": _top(entry),
-            }
-        )
+    rows = [
+        {
+            "model": entry["title"],
+            "published_mape": entry["published_mape"],
+            **{name: entry["random"][name] for name in ("median", "q025", "q975", "splits")},
+            "percentile_of_published": entry["percentile_of_published"],
+            "below_0.01": entry["random"]["share_below_0.01"],
+            **_unseen(entry),
+            "published_list_share": entry.get("published_top3_share"),
+            "top3": _top(entry),
+        }
+        for entry in results["regression"].values()
+    ]
     names = {f"lookup:{KEY_METRIC}": f"(lookup on {KEY_METRIC})", "training-mean": "(mean)"}
     for name, title in names.items():
         entry = results["baselines"]["regression"].get(name)
         if entry is not None:
-            unseen = entry["leave_one_layer_out"] or {}
-            rows.append(
-                {
-                    "model": title,
-                    "median": entry["random_median"],
-                    "unseen_layer_mean": unseen.get("mean"),
-                    "unseen_min": unseen.get("min"),
-                    "unseen_max": unseen.get("max"),
-                    "top3": "",
-                }
-            )
+            own = {"model": title, "median": entry["random_median"]}
+            rows.append({**own, **_unseen(entry), "top3": ""})
     return pd.DataFrame(rows)
 
 
 def classification_table(results: dict[str, Any]) -> pd.DataFrame:
     """Return table 2.6: the published number, our distribution, and unseen layers beside it."""
-    rows = []
-    for entry in results["classification"].values():
-        random, unseen = entry["random"], entry["leave_one_layer_out"] or {}
-        rows.append(
+    return pd.DataFrame(
+        [
             {
                 "model": entry["title"],
                 "published_accuracy": entry["published_accuracy"],
-                "median": random["median"],
-                "share_perfect": random["share_perfect"],
-                "min": random["min"],
-                "splits": random["splits"],
-                "unseen_layer_mean": unseen.get("mean"),
-                "unseen_min": unseen.get("min"),
-                "unseen_max": unseen.get("max"),
+                **{
+                    name: entry["random"][name]
+                    for name in ("median", "share_perfect", "min", "splits")
+                },
+                **_unseen(entry),
                 "published_list_share": entry.get("published_top3_share"),
                 "top3": _top(entry),
             }
-        )
-    return pd.DataFrame(rows)
+            for entry in results["classification"].values()
+        ]
+    )
+
+
+def _unseen(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of the scores with a layer held out; None where there are none."""
+    columns = {"unseen_layer_mean": "mean", "unseen_min": "min", "unseen_max": "max"}
+    unseen = entry["leave_one_layer_out"] or {}
+    return {column: unseen.get(name) for column, name in columns.items()}
 
 
 def _top(entry: dict[str, Any]) -> str:
@@ -220,7 +209,9 @@ def _tables(found: Reproduction) -> list[Part]:
         ("2_5", regression_table(results), found.regression, REGRESSION),
         ("2_6", classification_table(results), found.classification, CLASSIFICATION),
     ):
-        published = {name: each.score for name, each in told.items()} if _is_study(found) else {}
+        published = (
+            {name: each.score for name, each in told.items()} if found.source.published else {}
+        )
         caption = (
             f"Table {number.replace('_', '.')}: scores over random splits, and with one layer held "
             "out over model seeds. Grey dots: one split each."
@@ -228,10 +219,6 @@ def _tables(found: Reproduction) -> list[Part]:
         drawn = figures.score_figure(runs, published, TITLES)
         parts.append(Part(f"table_{number}", caption, table, _png(drawn)))
     return parts
-
-
-def _is_study(found: Reproduction) -> bool:
-    return found.source.published
 
 
 def _figures(found: Reproduction) -> list[Part]:
@@ -285,16 +272,8 @@ def page(found: Reproduction, parts: list[Part]) -> str:
         parts=parts,
         legend=LEGEND,
         version=__version__,
-        cell=_cell,
+        cell=functools.partial(figures.cell, missing=""),
     )
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and value != value):
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def headline(found: Reproduction) -> list[str]:

@@ -185,12 +185,8 @@ def _results(source: Source, regression: Runs, classification: Runs) -> dict[str
 
 
 def _key_metric(runs: Runs, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    found = {}
-    for name in names:
-        first, third = summary.first_share(runs, name), summary.top3_share(runs, name)
-        if first is not None and third is not None:
-            found[name] = {"first": float(first.mean()), "top3": third}
-    return found
+    found = {name: summary.key_metric(runs, name) for name in names}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def importance_table(runs: Runs, names: tuple[str, ...] | None = None) -> pd.DataFrame:

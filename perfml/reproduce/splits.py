@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,8 @@ from perfml.modeling.features import Problem
 from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.models.sklearn_compat import LinearTreeRegressorCompat
 from perfml.modeling.parallel import run_all
-from perfml.modeling.ranking.importance import builtin_importance, class_coefficients
-from perfml.modeling.scoring.baselines import predict_baseline
-from perfml.modeling.scoring.folds import fit, predict, prepare, score
-from perfml.modeling.scoring.protocols import LeaveOneLayerOut, RepeatedRandomSplit, Split
+from perfml.modeling.scoring.folds import Outcome, Work, run_split
+from perfml.modeling.scoring.protocols import LeaveOneLayerOut, RepeatedRandomSplit
 from perfml.modeling.scoring.targets import Target
 from perfml.reproduce.published import KEY_METRIC
 
@@ -130,54 +129,6 @@ def studied_model(name: str, task: str) -> Model:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One split and what to fit on it; `seeds` are model seeds."""
-
-    problem: Problem
-    models: tuple[str, ...]
-    baselines: tuple[str, ...]
-    split: Split
-    seeds: tuple[int, ...]
-    coefficients: bool
-
-
-@dataclass(frozen=True)
-class Fit:
-    """One fit: its score, its built-in importance, a row of coefficients a class where asked."""
-
-    model: str
-    seed: int
-    score: float
-    importance: Floats | None
-    coefficients: Floats | None
-
-
-def run_unit(unit: Unit) -> list[Fit]:
-    """Fit and score everything on one split."""
-    problem = unit.problem
-    train, test = unit.split
-    truth = problem.truth[test]
-    found = []
-    for name in unit.baselines:
-        guess = predict_baseline(name, problem, train, test)
-        found.append(Fit(name, -1, score(problem.task, truth, guess), None, None))
-    prepared = prepare(problem, train, test)
-    width = problem.design.values.shape[1]
-    target = Target("time")
-    for name in unit.models:
-        model = studied_model(name, problem.task)
-        for seed in unit.seeds if model.seeded else unit.seeds[:1]:
-            fitted = fit(model, problem, target, prepared.train, train, seed)
-            guess = predict(fitted, problem, target, prepared.test, test)
-            importance = builtin_importance(fitted, prepared.owners, width)
-            rows = None
-            if unit.coefficients and name == "lr":
-                rows = np.abs(class_coefficients(fitted))
-            found.append(Fit(name, seed, score(problem.task, truth, guess), importance, rows))
-    return found
-
-
-@dataclass(frozen=True)
 class Scores:
     """What one model did over the splits of one protocol.
 
@@ -255,45 +206,35 @@ def run_tasks(
     problems: Sequence[Problem], plan: Plan, progress: Progress | None = None
 ) -> list[Runs]:
     """Fit the models of each task under both protocols."""
-    units: list[Unit] = []
-    places: list[tuple[int, str, int]] = []
-    for index, problem in enumerate(problems):
-        for protocol, group, unit in _units(problem, plan):
-            units.append(unit)
-            places.append((index, protocol, group))
-    fits = run_all(
-        run_unit,
-        units,
-        n_jobs=plan.n_jobs if plan.splits > FEW else 1,
-        seconds=0.1 * len(units),
-        progress=progress,
-        what="splits",
-    )
+    planned = [_works(problem, plan) for problem in problems]
+    fits = iter(_run([work for works in planned for work in works], plan, 0.1, progress, "splits"))
     runs = []
-    for index, problem in enumerate(problems):
-        mine = [
-            (place[1], place[2], found)
-            for place, found in zip(places, fits, strict=True)
-            if place[0] == index
-        ]
-        names = problem.layer_names
-        held_out = [
-            str(names[np.flatnonzero(problem.layer == code)[0]])
+    for problem, works in zip(problems, planned, strict=True):
+        found = [next(fits) for _ in works]
+        layers = tuple(
+            str(problem.layer_names[np.flatnonzero(problem.layer == code)[0]])
             for code in range(problem.n_layers if problem.has_layers else 0)
-        ]
-        runs.append(
-            Runs(
-                problem,
-                _scores([(group, found) for name, group, found in mine if name == "random"]),
-                _scores([(group, found) for name, group, found in mine if name == "unseen"]),
-                tuple(held_out),
-                plan.test_size,
-            )
         )
+        scores = (_scores(found[: plan.splits]), _scores(found[plan.splits :]))
+        runs.append(Runs(problem, *scores, layers, plan.test_size))
     return runs
 
 
-def _units(problem: Problem, plan: Plan) -> list[tuple[str, int, Unit]]:
+def _run(
+    works: list[Work], plan: Plan, seconds: float, progress: Progress | None, what: str
+) -> list[list[Outcome]]:
+    return run_all(
+        run_split,
+        works,
+        n_jobs=plan.n_jobs if plan.splits > FEW else 1,
+        seconds=seconds * len(works),
+        progress=progress,
+        what=what,
+    )
+
+
+def _works(problem: Problem, plan: Plan) -> list[Work]:
+    """Return one piece of work a random split, and then one a layer that is held out."""
     regression = problem.task == "regression"
     models = REGRESSION if regression else CLASSIFICATION
     known = KEY_METRIC in problem.design.names
@@ -303,42 +244,36 @@ def _units(problem: Problem, plan: Plan) -> list[tuple[str, int, Unit]]:
     if plan.study_splits is not None:
         most["lmt"] = plan.study_splits
     splitter = RepeatedRandomSplit(plan.splits, test_size=plan.test_size)
-    units = [
-        (
-            "random",
-            seed,
-            Unit(
-                problem,
-                tuple(name for name in models if seed < most.get(name, plan.splits)),
-                tuple(random),
-                split,
-                (seed,),
-                True,
-            ),
-        )
-        for seed, split in enumerate(splitter.split(problem.design.values))
-    ]
+    works, work = [], _work(problem)
+    for seed, split in enumerate(splitter.split(problem.design.values)):
+        some = tuple(name for name in models if seed < most.get(name, plan.splits))
+        works.append(work(some, tuple(random), split, (seed,), ("builtin", "classes")))
     if not problem.has_layers or problem.n_layers < 2:
-        return units
+        return works
     # many layers average over the seeds by themselves
     seeds = tuple(range(max(2, plan.model_seeds * 2 // problem.n_layers)))
     unseen = tuple(name for name in random if name != "condition-mean")
-    layers = LeaveOneLayerOut().split(problem.design.values, groups=problem.layer)
-    for group, split in enumerate(layers):
-        units.append(("unseen", group, Unit(problem, models, unseen, split, seeds, False)))
-    return units
+    for split in LeaveOneLayerOut().split(problem.design.values, groups=problem.layer):
+        works.append(work(models, unseen, split, seeds, ("builtin",)))
+    return works
 
 
-def _scores(found: Sequence[tuple[int, Sequence[Fit]]]) -> dict[str, Scores]:
-    by_model: dict[str, list[tuple[int, Fit]]] = {}
-    for group, fits in found:
-        for each in fits:
+def _work(problem: Problem) -> Callable[..., Work]:
+    """Return what makes work of models, baselines, split, model seeds, and importances."""
+    return functools.partial(Work, problem, Target("time"), find=studied_model)
+
+
+def _scores(found: Sequence[Sequence[Outcome]]) -> dict[str, Scores]:
+    """Return what each model and baseline did, given its outcomes on each split."""
+    by_model: dict[str, list[tuple[int, Outcome]]] = {}
+    for group, outcomes in enumerate(found):
+        for each in outcomes:
             by_model.setdefault(each.model, []).append((group, each))
     return {
         name: Scores(
             np.array([each.score for _, each in fits]),
-            _stacked([each.importance for _, each in fits]),
-            _stacked([each.coefficients for _, each in fits]),
+            _stacked([next(iter(each.importances.values()), None) for _, each in fits]),
+            _stacked([each.importances.get("classes") for _, each in fits if name == "lr"]),
             np.array([group for group, _ in fits], dtype=np.int64),
         )
         for name, fits in by_model.items()
@@ -352,19 +287,14 @@ def _stacked(values: Sequence[Floats | None]) -> Floats | None:
 
 def run_recording(problem: Problem, plan: Plan, progress: Progress | None = None) -> Runs:
     """Fit the trees on a recording with each of its layers held out, one model seed a layer."""
-    names = ("dt", "gbr") if problem.task == "regression" else ("dt", "rf")
-    baselines = ("training-mean",) if problem.task == "regression" else ("most-frequent",)
+    regression = problem.task == "regression"
+    names = ("dt", "gbr") if regression else ("dt", "rf")
+    baselines = ("training-mean",) if regression else ("most-frequent",)
     splits = list(LeaveOneLayerOut().split(problem.design.values, groups=problem.layer))
-    fits = run_all(
-        run_unit,
-        [
-            Unit(problem, names, baselines, split, (seed,), False)
-            for seed, split in enumerate(splits)
-        ],
-        n_jobs=plan.n_jobs if plan.splits > FEW else 1,
-        seconds=0.2 * len(splits),
-        progress=progress,
-        what="layers of the recording",
-    )
+    works = [
+        _work(problem)(names, baselines, split, (seed,), ("builtin",))
+        for seed, split in enumerate(splits)
+    ]
+    fits = _run(works, plan, 0.2, progress, "layers of the recording")
     layers = [str(problem.layer_names[test[0]]) for _, test in splits]
-    return Runs(problem, {}, _scores(list(enumerate(fits))), tuple(layers), 0.0)
+    return Runs(problem, {}, _scores(fits), tuple(layers), 0.0)

@@ -11,7 +11,7 @@ from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC, Published
 from perfml.reproduce.source import Source
-from perfml.reproduce.splits import OWN, Runs, Scores
+from perfml.reproduce.splits import OWN, Runs
 
 Floats = npt.NDArray[np.float64]
 
@@ -258,22 +258,16 @@ def _class_rows(runs: Runs, name: str, told: Published | None) -> dict[str, Any]
     return {"by_class_row": found}
 
 
-def first_share(runs: Runs, name: str, metric: str = KEY_METRIC) -> Floats | None:
-    """Return, a fit each, whether `metric` is the most important; None if it is no feature."""
-    each: Scores | None = runs.random.get(name)
-    names = runs.problem.design.names
+def key_metric(runs: Runs, name: str, metric: str = KEY_METRIC) -> dict[str, float] | None:
+    """Return how often a metric is the first, and among the first three, of a model.
+
+    None if it is no feature, or the model was not fitted.
+    """
+    each, names = runs.random.get(name), runs.problem.design.names
     if each is None or each.importance is None or metric not in names:
         return None
-    return np.asarray(ordered_top(each.importance)[:, 0] == names.index(metric), dtype=np.float64)
-
-
-def top3_share(runs: Runs, name: str, metric: str = KEY_METRIC) -> float | None:
-    """Return how often `metric` is among the first three of a model."""
-    importance = runs.random[name].importance
-    names = runs.problem.design.names
-    if importance is None or metric not in names:
-        return None
-    return float((ordered_top(importance) == names.index(metric)).any(axis=1).mean())
+    top = ordered_top(each.importance) == names.index(metric)
+    return {"first": float(top[:, 0].mean()), "top3": float(top.any(axis=1).mean())}
 
 
 def baselines(runs: Runs) -> dict[str, dict[str, Any]]:
