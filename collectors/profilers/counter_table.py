@@ -61,17 +61,7 @@ class Measurement:
 def counter_csv(
     rows: Sequence[MeasuredLaunch], metrics: Sequence[str], measurement: Measurement
 ) -> str:
-    """Return the table as text.
-
-    Parameters
-    ----------
-    rows
-        Launches in order.
-    metrics
-        Columns after those of the launch; what a launch lacks is empty.
-    measurement
-        For the lines before the table.
-    """
+    """Return the table as text: a row a launch; what it lacks of `metrics` is empty."""
     # readers bring pandas along, 0.4 s of the start of every worker of a sweep
     from perfml.readers.cupti_csv import FIRST_LINE, IDENTITY
 

@@ -123,16 +123,6 @@ class CuptiProfile:
 
 
 @dataclass(frozen=True)
-class _Program:
-    """The program to measure, and under what limits."""
-
-    arguments: tuple[str, ...]
-    log: Path
-    timeout_s: float
-    env: dict[str, str]
-
-
-@dataclass(frozen=True)
 class _Pass:
     """One start of the program: what the library is told (see `_variables`)."""
 
@@ -147,12 +137,62 @@ class _Pass:
 
 
 @dataclass
-class _Collected:
-    """What the starts of a program gave so far."""
+class _Program:
+    """The program to measure, and what its starts gave so far."""
 
+    options: CuptiOptions
+    arguments: tuple[str, ...]
+    log: Path
+    timeout_s: float
+    env: dict[str, str]
     seconds: float = 0.0
     runs: int = 0
     warnings: tuple[str, ...] = ()
+
+    def start(self, request: _Pass) -> CounterRecord:
+        """Run the program once; return the record of the process that launched the most.
+
+        Raises
+        ------
+        ProfilerError
+            If the program failed, launched nothing, or CUPTI refused.
+        """
+        metrics = "".join(f"{metric}\n" for metric in self.options.counters)
+        with TemporaryDirectory(prefix="perfml-counters-") as folder:
+            names = Path(folder) / "metrics.txt"
+            names.write_text(metrics, encoding="utf-8")
+            variables = {**self.env, **_variables(request, self.options, Path(folder), names)}
+            try:
+                ended = run(self.arguments, log=self.log, timeout_s=self.timeout_s, env=variables)
+            except OSError as error:
+                msg = "the program cannot be started"
+                cure = "Check its path and that it is executable."
+                where, found = self.arguments[0], str(error)
+                raise ProfilerError(msg, where=where, found=found, cure=cure) from error
+            records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
+        self.seconds += ended.seconds
+        self.runs += 1
+        check_ended(ended, self.timeout_s)
+        record = self._chosen(records, ended)
+        check_record(record)
+        return record
+
+    def _chosen(self, records: Sequence[CounterRecord], ended: Finished) -> CounterRecord:
+        at_work = [
+            record for record in records if record.all_launches or record.rows or not record.ended
+        ]
+        if not at_work:
+            msg = "the program launched no GPU kernel"
+            found = last_lines(ended.output, 2)[:200] or "no output"
+            cure = "perfml measures CUDA kernels; check that the program uses the GPU."
+            for record in records:
+                check_record(record)
+            raise ProfilerError(msg, where=self.arguments[0], found=found, cure=cure)
+        if len(at_work) > 1:
+            note = f"{len(at_work)} processes launched kernels; the busiest one was measured"
+            if note not in self.warnings:
+                self.warnings += (note,)
+        return max(at_work, key=lambda record: (len(record.rows), record.all_launches))
 
 
 def require(gpu: Gpu) -> None:
@@ -193,24 +233,8 @@ def profile(
 ) -> CuptiProfile:
     """Time and measure a program into ``NAME.csv`` in `folder`.
 
-    Parameters
-    ----------
-    options
-        What to measure.
-    program
-        Argument list of the program.
-    folder, name
-        Where the table goes.
-    log
-        What the program prints is appended.
-    timeout_s
-        Limit of each start of the program; it and its children are killed then.
-    launcher
-        Goes in front of the command.
-    env
-        Variables for the program.
-    driver
-        Version of the driver, for the table.
+    The parameters are those of `collectors.profilers.ncu.profile`; `driver` is the driver's
+    version, for the table.
 
     Raises
     ------
@@ -221,21 +245,20 @@ def profile(
     """
     library(COUNTERS)
     command = (*launcher, *program)
-    subject = _Program(command, log, timeout_s, dict(env or {}))
-    collected = _Collected()
-    first = _start(subject, options, _Pass(timed=options.timed, sets=options.sets), collected)
+    subject = _Program(options, command, log, timeout_s, dict(env or {}))
+    begin = _Pass(timed=options.timed, sets=options.sets)
+    first = subject.start(begin)
     if first.region and first.outside and first.unit == "nvtx":
         # the program marks what counts: iterations before that were of no interest
-        again = _Pass(timed=options.timed, sets=options.sets, unit="nvtx", region_only=True)
-        first = _start(subject, options, again, collected)
+        first = subject.start(replace(begin, unit="nvtx", region_only=True))
     if any(name.startswith(_XLA_RANGE) for launch in first.timed for name in launch.ranges):
-        first = _start(subject, options, _Pass(timed=options.timed, sets=options.sets), collected)
-    rows, record, replay = _measured(first, options, subject, collected)
+        first = subject.start(begin)
+    rows, record, replay = _measured(first, subject)
     measurement = Measurement(
         record.machine,
         replay,
         max(record.group_passes.values(), default=0),
-        collected.runs,
+        subject.runs,
         driver,
     )
     metrics = tuple(metric for metric in options.counters if metric not in record.missing)
@@ -255,32 +278,32 @@ def profile(
         first.unit != "none",
         tuple(record.missing),
         tuple(record.pass_costs),
-        collected.seconds,
+        subject.seconds,
         command,
-        collected.warnings,
+        subject.warnings,
     )
 
 
 def _measured(
-    first: CounterRecord, options: CuptiOptions, subject: _Program, collected: _Collected
+    first: CounterRecord, subject: _Program
 ) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
     """Return the measured launches: of the first run, of further runs, or of kernel replay."""
     if first.complete:
         return merged([first]), first, "iterations"
     if first.differences:
         why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
-        return _by_kernel_replay(first, options, subject, collected, why)
+        return _by_kernel_replay(first, subject, why)
     if first.unit == "none" or first.units < 2:
         why = (
             "the program has no iterations (NVTX ranges iter_0, iter_1, ... or several pairs of "
             "cudaProfilerStart and cudaProfilerStop), so each launch was repeated on the spot"
         )
-        return _by_kernel_replay(first, options, subject, collected, why)
-    return _by_several_runs(first, options, subject, collected)
+        return _by_kernel_replay(first, subject, why)
+    return _by_several_runs(first, subject)
 
 
 def _by_several_runs(
-    first: CounterRecord, options: CuptiOptions, subject: _Program, collected: _Collected
+    first: CounterRecord, subject: _Program
 ) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
     """Let each further run measure as many passes as the program has iterations."""
     request = _Pass(
@@ -293,21 +316,21 @@ def _by_several_runs(
     records: list[CounterRecord] = []
     group = 0
     while True:
-        record = _start(subject, options, replace(request, first_group=group), collected)
+        record = subject.start(replace(request, first_group=group))
         records.append(record)
         finished = sorted(record.finished_groups)
         if record.differences or not finished or len(records) > MOST_RUNS:
             why = str(record.differences[-1]) if record.differences else _too_few(first)
             why += "; each launch was repeated on the spot instead"
-            return _by_kernel_replay(first, options, subject, collected, why)
+            return _by_kernel_replay(first, subject, why)
         group = finished[-1] + 1
         if group >= record.groups:
             break
         if record.groups / (group / len(records)) > MOST_RUNS:
             why = f"{_too_few(first)}; each launch was repeated on the spot instead"
-            return _by_kernel_replay(first, options, subject, collected, why)
+            return _by_kernel_replay(first, subject, why)
     rows = merged(records)
-    collected.warnings += (f"{_too_few(first)}; the program was run {collected.runs} times",)
+    subject.warnings += (f"{_too_few(first)}; the program was run {subject.runs} times",)
     whole = records[-1]
     whole.missing = sorted({name for record in records for name in record.missing})
     return rows, whole, "iterations"
@@ -320,75 +343,19 @@ def _too_few(first: CounterRecord) -> str:
 
 
 def _by_kernel_replay(
-    first: CounterRecord,
-    options: CuptiOptions,
-    subject: _Program,
-    collected: _Collected,
-    why: str,
+    first: CounterRecord, subject: _Program, why: str
 ) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
-    collected.warnings += (why,)
+    subject.warnings += (why,)
     unit = "program" if first.unit == "none" else first.unit
     request = _Pass(
         replay="kernel",
         unit=unit,
-        sets=options.sets,
+        sets=subject.options.sets,
         launches=0 if unit == "program" else first.launches,
         region_only=first.region and unit == "nvtx",
     )
-    record = _start(subject, options, request, collected)
+    record = subject.start(request)
     return record.rows, record, "kernel"
-
-
-def _start(
-    subject: _Program, options: CuptiOptions, request: _Pass, collected: _Collected
-) -> CounterRecord:
-    """Run the program once; return the record of the process that launched the most.
-
-    Raises
-    ------
-    ProfilerError
-        If the program failed, launched nothing, or CUPTI refused.
-    """
-    with TemporaryDirectory(prefix="perfml-counters-") as folder:
-        names = Path(folder) / "metrics.txt"
-        names.write_text("".join(f"{metric}\n" for metric in options.counters), encoding="utf-8")
-        variables = {**subject.env, **_variables(request, options, Path(folder), names)}
-        try:
-            ended = run(
-                subject.arguments, log=subject.log, timeout_s=subject.timeout_s, env=variables
-            )
-        except OSError as error:
-            msg = "the program cannot be started"
-            cure = "Check its path and that it is executable."
-            found = str(error)
-            raise ProfilerError(msg, where=subject.arguments[0], found=found, cure=cure) from error
-        records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
-    collected.seconds += ended.seconds
-    collected.runs += 1
-    check_ended(ended, subject.timeout_s)
-    record = _chosen(records, ended, subject, collected)
-    check_record(record)
-    return record
-
-
-def _chosen(
-    records: Sequence[CounterRecord], ended: Finished, subject: _Program, collected: _Collected
-) -> CounterRecord:
-    at_work = [
-        record for record in records if record.all_launches or record.rows or not record.ended
-    ]
-    if not at_work:
-        msg = "the program launched no GPU kernel"
-        found = last_lines(ended.output, 2)[:200] or "no output"
-        cure = "perfml measures CUDA kernels; check that the program uses the GPU."
-        for record in records:
-            check_record(record)
-        raise ProfilerError(msg, where=subject.arguments[0], found=found, cure=cure)
-    if len(at_work) > 1:
-        note = f"{len(at_work)} processes launched kernels; the busiest one was measured"
-        if note not in collected.warnings:
-            collected.warnings += (note,)
-    return max(at_work, key=lambda record: (len(record.rows), record.all_launches))
 
 
 def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path) -> dict[str, str]:

@@ -63,16 +63,7 @@ def explain(
 ) -> ProfilerError | None:
     """Return what went wrong in a profiling run, or None if it left a report.
 
-    Parameters
-    ----------
-    ended
-        How the run ended.
-    timeout_s
-        Its limit.
-    launches
-        How many launches were reported as measured.
-    report
-        Where the report should be.
+    `launches` is how many were told to be measured, `report` where the report should be.
     """
     text = ended.output
     if ended.timed_out:

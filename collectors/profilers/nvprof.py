@@ -48,14 +48,9 @@ class NvprofOptions:
 
 @dataclass(frozen=True)
 class Programs:
-    """The argument list of the program in each pass: they may differ in their iterations.
+    """The argument list of the program under the counters, and under the pass that times it.
 
-    Attributes
-    ----------
-    metrics
-        Under the pass that reads counters.
-    trace
-        Under the pass that times kernels.
+    They may differ in their iterations.
     """
 
     metrics: Sequence[str]
@@ -85,16 +80,9 @@ def _common(options: NvprofOptions) -> list[str]:
 
 
 def require(capability: str, executable: str = "nvprof", *, launched: bool = False) -> None:
-    """Raise `ProfilerError` unless nvprof is here and supports a GPU of this capability.
+    """Raise `ProfilerError` unless nvprof is here and supports a GPU of a capability (``"6.1"``).
 
-    Parameters
-    ----------
-    capability
-        Compute capability, like ``"6.1"``.
-    executable
-        Name or path of nvprof.
-    launched
-        Whether it will run on another machine, whose PATH is unknown here.
+    With `launched` it will run on another machine, whose PATH is unknown here.
     """
     major, _, minor = capability.partition(".")
     if (int(major), int(minor or 0)) > NVPROF_LAST:

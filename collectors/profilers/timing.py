@@ -94,18 +94,7 @@ def trace(
 ) -> Timing:
     """Run a program and record its kernel launches without counters.
 
-    Parameters
-    ----------
-    program
-        Argument list.
-    log
-        What it prints is appended.
-    timeout_s
-        It and its children are killed after this many seconds.
-    launcher
-        Goes in front of the command.
-    env
-        Variables for the program.
+    The parameters are those of `collectors.profilers.ncu.profile`.
 
     Raises
     ------
@@ -273,20 +262,9 @@ def timing_record(
     mapped: bool = False,
     warnings: Sequence[str] = (),
 ) -> TimingRecord:
-    """Return what a manifest says of a timing pass.
+    """Return what a manifest says of a timing pass that left the timing CSV `table`.
 
-    Parameters
-    ----------
-    source
-        Who took the times.
-    table
-        The timing CSV.
-    seconds, command
-        Of the program.
-    mapped
-        Whether a layer map will give the launches their layers.
-    warnings
-        Sentences for the user so far.
+    `source` took the times; `mapped`: a layer map will give the launches their layers.
     """
     share, launches = unattributed_share(table)
     told = list(warnings)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import shutil
-import subprocess
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import perfml
+from collectors.profilers.gpu import gpus
+from perfml.errors import PerfmlError
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -54,15 +54,7 @@ def _version(package: str) -> str | None:
 
 
 def _driver() -> str | None:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed command
-            command, capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return gpus()[0].driver
+    except PerfmlError:
         return None
-    lines = done.stdout.split()
-    return lines[0] if done.returncode == 0 and lines else None

@@ -230,10 +230,4 @@ def torch_launch(backend: str, tensors: Tensors) -> Callable[[], None]:
 
 def describe(resources: Resources, shared: int) -> dict[str, Any]:
     """Return what a kernel needs as JSON values."""
-    return {
-        "registers": resources.registers,
-        "shared_bytes": resources.shared_bytes + shared,
-        "local_bytes": resources.local_bytes,
-        "spill_stores": resources.spill_stores,
-        "spill_loads": resources.spill_loads,
-    }
+    return {**vars(resources), "shared_bytes": resources.shared_bytes + shared}

@@ -5,6 +5,8 @@ The ids stand here and nowhere else, so that a term that is renamed is renamed o
 
 from __future__ import annotations
 
+from .definition import Cause
+
 ANSWERS: dict[str, tuple[str, ...]] = {
     "atomic_contention": ("global_atomics",),
     "atomic_count": ("global_atomics",),
@@ -34,3 +36,8 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 
 AWAITED = frozenset({"launch_gaps"})
 """Terms that perfml's registry does not have yet; the test fails for one that it has by now."""
+
+
+def cause(name: str, metrics: tuple[str, ...], **direction: int) -> Cause:
+    """Return a family's cause: what its knob moves (1 up, -1 down), and what else says it."""
+    return Cause((*direction, *metrics), ANSWERS[name], (), direction)

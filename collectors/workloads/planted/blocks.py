@@ -4,40 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from .answers import ANSWERS
+from .answers import cause
 from .arithmetic import MASK32, Reference, advanced, follow, integer, threads
-from .definition import CHASE_ROWS, WHOLE_SM, Call, Cause, Family, Maker, Plan, single
-
-
-def _cause(name: str, metrics: tuple[str, ...], **direction: int) -> Cause:
-    return Cause((*direction, *metrics), ANSWERS[name], (), direction)
-
+from .definition import CHASE_ROWS, WHOLE_SM, Call, Family, Maker, Plan, single
 
 FAMILIES = (
     Family(
         "uneven_blocks",
         "work of one block in eight over the mean, in per cent; it is one on each multiprocessor",
         (100, 200, 400, 600),
-        _cause("uneven_blocks", (), achieved_occupancy=-1),
+        cause("uneven_blocks", (), achieved_occupancy=-1),
     ),
     Family(
         "uneven_multiprocessors",
         "work of a quarter of the multiprocessors over the mean, in per cent",
         (100, 150, 200, 300),
-        _cause("uneven_multiprocessors", (), sm_efficiency=-1),
+        cause("uneven_multiprocessors", (), sm_efficiency=-1),
         held_out=True,
     ),
     Family(
         "tiny_blocks",
         "threads a block; the places for blocks run out below 64",
         (256, 128, 64, 32),
-        _cause("tiny_blocks", ("theoretical_occupancy",), achieved_occupancy=-1),
+        cause("tiny_blocks", ("theoretical_occupancy",), achieved_occupancy=-1),
     ),
     Family(
         "launch_gaps",
         "microseconds that the host works between launches, waiting for each; 0: it does not wait",
         (0, 20, 60, 160),
-        _cause("launch_gaps", ()),
+        cause("launch_gaps", ()),
     ),
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .answers import ANSWERS
+from .answers import cause
 from .arithmetic import HOP, Reference, chain, integer, threads
-from .definition import LOG_COUNT, NEVER, Argument, Call, Cause, Family, Maker, Plan, single
+from .definition import LOG_COUNT, NEVER, Argument, Call, Family, Maker, Plan, single
 
 _BINS = (20, 11, 9, 7)
 _MERGED = (16, 4, 2, 1)
@@ -31,22 +31,18 @@ MACROS = {
 """Macros of ``memory.cu`` at each level."""
 
 
-def _cause(name: str, metrics: tuple[str, ...], **direction: int) -> Cause:
-    return Cause((*direction, *metrics), ANSWERS[name], (), direction)
-
-
 FAMILIES = (
     Family(
         "atomic_contention",
         "words that all atomics of a launch go to, as a power of two",
         _BINS,
-        _cause("atomic_contention", ("inst_executed_global_reductions",), stall_memory_throttle=1),
+        cause("atomic_contention", ("inst_executed_global_reductions",), stall_memory_throttle=1),
     ),
     Family(
         "atomic_count",
         "values that a thread merges before one atomic",
         _MERGED,
-        _cause(
+        cause(
             "atomic_count",
             ("inst_executed_global_reductions", "l2_global_reduction_bytes"),
             global_reduction_requests=1,
@@ -57,13 +53,13 @@ FAMILIES = (
         "shared_atomics",
         "neighbouring lanes that add to the same word of shared memory, as a power of two",
         (0, 1, 3, 5),
-        _cause("shared_atomics", ("inst_executed_shared_atomics",), shared_utilization=1),
+        cause("shared_atomics", ("inst_executed_shared_atomics",), shared_utilization=1),
     ),
     Family(
         "local_array",
         "values out of 16 in an array with a run-time index",
         _INDEXED,
-        _cause(
+        cause(
             "local_array",
             ("local_memory_overhead", "local_load_transactions", "inst_executed_local_loads"),
             local_load_requests=1,
@@ -74,7 +70,7 @@ FAMILIES = (
         "spills",
         "blocks a multiprocessor that registers have to leave room for",
         _CROWD,
-        _cause(
+        cause(
             "spills",
             ("local_memory_overhead", "local_load_transactions", "inst_executed_local_loads"),
             local_load_requests=1,
@@ -86,7 +82,7 @@ FAMILIES = (
         "narrow_access",
         "bytes of one load and one store of a lane",
         _WIDTHS,
-        _cause(
+        cause(
             "narrow_access",
             ("inst_executed_global_loads", "gld_transactions_per_request"),
             global_load_requests=1,
@@ -97,7 +93,7 @@ FAMILIES = (
         "redundant_traffic",
         "passes over the same data, which is larger than L2",
         _PASSES,
-        _cause(
+        cause(
             "redundant_traffic",
             ("dram_utilization", "dram_read_transactions", "gld_transactions"),
             dram_read_bytes=1,
@@ -107,7 +103,7 @@ FAMILIES = (
         "reloaded_values",
         "loads of each value from L2",
         _PASSES,
-        _cause(
+        cause(
             "reloaded_values",
             ("l2_utilization", "l2_tex_read_transactions", "gld_transactions"),
             global_load_requests=1,
@@ -118,25 +114,25 @@ FAMILIES = (
         "async_copy",
         "copies to shared memory under way at once; 0: loads and stores through registers",
         _STAGES,
-        _cause("async_copy", (), stall_memory_dependency=1),
+        cause("async_copy", (), stall_memory_dependency=1),
     ),
     Family(
         "memory_fence",
         "stores between two fences of a thread",
         (NEVER, 16, 4, 1),
-        _cause("memory_fence", (), stall_sync=1),
+        cause("memory_fence", (), stall_sync=1),
     ),
     Family(
         "constant_divergence",
         "neighbouring lanes that read the same word of constant memory, as a power of two",
         (5, 3, 2, 0),
-        _cause("constant_divergence", (), stall_pipe_busy=1),
+        cause("constant_divergence", (), stall_pipe_busy=1),
     ),
     Family(
         "confound_traffic_arithmetic",
         "passes over the same data; multiply-adds, whose unit idles, increase at the same time",
         _PASSES,
-        _cause(
+        cause(
             "confound_traffic_arithmetic",
             ("dram_utilization", "dram_read_transactions", "gld_transactions"),
             dram_read_bytes=1,
@@ -147,7 +143,7 @@ FAMILIES = (
         "confound_atomics_occupancy",
         "words that all atomics of a launch go to; shared memory limits the blocks more and more",
         _BINS,
-        _cause(
+        cause(
             "confound_atomics_occupancy",
             ("inst_executed_global_reductions", "stall_memory_throttle"),
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .answers import ANSWERS
+from .answers import cause
 from .arithmetic import HOP, Reference, chain, integer, threads
-from .definition import Argument, Call, Cause, Family, Maker, Plan, single
+from .definition import Argument, Call, Family, Maker, Plan, single
 
 _OTHERS = (0, 2, 4, 8)
 _ROTATED = (0, 5, 6, 8)
@@ -27,47 +27,43 @@ MACROS = {
 """Macros of ``units.cu`` at each level."""
 
 
-def _cause(name: str, metrics: tuple[str, ...], **direction: int) -> Cause:
-    return Cause((*direction, *metrics), ANSWERS[name], (), direction)
-
-
 FAMILIES = (
     Family(
         "conversions",
         "accumulators out of 8 that convert to integers",
         _OTHERS,
-        _cause("conversions", (), inst_bit_convert=1, special_fu_utilization=1),
+        cause("conversions", (), inst_bit_convert=1, special_fu_utilization=1),
     ),
     Family(
         "reciprocal_roots",
         "accumulators out of 8 that add 1 / sqrt(x)",
         _OTHERS,
-        _cause("reciprocal_roots", ("flop_count_sp_special",), special_fu_utilization=1),
+        cause("reciprocal_roots", ("flop_count_sp_special",), special_fu_utilization=1),
         held_out=True,
     ),
     Family(
         "doubles_from_none",
         "accumulators out of 8 in double precision; at first none",
         _DOUBLES,
-        _cause("doubles_from_none", ("inst_fp_64",), double_precision_fu_utilization=1),
+        cause("doubles_from_none", ("inst_fp_64",), double_precision_fu_utilization=1),
     ),
     Family(
         "bit_rotations",
         "accumulators out of 8 that rotate bits in place of multiply-adds",
         _ROTATED,
-        _cause("bit_rotations", (), inst_integer=1, stall_pipe_busy=1),
+        cause("bit_rotations", (), inst_integer=1, stall_pipe_busy=1),
     ),
     Family(
         "address_arithmetic",
         "integer calculations on an address, each of which is undone",
         _OTHERS,
-        _cause("address_arithmetic", ("inst_executed",), inst_integer=1),
+        cause("address_arithmetic", ("inst_executed",), inst_integer=1),
     ),
     Family(
         "lane_exchange",
         "accumulators out of 8 that another lane's value goes to",
         _OTHERS,
-        _cause(
+        cause(
             "lane_exchange",
             ("ldst_fu_utilization",),
             inst_inter_thread_communication=1,
@@ -78,7 +74,7 @@ FAMILIES = (
         "tensor_cores",
         "eighths of the products that tensor cores make",
         _TENSOR,
-        _cause(
+        cause(
             "tensor_cores",
             ("tensor_utilization", "single_precision_fu_utilization"),
             tensor_precision_fu_utilization=-1,
