@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfml.errors import InputError
-from perfml.util.files import cannot_write, replacing
+from perfml.util.files import cannot_write, write_text
 
 RUN_FILE, LOG_FILE, MANIFEST = "run.json", "log.txt", "manifest.jsonl"
 _PARTIAL, _FAILED, _LOCKS = ".partial", ".failed", ".locks"
@@ -129,9 +129,7 @@ def failed_log(out: Path, run_id: str) -> Path:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON document, whole or not at all."""
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def note(out: Path, entry: dict[str, Any]) -> None:

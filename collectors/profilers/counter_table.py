@@ -17,7 +17,7 @@ from pathlib import Path
 from collectors.profilers.counter_record import CounterRecord, Machine, MeasuredLaunch
 from collectors.profilers.cupti_failures import UnableError
 from perfml import __version__
-from perfml.util.files import replacing
+from perfml.util.files import write_text
 from perfml.util.ranges import ITERATION
 
 _CACHES = {
@@ -98,9 +98,7 @@ def write_counters(
     measurement: Measurement,
 ) -> None:
     """Write the table, whole or not at all."""
-    text = counter_csv(rows, metrics, measurement)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, counter_csv(rows, metrics, measurement))
 
 
 def merged(records: Sequence[CounterRecord]) -> list[MeasuredLaunch]:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from collectors.manifest import TimingRecord
 from collectors.profilers.inject import ACTIVITY, library
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run
-from perfml.util.files import replacing
+from perfml.util.files import write_text
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
 UNATTRIBUTED_LIMIT = 0.05
@@ -219,9 +219,7 @@ def timing_csv(launches: Sequence[Launch]) -> str:
 
 def write_timing(launches: Sequence[Launch], path: Path) -> None:
     """Write the timing CSV, whole or not at all."""
-    text = timing_csv(launches)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, timing_csv(launches))
 
 
 def unattributed_share(table: Path) -> tuple[float, int]:

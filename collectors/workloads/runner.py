@@ -28,7 +28,7 @@ from typing import Any
 from collectors.workloads.base import CheckRow, parse_settings
 from collectors.workloads.environment import environment
 from perfml.errors import InputError, PerfmlError
-from perfml.util.files import replacing
+from perfml.util.files import replacing, write_text
 
 from . import Options, Session, workload, workloads
 from .ranges import NvtxRanges, Ranges, RecordedRanges
@@ -294,12 +294,6 @@ def _verdict(row: CheckRow) -> str:
 def write_json(path: Path, document: Any) -> None:
     """Write a document as JSON; an undefined number is an error, not ``NaN``."""
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 _MODES = {"profile": _profile, "timing": _timing, "counters": _counters, "check": _check}

@@ -126,6 +126,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def cannot_write(
     path: Path, error: OSError, cure: str = "Name a folder that you may write to."
 ) -> InputError:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pandas as pd
 
 from collectors.workloads import workload
-from collectors.workloads.qkv.shapes import parse_layer
+from collectors.workloads.qkv.shapes import SHAPES, Shape
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks
 
@@ -40,6 +41,7 @@ COLUMNS = {
 NEEDED = 3
 """Instructions an iteration cannot do without: two loads and a multiply-add."""
 LANES = 32
+_LAYER = re.compile(r"(\w+)_w([1-9][0-9]*)")
 SCHEDULERS = 4
 """Of a multiprocessor since Volta; each issues an instruction a cycle at most. A block of fewer
 warps leaves some of them idle, which ``issue_slot_utilization`` does not count."""
@@ -124,3 +126,11 @@ def bars(shares: dict[str, float], width: int = 24) -> str:
     for mark, share in sorted(known.items(), key=lambda each: each[1]):
         line += mark * (min(width, round(share * width)) - len(line))
     return line
+
+
+def parse_layer(name: str) -> tuple[Shape, int] | None:
+    """Return shape and warps a block of a layer's name; None if it is no layer of this workload."""
+    match = _LAYER.fullmatch(name)
+    if match is None or match[1] not in SHAPES:
+        return None
+    return SHAPES[match[1]], int(match[2])

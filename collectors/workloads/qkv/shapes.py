@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,20 +65,11 @@ SHAPES = {
 }
 WARPS = (1, 2, 3, 4, 8, 16, 32)
 MOST_WARPS = 32
-_LAYER = re.compile(r"(\w+)_w([1-9][0-9]*)")
 
 
 def layer_name(shape: Shape, warps: int) -> str:
     """Return the layer of a shape launched with so many warps a block: ``small_w4``."""
     return f"{shape.name}_w{warps}"
-
-
-def parse_layer(name: str) -> tuple[Shape, int] | None:
-    """Return shape and warps a block of a layer's name; None if it is no layer of this workload."""
-    match = _LAYER.fullmatch(name)
-    if match is None or match[1] not in SHAPES:
-        return None
-    return SHAPES[match[1]], int(match[2])
 
 
 def parse_shapes(text: str) -> tuple[Shape, ...]:

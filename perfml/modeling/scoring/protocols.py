@@ -61,11 +61,12 @@ class RepeatedRandomSplit:
         return self.n_splits
 
 
-class _LeaveOneGroup:
-    """Each group of rows is the test set once."""
+class _Grouped:
+    """Folds that keep groups whole: each group is the test set once."""
 
     what = "group"
     columns: tuple[str, ...] = ()
+    """Of a Layers table: what tells the groups apart."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
         """Yield training and test rows.
@@ -85,62 +86,59 @@ class _LeaveOneGroup:
             If there are no groups, a row has none, or there is only one.
         """
         codes = self._codes(X, groups)
-        for group in range(int(codes.max()) + 1):
-            test = codes == group
-            yield np.flatnonzero(~test), np.flatnonzero(test)
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of groups."""
-        return int(self._codes(X, groups).max()) + 1
-
-    def _codes(self, X: Any, groups: Any) -> Ints:
-        return _require_groups(_labels(X, groups, self.columns, self.what), self.what, 2)
-
-
-class LeaveOneLayerOut(_LeaveOneGroup):
-    """Each layer is the test set once, under all its backends."""
-
-    what = "layer"
-    columns = ("layer",)
-
-
-class LeaveOneShapeOut(_LeaveOneGroup):
-    """All layers of one shape are the test set once; ``groups`` are shapes."""
-
-    what = "shape"
-    columns = SHAPE_AMOUNTS
-
-
-class LeaveOneConditionOut(_LeaveOneGroup):
-    """Each condition (workload, backend, precision, batch, layer) is the test set once."""
-
-    what = "condition"
-    columns = CONDITION_COLUMNS
-
-
-class _GroupFolds:
-    """K folds that keep groups whole, groups dealt out at random."""
-
-    what = "group"
-
-    def __init__(self, n_splits: int = 10, *, random_state: int = 0) -> None:
-        self.n_splits = n_splits
-        self.random_state = random_state
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
-        """Yield training and test rows; see the class for what `groups` are."""
-        codes = _require_groups(self._labels(X, groups), self.what, 2)
         folds = self._folds(codes)
         for fold in range(int(folds.max()) + 1):
             test = folds[codes] == fold
             yield np.flatnonzero(~test), np.flatnonzero(test)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return int(self._folds(self._codes(X, groups)).max()) + 1
+
+    def _codes(self, X: Any, groups: Any) -> Ints:
+        return _require_groups(self._labels(X, groups), self.what, 2)
+
+    def _labels(self, X: Any, groups: Any) -> Ints:
+        return _labels(X, groups, self.columns, self.what)
+
+    def _folds(self, codes: Ints) -> Ints:
+        """Return the fold of each group."""
+        return np.arange(int(codes.max()) + 1, dtype=np.int64)
+
+
+class LeaveOneLayerOut(_Grouped):
+    """Each layer is the test set once, under all its backends."""
+
+    what = "layer"
+    columns = ("layer",)
+
+
+class LeaveOneShapeOut(_Grouped):
+    """All layers of one shape are the test set once; ``groups`` are shapes."""
+
+    what = "shape"
+    columns = SHAPE_AMOUNTS
+
+
+class LeaveOneConditionOut(_Grouped):
+    """Each condition (workload, backend, precision, batch, layer) is the test set once."""
+
+    what = "condition"
+    columns = CONDITION_COLUMNS
+
+
+class _GroupFolds(_Grouped):
+    """K folds that keep groups whole, groups dealt out at random."""
+
+    def __init__(self, n_splits: int = 10, *, random_state: int = 0) -> None:
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds: `n_splits`, or fewer where there are fewer groups."""
         if X is None and groups is None:
             return self.n_splits
-        codes = _require_groups(self._labels(X, groups), self.what, 2)
-        return min(self.n_splits, int(codes.max()) + 1)
+        return super().get_n_splits(X, y, groups)
 
     def _folds(self, codes: Ints) -> Ints:
         """Deal groups out, largest first, each to the smallest fold; ties in random order."""
@@ -153,9 +151,6 @@ class _GroupFolds:
             filled[folds[group]] += sizes[group]
         return folds
 
-    def _labels(self, X: Any, groups: Any) -> Ints:
-        raise NotImplementedError
-
 
 class ByRun(_GroupFolds):
     """K folds of whole runs: all layers that one pass over the network measured stay together.
@@ -164,9 +159,7 @@ class ByRun(_GroupFolds):
     """
 
     what = "run"
-
-    def _labels(self, X: Any, groups: Any) -> Ints:
-        return _labels(X, groups, ("run_id", "iteration"), self.what)
+    columns = ("run_id", "iteration")
 
 
 class NoTwin(_GroupFolds):
@@ -222,6 +215,10 @@ PROTOCOLS = (
 twice, and leaving out only one of them tests on a copy. It needs the shapes (`with_shapes`).
 """
 
+_LEAVE_ONE = {
+    f"leave-one-{kind.what}-out": kind
+    for kind in (LeaveOneLayerOut, LeaveOneShapeOut, LeaveOneConditionOut)
+}
 _ALIASES = {"grouped": "leave-one-layer-out"}
 
 
@@ -258,12 +255,9 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         splitter = NoTwin(random_state=seed)
     elif base == "by-run":
         splitter, groups = ByRun(random_state=seed), problem.run
-    elif base == "leave-one-condition-out":
-        splitter, groups = LeaveOneConditionOut(), problem.condition
-    elif base == "leave-one-shape-out":
-        splitter, groups = LeaveOneShapeOut(), problem.shape
     else:
-        splitter, groups = LeaveOneLayerOut(), problem.layer
+        kind = _LEAVE_ONE[base]
+        splitter, groups = kind(), getattr(problem, kind.what)
     found = tuple(splitter.split(values, groups=groups))
     return Protocol(_ALIASES.get(name, name), found, base in ("random", "by-run", "no-twin"))
 

@@ -10,10 +10,11 @@ import pytest
 from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.qkv import shapes
 from collectors.workloads.qkv import workload as qkv
-from collectors.workloads.qkv.shapes import SHAPES, Shape, parse_blocks, parse_layer
+from collectors.workloads.qkv.shapes import SHAPES, Shape, parse_blocks
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import write_table
 from studies.ladders import measure, qkv_columns
+from studies.ladders.qkv_columns import parse_layer
 from tests.support.ladders_on_cpu import COMPILER, on_cpu
 from tests.support.ranges import ListedRanges
 from tests.support.tables import make_kernels
