@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,58 +38,28 @@ def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "")
         Why there are none.
     """
     found = [_two_layers(source)]
-    found.append(
-        Claim(
-            "TensorRT is fastest along all layers, cuDNN in the middle, cuBLAS slowest",
-            NOT_TESTABLE,
-            "The published file has two of 21 layers, and the recording has no TensorRT: the "
-            "build that could be installed refuses compute capability 9.0.",
-            "Figure 2-4",
-            source.name,
-        )
-    )
-    found.append(
-        Claim(
-            "TensorRT with INT8 is fastest, with a significant loss of accuracy",
-            NOT_TESTABLE,
-            "No data holds INT8 runs or detection accuracies.",
-            "Figure 2-4",
-            source.name,
-        )
-    )
+    found += [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", source.name) for claim, why in _NOWHERE]
     if facts is None:
         absent = "No recording of the 21 layers is at hand" + (f": {reason}." if reason else ".")
-        found += [
-            Claim(claim, NOT_TESTABLE, absent, where, source.name) for claim, where in _RECORDED
+        return found + [
+            Claim(claim, NOT_TESTABLE, absent, where, source.name) for claim, where, _ in _RECORDED
         ]
-        return found
     name = f"{facts['name']} ({facts['device']})"
-    judged = (
-        _all_layers(facts),
-        _slowest(facts),
-        _filters(facts),
-        _fast(facts),
-        _cells(facts),
-        _structures(facts),
-        _cublas_kernels(facts),
-        _cudnn_kernels(facts),
-    )
-    found += [
-        Claim(claim, verdict, evidence, where, name)
-        for (claim, where), (verdict, evidence) in zip(_RECORDED, judged, strict=True)
-    ]
-    return found
+    return found + [Claim(claim, *judge(facts), where, name) for claim, where, judge in _RECORDED]
 
 
-_RECORDED = (
-    ("cuDNN is faster than cuBLAS in every layer", "Figure 2-4"),
-    ("Layers 3 and 20 are the slowest (under cuBLAS)", "2.4.2"),
-    ("All slow layers (the slowest five under cuBLAS) have 3x3 filters", "Table 2.3"),
-    ("Fast layers mostly have 1x1 filters", "Table 2.3"),
-    ("Which layers have which filter size and at least 128 input channels", "Table 2.3"),
-    ("Structures of layers 3 and 20", "Table 2.4"),
-    ("Layer 3 under cuBLAS: fill, im2col and sgemm kernels", "Figure 2-5"),
-    ("Layer 3 under cuDNN: a single Winograd kernel", "Figure 2-5"),
+_NOWHERE = (
+    (
+        "TensorRT is fastest along all layers, cuDNN in the middle, cuBLAS slowest",
+        (
+            "The published file has two of 21 layers, and the recording has no TensorRT: the "
+            "build that could be installed refuses compute capability 9.0."
+        ),
+    ),
+    (
+        "TensorRT with INT8 is fastest, with a significant loss of accuracy",
+        "No data holds INT8 runs or detection accuracies.",
+    ),
 )
 
 _Judged = tuple[str, str]
@@ -183,20 +154,19 @@ def _slowest(facts: dict[str, Any]) -> _Judged:
 
 
 def _filters(facts: dict[str, Any]) -> _Judged:
-    slow = facts["filters"].query("speed == 'slow'")
-    count = int((slow["filter"] == "3x3").sum())
-    layers = ", ".join(map(str, slow["layer"]))
-    return _verdict(count == len(slow)), f"{count} of {len(slow)} slow layers ({layers}) have 3x3."
+    count, slow, layers = _with_filter(facts, "slow", "3x3")
+    return _verdict(count == slow), f"{count} of {slow} slow layers ({layers}) have 3x3."
 
 
 def _fast(facts: dict[str, Any]) -> _Judged:
-    fast = facts["filters"].query("speed == 'fast'")
-    count = int((fast["filter"] == "1x1").sum())
-    layers = ", ".join(map(str, fast["layer"]))
-    return (
-        _verdict(count * 2 > len(fast)),
-        f"{count} of {len(fast)} fast layers ({layers}) have 1x1.",
-    )
+    count, fast, layers = _with_filter(facts, "fast", "1x1")
+    return _verdict(count * 2 > fast), f"{count} of {fast} fast layers ({layers}) have 1x1."
+
+
+def _with_filter(facts: dict[str, Any], speed: str, size: str) -> tuple[int, int, str]:
+    """Return how many layers of a speed have a filter, how many there are, and which."""
+    some = facts["filters"].query("speed == @speed")
+    return int((some["filter"] == size).sum()), len(some), ", ".join(map(str, some["layer"]))
 
 
 def _cells(facts: dict[str, Any]) -> _Judged:
@@ -254,3 +224,19 @@ def _kernels(facts: dict[str, Any], backend: str) -> list[str]:
     table: pd.DataFrame = facts["kernels"]
     mine = table[(table["backend"] == backend) & np.isfinite(table["time_us"])]
     return [str(name) for name in mine["kernel"].unique()]
+
+
+_RECORDED: tuple[tuple[str, str, Callable[[dict[str, Any]], _Judged]], ...] = (
+    ("cuDNN is faster than cuBLAS in every layer", "Figure 2-4", _all_layers),
+    ("Layers 3 and 20 are the slowest (under cuBLAS)", "2.4.2", _slowest),
+    ("All slow layers (the slowest five under cuBLAS) have 3x3 filters", "Table 2.3", _filters),
+    ("Fast layers mostly have 1x1 filters", "Table 2.3", _fast),
+    (
+        "Which layers have which filter size and at least 128 input channels",
+        "Table 2.3",
+        _cells,
+    ),
+    ("Structures of layers 3 and 20", "Table 2.4", _structures),
+    ("Layer 3 under cuBLAS: fill, im2col and sgemm kernels", "Figure 2-5", _cublas_kernels),
+    ("Layer 3 under cuDNN: a single Winograd kernel", "Figure 2-5", _cudnn_kernels),
+)

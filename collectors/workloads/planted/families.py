@@ -41,6 +41,17 @@ _SPECIAL = Cause(
     ("special_functions",),
     {"special_fu_utilization": 1},
 )
+
+
+def _stall(metric: str, rule: str) -> Cause:
+    return Cause((metric,), (metric,), (rule,), {metric: 1})
+
+
+def _occupancy(metric: str, rule: str) -> Cause:
+    moved = ("achieved_occupancy", "theoretical_occupancy", metric)
+    return Cause(moved, ("theoretical_occupancy",), (rule,), {"achieved_occupancy": -1, metric: 1})
+
+
 HELD = (4, 48, 104, 200)
 SHARED_BYTES = (0, 55 * 1024, 112 * 1024, 200 * 1024)
 
@@ -78,51 +89,31 @@ _FIRST = (
         "occupancy_registers",
         "values kept in registers",
         HELD,
-        Cause(
-            ("achieved_occupancy", "theoretical_occupancy", "registers_per_thread"),
-            ("theoretical_occupancy",),
-            ("occupancy_registers",),
-            {"achieved_occupancy": -1, "registers_per_thread": 1},
-        ),
+        _occupancy("registers_per_thread", "occupancy_registers"),
     ),
     Family(
         "occupancy_shared",
         "bytes of shared memory a block",
         SHARED_BYTES,
-        Cause(
-            ("achieved_occupancy", "theoretical_occupancy", "shared_memory_per_block"),
-            ("theoretical_occupancy",),
-            ("occupancy_shared",),
-            {"achieved_occupancy": -1, "shared_memory_per_block": 1},
-        ),
+        _occupancy("shared_memory_per_block", "occupancy_shared"),
     ),
     Family(
         "barriers",
         "slots of work between two barriers of a block",
         (32, 4, 2, 1),
-        Cause(("stall_sync",), ("stall_sync",), ("barrier_stalls",), {"stall_sync": 1}),
+        _stall("stall_sync", "barrier_stalls"),
     ),
     Family(
         "dependency",
         "independent chains of multiply-adds a thread",
         (8, 3, 2, 1),
-        Cause(
-            ("stall_exec_dependency",),
-            ("stall_exec_dependency",),
-            ("exec_dependency",),
-            {"stall_exec_dependency": 1},
-        ),
+        _stall("stall_exec_dependency", "exec_dependency"),
     ),
     Family(
         "load_chain",
         "independent chains of loads a thread",
         (8, 4, 2, 1),
-        Cause(
-            ("stall_memory_dependency",),
-            ("stall_memory_dependency",),
-            ("memory_latency",),
-            {"stall_memory_dependency": 1},
-        ),
+        _stall("stall_memory_dependency", "memory_latency"),
     ),
     Family(
         "special",
@@ -168,12 +159,7 @@ _FIRST = (
         "code_footprint",
         "pieces of code in use, less one",
         (0, 63, 255, 511),
-        Cause(
-            ("stall_inst_fetch",),
-            ("stall_inst_fetch",),
-            ("instruction_fetch",),
-            {"stall_inst_fetch": 1},
-        ),
+        _stall("stall_inst_fetch", "instruction_fetch"),
     ),
     Family(
         "launch_count",

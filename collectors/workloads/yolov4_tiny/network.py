@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -174,6 +175,10 @@ class Network:
         return {i: layer.index for layer in self.layers for i in layer.inputs}
 
 
+Make = Callable[..., Layer]
+"""Makes a layer whose name, type, index and place in the cfg are known."""
+
+
 def build_network(sections: list[Section]) -> Network:
     """Derive the layers and all shapes from the sections of a cfg.
 
@@ -200,8 +205,8 @@ def build_network(sections: list[Section]) -> Network:
         numbers[short] += 1
         name = f"{short}_{numbers[short]:02d}"
         previous = layers[-1].out_shape if layers else shape
-        layer = _BUILDERS[section.type](section, index, previous, layers)
-        layers.append(dataclasses.replace(layer, name=name, where=section.where()))
+        make = functools.partial(Layer, name, short, index, where=section.where())
+        layers.append(_BUILDERS[section.type](make, section, index, previous, layers))
     return Network(shape, tuple(layers))
 
 
@@ -216,7 +221,7 @@ def _check_supported(section: Section) -> None:
             raise InputError(what, where=section.where(key), found=section.text(key, ""))
 
 
-def _conv(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
+def _conv(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     filters = section.integer("filters", 1, minimum=1)
     size = section.integer("size", 1, minimum=1)
     stride = section.integer("stride", 1, minimum=1)
@@ -231,10 +236,7 @@ def _conv(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     pad = size // 2 if section.integer("pad", 0) else section.integer("padding", 0, minimum=0)
     side = [(edge + 2 * pad - size) // stride + 1 for edge in shape[1:]]
     _check_sides(section, side, size, shape)
-    return Layer(
-        name="",
-        type="conv",
-        index=index,
+    return make(
         inputs=(index - 1,),
         in_shape=shape,
         out_shape=(filters, side[0], side[1]),
@@ -265,7 +267,7 @@ def _activation(section: Section, default: str) -> str:
     return activation
 
 
-def _pool(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
+def _pool(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     stride = section.integer("stride", 1, minimum=1)
     size = section.integer("size", stride, minimum=1)
     # Darknet pads a pool by size - 1 in total, the smaller half in front.
@@ -274,10 +276,7 @@ def _pool(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     _check_sides(section, side, size, shape)
     # Only the padding that some window reaches: a pad nobody reads would force a copy in torch.
     end = max((side[i] - 1) * stride + size - shape[i + 1] - total // 2 for i in (0, 1))
-    return Layer(
-        name="",
-        type="pool",
-        index=index,
+    return make(
         inputs=(index - 1,),
         in_shape=shape,
         out_shape=(shape[0], side[0], side[1]),
@@ -288,18 +287,18 @@ def _pool(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     )
 
 
-def _upsample(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
+def _upsample(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     stride = section.integer("stride", 2, minimum=1)
     if section.number("scale", 1.0) != 1.0:
         what = "no backend implements scale of [upsample]"
         raise InputError(what, where=section.where("scale"), found=section.text("scale", ""))
     channels, height, width = shape
     out = (channels, height * stride, width * stride)
-    return Layer("", "upsample", index, (index - 1,), shape, out, stride=stride)
+    return make((index - 1,), shape, out, stride=stride)
 
 
-def _dropout(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
-    return Layer("", "dropout", index, (index - 1,), shape, shape)
+def _dropout(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
+    return make((index - 1,), shape, shape)
 
 
 def _resolve(section: Section, key: str, index: int) -> tuple[int, ...]:
@@ -316,7 +315,7 @@ def _resolve(section: Section, key: str, index: int) -> tuple[int, ...]:
     return tuple(resolved)
 
 
-def _route(section: Section, index: int, _: Shape, layers: list[Layer]) -> Layer:
+def _route(make: Make, section: Section, index: int, _: Shape, layers: list[Layer]) -> Layer:
     inputs = _resolve(section, "layers", index)
     shapes = [layers[i].out_shape for i in inputs]
     if len({shape[1:] for shape in shapes}) > 1:
@@ -333,10 +332,7 @@ def _route(section: Section, index: int, _: Shape, layers: list[Layer]) -> Layer
         raise InputError(what, where=section.where("groups"), found=found)
     channels = sum(shape[0] for shape in shapes)
     height, width = shapes[0][1:]
-    return Layer(
-        name="",
-        type="route",
-        index=index,
+    return make(
         inputs=inputs,
         in_shape=(channels, height, width),
         out_shape=(channels // groups, height, width),
@@ -346,7 +342,7 @@ def _route(section: Section, index: int, _: Shape, layers: list[Layer]) -> Layer
     )
 
 
-def _shortcut(section: Section, index: int, shape: Shape, layers: list[Layer]) -> Layer:
+def _shortcut(make: Make, section: Section, index: int, shape: Shape, layers: list[Layer]) -> Layer:
     inputs = (index - 1, *_resolve(section, "from", index))
     for i in inputs[1:]:
         if layers[i].out_shape != shape:
@@ -354,20 +350,17 @@ def _shortcut(section: Section, index: int, shape: Shape, layers: list[Layer]) -
             found = f"{layers[i].name} is {layers[i].out_shape}, the layer before is {shape}"
             raise InputError(what, where=section.where("from"), found=found)
     activation = _activation(section, "linear")
-    return Layer("", "shortcut", index, inputs, shape, shape, activation=activation)
+    return make(inputs, shape, shape, activation=activation)
 
 
-def _yolo(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
+def _yolo(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     classes = section.integer("classes", 20, minimum=1)
     anchors = len(section.integers("mask"))
     if shape[0] != anchors * (classes + 5):
         what = f"a head of {anchors} anchors and {classes} classes needs a convolution in front"
         what += f" with {anchors * (classes + 5)} filters"
         raise InputError(what, where=section.where("classes"), found=f"{shape[0]} filters")
-    return Layer(
-        name="",
-        type="yolo",
-        index=index,
+    return make(
         inputs=(index - 1,),
         in_shape=shape,
         out_shape=shape,
@@ -378,7 +371,7 @@ def _yolo(section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     )
 
 
-_BUILDERS: dict[str, Callable[[Section, int, Shape, list[Layer]], Layer]] = {
+_BUILDERS: dict[str, Callable[[Make, Section, int, Shape, list[Layer]], Layer]] = {
     "convolutional": _conv,
     "maxpool": _pool,
     "route": _route,
