@@ -23,11 +23,7 @@ def checked_first(subject: Run) -> bool:
 def require_right(folder: Path) -> None:
     """Raise if the workload that wrote into a folder computes something else than its reference.
 
-    Parameters
-    ----------
-    folder
-        With the workload's own ``run.json``. Without one, or without a check in it, nothing is
-        known to be wrong.
+    Without its own ``run.json``, or a check in it, nothing is known to be wrong.
 
     Raises
     ------

@@ -74,16 +74,8 @@ def find_twins(
 ) -> Twins:
     """Group the layers of a timing pass.
 
-    Parameters
-    ----------
-    timing
-        The timing CSV.
-    iteration
-        Name of the first iteration's range.
-    layers
-        Regular expression of the layers wanted.
-    shapes
-        What is known of each layer: name under ``layer``, the rest must agree between twins.
+    `iteration` is the first one's range, `layers` a regular expression of the layers wanted,
+    `shapes` what is known of each layer: name under ``layer``, the rest must agree between twins.
 
     Raises
     ------

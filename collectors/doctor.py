@@ -61,15 +61,8 @@ class Check:
 def diagnose(*, measure_peaks: bool = False) -> list[Check]:
     """Look at everything perfml uses; change nothing, and start nothing long.
 
-    Parameters
-    ----------
-    measure_peaks
-        Also measure copy bandwidth and matrix rates with torch (a few seconds of GPU time).
-
-    Returns
-    -------
-    list of Check
-        In the order a user would repair them.
+    In the order a user would repair what fails. `measure_peaks` also measures copy bandwidth and
+    matrix rates with torch (a few seconds of GPU time).
     """
     checks = [_python(), *_packages()]
     found = _gpus()

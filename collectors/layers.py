@@ -76,10 +76,7 @@ def iteration(number: int) -> Iterator[None]:
 
     For a repeat that is more than one call of the model, such as a training step.
 
-    Parameters
-    ----------
-    number
-        From 0, another one each time.
+    `number` counts from 0, another one each time.
     """
     global _open_iterations
     with _nvtx().iteration(number):

@@ -75,15 +75,9 @@ class Run:
     def command(self, mode: str, folder: Path, *, iterations: int | None = None) -> list[str]:
         """Return the argument list of the program to measure.
 
-        Parameters
-        ----------
-        mode
-            ``profile``, ``timing`` or ``counters``; a program of the user's runs the same in both.
-        folder
-            Where a built-in workload writes what it records.
-        iterations
-            Of a built-in workload; by default as many as are profiled in the mode ``profile``,
-            and as are timed in the others.
+        `mode` is ``profile``, ``timing``, ``counters`` or ``check``; a program of the user's runs
+        the same in all. `iterations` are by default those to profile in the mode ``profile``, and
+        those to time in the others.
         """
         if not self.built_in:
             return list(self.program)
@@ -109,10 +103,7 @@ class Run:
     def environment(self, cache: Path | None = None) -> dict[str, str]:
         """Return the variables the program needs on top of perfml's own.
 
-        Parameters
-        ----------
-        cache
-            Where JAX may keep what it compiled from one pass to the next.
+        JAX keeps what it compiled from one pass to the next in `cache`.
         """
         if self.built_in:
             root = str(Path(__file__).resolve().parent.parent)
@@ -148,12 +139,7 @@ _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 def metric_names(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split what the user asked for into catalogue metrics and raw ones.
-
-    Parameters
-    ----------
-    given
-        Names of metrics or sets, or files with one name a line (``#`` starts a comment).
+    """Split names, sets and files (one name a line, ``#``) into catalogue metrics and raw ones.
 
     Raises
     ------

@@ -34,16 +34,12 @@ class Measurement:
 
     Attributes
     ----------
-    machine
-        The device and CUPTI.
     replay
         ``iterations`` or ``kernel``.
     passes
         Counter passes, the most of a group of metrics.
     runs
         Starts of the program that counters were read in.
-    driver
-        Version of the driver; empty if not known.
     """
 
     machine: Machine

@@ -196,13 +196,7 @@ class _Program:
 
 
 def require(gpu: Gpu) -> None:
-    """Raise `UnableError` if CUPTI cannot measure on this machine, as far as can be told.
-
-    Parameters
-    ----------
-    gpu
-        The GPU of this machine.
-    """
+    """Raise `UnableError` if CUPTI cannot measure on this machine, as far as can be told."""
     if gpu.capability < FIRST:
         msg = "CUPTI's Range Profiler does not support this GPU"
         found = f"{gpu.name}, compute capability {gpu.compute_capability}"

@@ -54,12 +54,7 @@ def toolkit() -> Toolkit:
 
 
 def library(name: str) -> Path:
-    """Return a compiled library of this folder, building it on first use.
-
-    Parameters
-    ----------
-    name
-        `ACTIVITY` or `COUNTERS`.
+    """Return a compiled library, `ACTIVITY` or `COUNTERS`, building it on first use.
 
     Raises
     ------

@@ -79,14 +79,7 @@ def slurm_cluster(options: dict[str, Any], *, preload: str, log_directory: str) 
     Every job asks for one GPU unless ``directives`` ask for GPUs in the site's own words, and
     runs one worker that measures one run at a time.
 
-    Parameters
-    ----------
-    options
-        As `check_options` describes.
-    preload
-        Module that a worker imports when it starts.
-    log_directory
-        Where the jobs' own output goes.
+    `options` are those of `check_options`; a worker imports the module `preload` when it starts.
 
     Raises
     ------

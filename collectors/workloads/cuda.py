@@ -118,10 +118,7 @@ def find_nvcc() -> str | None:
 def nvcc_command(nvcc: str, source: Source, architecture: str, out: Path) -> list[str]:
     """Return the command that compiles a source to machine code.
 
-    Parameters
-    ----------
-    architecture
-        Such as ``90a``; with ``a``, wgmma and other instructions of this one chip are allowed.
+    With an architecture like ``90a``, wgmma and other instructions of this one chip are allowed.
     """
     target = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
     return [
@@ -193,14 +190,7 @@ def import_cupy() -> Any:
 class Kernel:
     """One kernel of a compiled source.
 
-    Parameters
-    ----------
-    raw
-        CuPy's kernel.
-    name
-        As declared in the source.
-    report
-        What ptxas said of it, if nvcc compiled.
+    `report` is what ptxas said of it, if nvcc compiled.
     """
 
     def __init__(self, raw: Any, name: str, report: Resources | None) -> None:
@@ -278,12 +268,7 @@ def _argument(value: Any) -> Any:
 class Module:
     """A compiled source; `kernel` gives its kernels.
 
-    Parameters
-    ----------
-    source
-        What to compile.
-    architecture
-        Such as ``90a``; the current GPU's by default.
+    The architecture, such as ``90a``, is the current GPU's by default.
     """
 
     def __init__(self, source: Source, architecture: str | None = None) -> None:
@@ -314,13 +299,7 @@ class Module:
 
 
 def build(sources: Mapping[str, Source], architecture: str | None = None) -> dict[str, Module]:
-    """Compile many sources, several at a time.
-
-    Parameters
-    ----------
-    sources
-        Name to source; a workload passes only what its options need.
-    """
+    """Compile sources by name, several at a time; a workload passes only what its options need."""
     nvcc, chosen = find_nvcc(), architecture or own_architecture()
     if nvcc is not None and len(sources) > 1:
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:

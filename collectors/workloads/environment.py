@@ -16,10 +16,7 @@ from perfml.errors import PerfmlError
 def environment(device: str) -> dict[str, Any]:
     """Return versions and GPU as JSON values; what is not there is None.
 
-    Parameters
-    ----------
-    device
-        ``cuda`` or ``cpu``; only the former asks torch for a GPU.
+    Only for the device ``cuda`` torch is asked for a GPU.
     """
     found: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

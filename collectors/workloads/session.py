@@ -57,17 +57,8 @@ class Layer:
 class KernelSession:
     """Layers run one after another, each in its range.
 
-    Parameters
-    ----------
-    layers
-        In order.
-    settings
-        JSON values that describe the backend: compiler, registers, chosen options.
-    files
-        Name to JSON document; written beside ``run.json`` and kept with the run.
-    seed
-        That the inputs were drawn from. The check's are drawn from ``seed + 1`` on, so they are
-        not those of the warm-up.
+    `files` are JSON documents by name, kept with the run beside ``run.json``. The inputs were drawn
+    from `seed`; the check's are drawn from ``seed + 1`` on, so they are not those of the warm-up.
     """
 
     def __init__(

@@ -114,13 +114,7 @@ def _mean_times(reader: WholeLayers, choice: LayerChoice) -> pd.DataFrame:
 
 
 class LayerChoice:
-    """Which layers are merged.
-
-    Parameters
-    ----------
-    pattern
-        A regular expression that the whole name of a layer matches; all layers are without.
-    """
+    """Which layers are merged: those whose whole name matches a regular expression, else all."""
 
     def __init__(self, pattern: str | None) -> None:
         try:
@@ -176,13 +170,7 @@ class Batch:
 
 
 class WholeLayers:
-    """Reads a Kernels table in batches that hold every launch of each of their layers.
-
-    Parameters
-    ----------
-    files
-        Where it lies.
-    """
+    """Reads a Kernels table in batches that hold every launch of each of their layers."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files
@@ -194,13 +182,7 @@ class WholeLayers:
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
-        """Yield batches in the order of the files.
-
-        Parameters
-        ----------
-        columns
-            What `Batch.values` will be asked for.
-        """
+        """Yield batches in the order of the files, whose values are asked for by these columns."""
         names = [*self._identity, *columns]
         waiting: list[pa.Table] = []
         for unit in self._files.units:

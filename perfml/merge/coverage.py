@@ -61,14 +61,7 @@ def coverage_of(
 ) -> Coverage | None:
     """Say how much of each row a metric covers; None where it covers all or nothing of each.
 
-    Parameters
-    ----------
-    metric
-        Its name.
-    share
-        Of each row's time, 0 to 1.
-    missing
-        Whether the row has no value of the metric.
+    `share` of each row's time is from 0 to 1; `missing` rows have no value of the metric.
     """
     part = (share > 0) & (share < 1)
     if not part.any():
@@ -93,15 +86,7 @@ def joined(parts: Iterable[Coverage]) -> list[Coverage]:
 
 
 def coverage_sentences(coverage: Sequence[Coverage], rows: int) -> list[str]:
-    """Return what a user has to know: metrics of the same coverage in one sentence.
-
-    Parameters
-    ----------
-    coverage
-        Of a table's metrics.
-    rows
-        Rows of the table.
-    """
+    """Return what a user has to know: metrics of the same coverage in one sentence."""
     catalogue = load_catalogue()
     alike: defaultdict[tuple[int, float, int, bool], list[str]] = defaultdict(list)
     for each in coverage:

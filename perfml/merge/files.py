@@ -83,14 +83,8 @@ class KernelFiles:
     def read(self, unit: Sequence[Path], columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the rows of some files as Arrow tables of one schema.
 
-        Parameters
-        ----------
-        unit
-            The files.
-        columns
-            Which columns; a file that lacks one has missing values in it. Text is `TEXT`.
-        rows
-            Launches in a table, at most.
+        A file that lacks one of the columns has missing values in it; text is `TEXT`. A table has
+        at most so many rows.
 
         Raises
         ------

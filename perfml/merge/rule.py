@@ -234,13 +234,7 @@ class LaunchGroups:
         return repeats, which
 
     def weigh(self, means: pd.DataFrame) -> None:
-        """Weight launches by the mean time of their repeats, in place of their own.
-
-        Parameters
-        ----------
-        means
-            As `mean_times` gives them.
-        """
+        """Weight launches by the mean time of their repeats, as `mean_times` gives it."""
         repeats, which = self._repeats()
         self._weight = launch_weights(repeats, means)[which] * self._number
         self._total = self._sums(self._weight)

@@ -139,15 +139,7 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 class Writer:
-    """Writes finished layers to one Parquet file, in row groups of `ROW_GROUP` and more.
-
-    Parameters
-    ----------
-    path
-        The file.
-    files
-        Where the kernels come from: types and provenance.
-    """
+    """Writes finished layers to one Parquet file, in row groups of `ROW_GROUP` and more."""
 
     def __init__(self, path: Path, files: KernelFiles) -> None:
         self._files = files

@@ -15,11 +15,6 @@ def ncu_name(metric: str) -> str:
     A stall is called by its reasons, as Nsight Compute's tables do, every other metric by the
     counters that it is computed from.
 
-    Parameters
-    ----------
-    metric
-        A name of the catalogue.
-
     Raises
     ------
     PerfmlError

@@ -82,11 +82,6 @@ def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
     """Return the shapes that ingest kept, or None if there are none.
 
     They come from the runs' ``run.json``, or from ``layers.json`` beside loose profiles.
-
-    Parameters
-    ----------
-    provenance
-        Of a Kernels or Layers table.
     """
     rows = [row for row in described_layers(provenance) if all(name in row for name in AMOUNTS)]
     of_runs = [row for row in rows if "run_id" in row]
@@ -141,11 +136,6 @@ def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
     Repeats of a condition differ by the noise of the clock and by metrics that were weighted with
     that same clock. Their means keep what distinguishes conditions, and cross-validation inside a
     model (such as the choice of a ridge penalty) no longer tests on copies.
-
-    Parameters
-    ----------
-    layers
-        A Layers table.
 
     Returns
     -------

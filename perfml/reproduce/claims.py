@@ -301,15 +301,8 @@ def generalisation_claims(book: Book) -> None:
 def judge(results: dict[str, Any], published_data: bool, name: str) -> list[Claim]:
     """Judge every claim that is about the analysed data.
 
-    Parameters
-    ----------
-    results
-        The document so far: ``data``, ``ranges``, ``regression``, ``classification``,
-        ``lookup_gld_mape``, ``order_shares``, ``key_metric``, ``baselines``.
-    published_data
-        Whether the data has the published schema; without it nothing published is testable.
-    name
-        Of the data.
+    `results` is the document so far. What was published is testable on `published_data` only, data
+    of its schema.
     """
     book = Book(results, published_data, name)
     data_claims(book)

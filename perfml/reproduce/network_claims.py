@@ -28,14 +28,8 @@ _ORDER = ("trt", "cudnn", "cublas")
 def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "") -> list[Claim]:
     """Judge the claims about layers and kernels.
 
-    Parameters
-    ----------
-    source
-        The analysed data: the published file knows the order of the libraries in two layers.
-    facts
-        From `perfml.reproduce.network.network_facts`, or None.
-    reason
-        Why there are none.
+    The published file knows the order of the libraries in two layers; `facts` are those of
+    `perfml.reproduce.network.network_facts`, or None for some `reason`.
     """
     found = [_two_layers(source)]
     found += [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", source.name) for claim, why in _NOWHERE]

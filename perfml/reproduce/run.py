@@ -30,20 +30,8 @@ STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20
 class Reproduction:
     """Everything the command writes.
 
-    Attributes
-    ----------
-    source
-        The analysed data.
-    regression, classification
-        All fits.
-    results
-        The document of ``results.json``.
-    claims
-        Verdicts, in the study's order.
-    recording
-        The recording of all layers, where one is at hand.
-    network
-        Tables of that recording, see `perfml.reproduce.network.network_facts`.
+    `results` is the document of ``results.json``. `recording` is one of all layers, where one is at
+    hand, and `network` its tables (`perfml.reproduce.network.network_facts`).
     """
 
     source: Source

@@ -49,15 +49,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording of all 21 layers: Layers and Kernels tables of batch 1.
-
-    Attributes
-    ----------
-    name
-        The dataset's name.
-    layers, kernels
-        Tables.
-    """
+    """A recording of all 21 layers: Layers and Kernels tables of batch 1."""
 
     name: str
     layers: pd.DataFrame

@@ -100,12 +100,8 @@ def range_rows(source: Source) -> list[dict[str, Any]]:
 def regression(runs: Runs, *, comparable: bool) -> dict[str, Any]:
     """Return table 2.5 as distributions, a model each.
 
-    Parameters
-    ----------
-    runs
-        All fits.
-    comparable
-        Whether the published numbers are about this kind of data; if not, they get no percentile.
+    Where numbers of this kind of data are not `comparable` with the published ones, those get no
+    percentile.
     """
     found = {}
     for name in _models(runs):

@@ -65,13 +65,7 @@ _INTS = ("images", "maps", "channels", "height", "width", "size", "pad", "out_he
 
 
 def shape_argument(problem: Problem, images: int | None = None) -> Any:
-    """Return the structure ``Shape`` that kernels take by value.
-
-    Parameters
-    ----------
-    images
-        How many of the problem's images; all by default.
-    """
+    """Return the structure ``Shape`` that kernels take by value, of some or all of the images."""
     import numpy as np
 
     values = [getattr(problem, name) for name in _INTS]

@@ -40,12 +40,7 @@ FAMILIES = (
 def shares(percent: int, blocks: int, heavy_blocks: int, work: int) -> tuple[int, int]:
     """Return the work of a light and of a heavy block.
 
-    Parameters
-    ----------
-    percent
-        The heavy blocks' work over the mean.
-    work
-        Mean of all blocks.
+    `percent` is the heavy blocks' work over the mean of all, `work`.
     """
     heavy = round(work * percent / 100)
     return round((work * blocks - heavy * heavy_blocks) / (blocks - heavy_blocks)), heavy

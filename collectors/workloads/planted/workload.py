@@ -102,16 +102,7 @@ def sources(level: int) -> dict[str, Source]:
 class Bench:
     """Kernels and tensors of a session; the layers share them, since they run one by one.
 
-    Parameters
-    ----------
-    options
-        What to run.
-    modules
-        The compiled `sources`.
-    device
-        Where the tensors live.
-    multiprocessors
-        Of that device.
+    `modules` are the compiled `sources`; `device` is where the tensors live.
     """
 
     def __init__(

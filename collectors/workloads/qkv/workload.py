@@ -86,13 +86,7 @@ WORKLOAD = QkvWorkload()
 
 
 def reference(weights: Any, words: Any) -> Any:
-    """Return the product in double precision.
-
-    Parameters
-    ----------
-    weights, words
-        torch tensors of shape (qkv, model) and (words, model).
-    """
+    """Return the product, words (words, model) by weights (qkv, model), in double precision."""
     return words.double() @ weights.double().T
 
 

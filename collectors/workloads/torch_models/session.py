@@ -34,15 +34,6 @@ wrong gives about 1.
 class TorchModelSession:
     """A model, its inputs, and its layers by module path.
 
-    Parameters
-    ----------
-    name
-        Where the model comes from.
-    options
-        Backend, precision, batch, seed and device.
-    settings
-        Of the workload, complete.
-
     Raises
     ------
     PerfmlError

@@ -28,12 +28,7 @@ _AUDIO_SAMPLES = 16_000
 class Built:
     """A model in fp32 on the CPU, in evaluation mode, with inputs.
 
-    Attributes
-    ----------
-    model
-        The module.
-    arguments, keywords
-        What it is called with; torch tensors, or lists of them.
+    It is called with tensors, or lists of them.
     """
 
     model: Any
@@ -44,17 +39,8 @@ class Built:
 def build(name: ModelName, batch: int, seed: int, settings: Mapping[str, str]) -> Built:
     """Build a model and its inputs; the same for the same arguments.
 
-    Parameters
-    ----------
-    name
-        Where the model comes from.
-    batch
-        Images or sequences in one inference.
-    seed
-        Of weights and inputs.
-    settings
-        ``input`` (shape of one sample, ``3x224x224``), ``tokens``, and ``config.FIELD`` for a
-        transformers model.
+    Settings are ``input`` (shape of one sample, ``3x224x224``), ``tokens``, and ``config.FIELD``
+    for a transformers model.
 
     Raises
     ------

@@ -19,18 +19,13 @@ _DEFAULTS = {"input": "", "tokens": "128", "attention": "default", "compile": "m
 
 
 class TorchModel:
-    """A PyTorch model with random weights; its modules are the layers.
+    """A PyTorch model with random weights (``torch:LIBRARY/NAME``, ``torch:FILE.py:FUNCTION``).
 
     Backends: ``cudnn`` is torch as it is, ``cublas`` is torch with cuDNN off, ``inductor`` is
     torch.compile. Settings: ``input`` (shape of one sample), ``tokens`` of a sequence,
     ``attention`` (which of torch's attention kernels may run), ``compile`` (``model``: the whole
     graph, one layer; ``layers``: each leaf module by itself, which fuses nothing across them) and
     ``config.FIELD`` of a transformers model.
-
-    Parameters
-    ----------
-    name
-        ``torch:LIBRARY/NAME`` or ``torch:FILE.py:FUNCTION``.
 
     Raises
     ------

@@ -186,11 +186,8 @@ def read_cfg(path: str | Path) -> list[Section]:
 def builtin_cfg(classes: int = 2) -> list[Section]:
     """Return the cfg of YOLOv4-Tiny that comes with perfml.
 
-    Parameters
-    ----------
-    classes
-        Number of object classes: 2 in the published study, 80 for the COCO data set. It sets the
-        classes of the heads and the filters of the convolution in front of each.
+    It has 2 classes in the published study, 80 for COCO; they set the classes of the heads and the
+    filters of the convolution in front of each.
     """
     resource = resources.files(__package__).joinpath(BUILTIN_CFG)
     sections = parse_cfg(resource.read_text(encoding="utf-8").splitlines(), BUILTIN_CFG)

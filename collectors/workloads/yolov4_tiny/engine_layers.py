@@ -58,14 +58,7 @@ def _layers_of(nodes: Iterable[str], order: dict[str, int]) -> tuple[str, ...]:
 
 
 def inspector_layers(text: str, names: Iterable[str]) -> list[EngineLayer]:
-    """Parse what ``EngineInspector.get_engine_information`` returns as JSON.
-
-    Parameters
-    ----------
-    text
-        The JSON document.
-    names
-        Names of the network's layers, in order.
+    """Parse the JSON of ``EngineInspector.get_engine_information``, given all layers' names.
 
     Raises
     ------

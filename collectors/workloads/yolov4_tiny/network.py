@@ -123,15 +123,7 @@ class Layer:
         return (math.prod(self.weight_shape) + self.filters) * element
 
     def describe(self, batch: int, element: int) -> dict[str, Any]:
-        """Return the layer as JSON values, shapes in height x width x channels.
-
-        Parameters
-        ----------
-        batch
-            Images in one inference.
-        element
-            Bytes of one activation or weight.
-        """
+        """Return the layer as JSON values, shapes in height x width x channels."""
         channels, height, width = self.in_shape
         row: dict[str, Any] = {
             "layer": self.name,

@@ -61,17 +61,7 @@ def _forward_one(
 def im2col(x: Array, layer: Layer) -> Array:
     """Lay the windows of a convolution out as columns.
 
-    Parameters
-    ----------
-    x
-        Shape (batch, channels, height, width).
-    layer
-        The convolution.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (batch, channels, size * size, output height * output width).
+    From shape (batch, channels, height, width) to (batch, channels, size * size, output pixels).
     """
     batch, channels, _, _ = x.shape
     pad = ((0, 0), (0, 0), (layer.pad, layer.pad_end), (layer.pad, layer.pad_end))

@@ -77,12 +77,7 @@ def random_weights(network: Network, seed: int) -> Weights:
     2015, equation 15). The normalisation's statistics are drawn near identity, so that folding
     them is exercised too.
 
-    Parameters
-    ----------
-    network
-        The network.
-    seed
-        Any integer from 0; the same seed gives the same weights on every machine.
+    The same seed, an integer from 0, gives the same weights on every machine.
     """
     rng = np.random.default_rng([seed, _WEIGHT_STREAM])
     return {layer.name: _random_conv(layer, rng) for layer in network.convolutions}

@@ -86,16 +86,8 @@ class GrowthRules:
 class Grower:
     """Grow the nodes of one tree, depth first, left before right.
 
-    Parameters
-    ----------
-    design
-        Standardised rows.
-    x
-        Features in their own units, shape (n, f).
-    rules
-        When to stop.
-    max_bins
-        None for exact splits, else see `make_thresholds`.
+    `x` are features in their own units, shape (n, f). Without `max_bins` splits are exact, else see
+    `make_thresholds`.
     """
 
     design: Design

@@ -31,17 +31,9 @@ def smooth(
 ) -> tuple[list[Node], float]:
     """Return the nodes with smoothed models, and the smoothing that was used.
 
-    Parameters
-    ----------
-    nodes
-        The pruned tree, the root first.
-    design
-        Standardised rows.
-    x
-        Features in their own units, shape (n, f).
-    smoothing
-        Rows a feature, or ``"loo"``: the one of `CHOICES` with the least squared leave-one-out
-        error of the training rows.
+    `nodes` are the pruned tree, the root first; `x` features in their own units, shape (n, f).
+    `smoothing` is rows a feature, or ``"loo"``: the one of `CHOICES` with the least squared
+    leave-one-out error of the training rows.
     """
     if len(nodes) == 1:
         return nodes, 0.0

@@ -112,21 +112,8 @@ class _Best:
 def best_split(design: Design, total: Array, candidates: Candidates, limit: float) -> Split | None:
     """Find the split with the lowest loss of both sides together.
 
-    Parameters
-    ----------
-    design
-        The rows.
-    total
-        Gram matrix of the node, shape (m, m).
-    candidates
-        Its thresholds.
-    limit
-        A loss that the split must stay below.
-
-    Returns
-    -------
-    Split or None
-        None where no threshold is valid or none stays below `limit`.
+    `total` is the Gram matrix of the node, shape (m, m). None where no threshold is valid, or none
+    stays below `limit`.
     """
     points, width = candidates.grid()
     if points.feature.size == 0:

@@ -218,16 +218,7 @@ def make_histogram(design: Design, codes: Ints, index: Ints, bins: int) -> Array
 
     Of a node less those of one child they are those of the other.
 
-    Parameters
-    ----------
-    design
-        The rows.
-    codes
-        Bin numbers, shape (f, n), of a type that numpy sorts by radix (at most 16 bit).
-    index
-        Rows of the node.
-    bins
-        Number of bins of the feature that has most.
+    `codes` are bin numbers, shape (f, n), of a type that numpy sorts by radix (at most 16 bit).
     """
     m = design.rows.shape[1]
     prefix = np.zeros((codes.shape[0], bins, m, m))

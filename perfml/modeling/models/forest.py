@@ -63,12 +63,7 @@ def _grow(
 class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
     """A random forest with scikit-learn's defaults, for small dense data.
 
-    Parameters
-    ----------
-    n_estimators
-        Trees.
-    random_state
-        Seed; the forest equals ``RandomForestClassifier`` with the same seed.
+    It equals ``RandomForestClassifier`` with the same seed.
     """
 
     def __init__(self, n_estimators: int = 100, *, random_state: int | None = None) -> None:
@@ -77,17 +72,7 @@ class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
     def fit(
         self, X: npt.NDArray[np.float64], y: npt.NDArray[Any], sample_weight: None = None
     ) -> Self:
-        """Fit the trees.
-
-        Parameters
-        ----------
-        X
-            Finite features, shape (n, f).
-        y
-            Classes, shape (n,).
-        sample_weight
-            Not supported.
-        """
+        """Fit the trees to finite features, shape (n, f), and classes, shape (n,)."""
         data = np.ascontiguousarray(X, dtype=np.float32)
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.n_classes_, self.n_outputs_ = len(self.classes_), 1

@@ -53,13 +53,6 @@ def compare_rankings(left: Ranking, right: Ranking, names: tuple[str, str]) -> C
     Weights taken from a row's own kernel times carry a part of the target into the metrics; a
     ranking that stays when the weights are averaged over a layer's repeats does not live on that.
 
-    Parameters
-    ----------
-    left, right
-        Rankings of the same task.
-    names
-        What they are.
-
     Raises
     ------
     PerfmlError

@@ -29,14 +29,7 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     coefficient. Linear model tree: share of variance explained. Explainable boosting machine: mean
     absolute contribution of each term over the training rows (and classes).
 
-    Parameters
-    ----------
-    fitted
-        A fitted estimator, or a pipeline that ends in one.
-    owners
-        Feature of each column that the model was fitted on.
-    n_features
-        How many features there are.
+    `fitted` is an estimator, or a pipeline that ends in one; `owners` the feature of each column.
     """
     last = fitted[-1] if hasattr(fitted, "named_steps") else fitted
     if hasattr(last, "feature_importances_"):

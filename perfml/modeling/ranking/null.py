@@ -121,17 +121,8 @@ def permuted_problems(
 ) -> Iterator[Problem]:
     """Return the problem with times, or backends, permuted between layers, `count` times.
 
-    Parameters
-    ----------
-    problem
-        What is ranked.
-    target
-        What the regression fits: that is permuted, so that a layer keeps its amount of work where
-        the target is a time per operation.
-    pieces
-        The distinct layer of each row; copies of a layer move together.
-    count, seed
-        How many, and where they start.
+    The target is permuted, so that a layer keeps its amount of work where that is a time per
+    operation. Copies of a layer, one of `pieces`, move together.
     """
     everything = np.arange(problem.rows)
     for index in range(count):

@@ -27,16 +27,7 @@ class Drawn:
 
 
 def resampled(problem: Problem, pieces: Ints, seeds: range) -> Iterator[Drawn]:
-    """Draw one resample a seed, of whole pieces of evidence.
-
-    Parameters
-    ----------
-    problem
-        What is ranked.
-    pieces
-        The piece of evidence that each row belongs to, see `distinct_layers`.
-    seeds
-        One a resample.
+    """Draw one resample a seed, of whole pieces of evidence (see `distinct_layers`).
 
     Raises
     ------

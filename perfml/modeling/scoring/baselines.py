@@ -31,19 +31,8 @@ def predict_baseline(
 ) -> npt.NDArray[Any]:
     """Predict the test rows with a baseline fitted on the training rows.
 
-    Parameters
-    ----------
-    name
-        One of `baseline_names`, or ``lookup:METRIC`` to choose the metric.
-    problem
-        Where the rows lie.
-    train, test
-        Row numbers.
-
-    Returns
-    -------
-    ndarray of shape (len(test),)
-        Times in the unit of ``problem.truth``, or class codes.
+    `name` is one of `baseline_names`, or ``lookup:METRIC`` to choose the metric. Returned are times
+    in the unit of ``problem.truth``, or class codes, shape (len(test),).
     """
     truth = problem.truth[train]
     if name == "training-mean":
