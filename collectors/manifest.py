@@ -15,8 +15,21 @@ OF_MODES = ("mode", "timing", "counters")
 """What a workload says of its own steps, which are no facts of the run."""
 
 
+class _Part:
+    """A part of the document: its fields, but for the warnings."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, without what is not known."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            name: _listed(value)
+            for name, value in values.items()
+            if value is not None and name != "warnings"
+        }
+
+
 @dataclass(frozen=True)
-class TimingRecord:
+class TimingRecord(_Part):
     """Where a run's times come from.
 
     Attributes
@@ -48,13 +61,9 @@ class TimingRecord:
     why: str | None = None
     warnings: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, without what is not known."""
-        return _known(self)
-
 
 @dataclass(frozen=True)
-class MeasurementRecord:
+class MeasurementRecord(_Part):
     """What a profiler measured of a run, and what it cost.
 
     Attributes
@@ -93,10 +102,6 @@ class MeasurementRecord:
     conversion_seconds: float | None = None
     seconds_per_launch: float | None = None
     warnings: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, without what is not known."""
-        return _known(self)
 
 
 @dataclass(frozen=True)
@@ -137,15 +142,6 @@ class RunRecord:
             **self.measurement.as_dict(),
             "warnings": list(self.warnings),
         }
-
-
-def _known(record: TimingRecord | MeasurementRecord) -> dict[str, Any]:
-    values = {each.name: getattr(record, each.name) for each in fields(record)}
-    return {
-        name: _listed(value)
-        for name, value in values.items()
-        if value is not None and name != "warnings"
-    }
 
 
 def _listed(value: Any) -> Any:

@@ -375,7 +375,6 @@ class _Driver:
             return
         if run_id not in self.began and result.get("begun"):
             self._begun(result["begun"])  # the message itself is late
-        self.open.discard(run_id)
         state = "failed"
         if status in ("done", "kept"):
             if folders.finished(self.out, run_id) is not None:
@@ -387,21 +386,27 @@ class _Driver:
                 )
         elif status == "busy":
             message = f"{run_id}: {message}\nWait for it, then go on with --resume."
-        done = state == "done"
-        launches = result.get("launches") if done else None
-        change = self._change(
-            run_id,
-            state,
-            seconds=result.get("seconds"),
-            launches=launches,
-            seconds_per_launch=result.get("seconds_per_launch"),
-            message="" if done else message,
-        )
-        self._close_attempt(run_id)
-        self.manifest.end(run_id, state, message="" if done else message, launches=launches)
-        self.launches += (launches or 0) if status == "done" else 0
+        launches = result.get("launches") if state == "done" else None
         if result.get("warnings"):
             self.warnings[run_id] = list(result["warnings"])
+        self.launches += (launches or 0) if status == "done" else 0
+        self._close(
+            run_id,
+            state,
+            message="" if state == "done" else message,
+            launches=launches,
+            seconds=result.get("seconds"),
+            seconds_per_launch=result.get("seconds_per_launch"),
+        )
+
+    def _close(
+        self, run_id: str, state: str, message: str, launches: int | None = None, **details: Any
+    ) -> None:
+        """Note that a run has ended, and tell it."""
+        self.open.discard(run_id)
+        change = self._change(run_id, state, message=message, launches=launches, **details)
+        self._close_attempt(run_id)
+        self.manifest.end(run_id, state, message=message, launches=launches)
         self.observer(change)
 
     def _broken(self, run_id: str, error: Exception) -> None:
@@ -419,11 +424,7 @@ class _Driver:
                 f"{run_id}: the worker could not do it: {type(error).__name__}: "
                 f"{str(error)[:300]}\nWorkers need perfml in the same version as the driver."
             )
-        self.open.discard(run_id)
-        change = self._change(run_id, "failed", message=what)
-        self._close_attempt(run_id)
-        self.manifest.end(run_id, "failed", message=what)
-        self.observer(change)
+        self._close(run_id, "failed", what)
 
     def _stop(self, client: Any) -> None:
         """End what runs now and leave nothing half done; as much of it as the workers allow."""

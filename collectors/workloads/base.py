@@ -117,6 +117,24 @@ class Workload(Protocol):
         """Build a session; imports the backend's library."""
 
 
+class Ladder:
+    """What workloads whose backends are versions of one kernel have in common."""
+
+    versions: Mapping[str, tuple[str, ...]]
+    """Backend to its precisions, in the order of the ladder."""
+
+    def backends(self) -> tuple[str, ...]:
+        """Return the versions in the order of the ladder, then the yardsticks."""
+        return tuple(self.versions)
+
+    def precisions(self, backend: str) -> tuple[str, ...]:
+        """Return the precisions of a backend; InputError if there is no such version."""
+        if backend not in self.versions:
+            what, cure = "there is no such version", f"Choose one of: {', '.join(self.versions)}."
+            raise InputError(what, where="--backend", found=backend, cure=cure)
+        return self.versions[backend]
+
+
 def parse_settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Read what follows ``--set``: words of the form KEY=VALUE.
 

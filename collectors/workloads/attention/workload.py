@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from collectors.workloads.attention import launch
-from collectors.workloads.base import Options, Session, check_options, read_settings
+from collectors.workloads.base import Ladder, Options, Session, check_options, read_settings
 from collectors.workloads.cuda import Source, build
 from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
@@ -17,9 +17,14 @@ from .variants import FOLDER, LADDER, ROWS, VARIANTS, Variant
 
 DEFAULTS = {"sizes": "small", "causal": "0", "variants": "default"}
 _LADDER_DIMS, _TENSOR_DIMS = (32, 64), (64, 128)
+_PRECISIONS = {
+    **dict.fromkeys(LADDER, ("fp32",)),
+    **dict.fromkeys(VARIANTS, ("fp16",)),
+    **{name: precisions for name, (_, precisions) in launch.YARDSTICKS.items()},
+}
 
 
-class AttentionWorkload:
+class AttentionWorkload(Ladder):
     """softmax(Q Kᵀ / √d) V, from separate fp32 kernels to Hopper's tensor cores.
 
     Settings: ``sizes`` (see `parse_sizes`), ``causal`` (0, 1), and for wmma, mma and wgmma
@@ -29,10 +34,7 @@ class AttentionWorkload:
     name = "attention"
     summary = "attention: a fp32 ladder, three tensor-core kernels, PyTorch's as yardsticks"
     check_first = True
-
-    def backends(self) -> tuple[str, ...]:
-        """Return the versions in the order of the ladder, then the yardsticks."""
-        return (*LADDER, *VARIANTS, *launch.YARDSTICKS)
+    versions = _PRECISIONS
 
     def default_backends(self) -> tuple[str, ...]:
         """Return the fp32 ladder: the precision that is measured by default."""
@@ -42,17 +44,6 @@ class AttentionWorkload:
         """Return the ladders' steps: (version before, version after)."""
         rungs = tuple(LADDER)
         return (*pairwise(rungs), ("wmma", "mma"), ("mma", "wgmma"))
-
-    def precisions(self, backend: str) -> tuple[str, ...]:
-        """Return the precisions of a backend."""
-        if backend in LADDER:
-            return ("fp32",)
-        if backend in VARIANTS:
-            return ("fp16",)
-        if backend in launch.YARDSTICKS:
-            return launch.YARDSTICKS[backend][1]
-        what, cure = "there is no such version", f"Choose one of: {', '.join(self.backends())}."
-        raise InputError(what, where="--backend", found=backend, cure=cure)
 
     def session(self, options: Options) -> Session:
         """Compile what the options ask for and allocate the problems."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.base import Options, check_options, read_settings
+from collectors.workloads.base import Ladder, Options, check_options, read_settings
 from collectors.workloads.cuda import Module, Source, build, import_cupy
 from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
@@ -82,7 +82,13 @@ def grid_of(problem: Problem, version: str) -> tuple[int, int, int]:
     return -(-problem.pixels // pixels), -(-problem.maps // maps), problem.images
 
 
-class ConvWorkload:
+_PRECISIONS = {
+    **{name: (version.precision,) for name, version in VERSIONS.items()},
+    YARDSTICK: tuple(LIMITS),
+}
+
+
+class ConvWorkload(Ladder):
     """Forward convolution, without padding as in a course project, and two layers of YOLOv4-Tiny.
 
     Settings: ``sizes``, the problems (see `parse_sizes`).
@@ -91,10 +97,7 @@ class ConvWorkload:
     name = "conv"
     summary = "forward convolution: unrolled, fused, on tensor cores, and cuDNN"
     check_first = True
-
-    def backends(self) -> tuple[str, ...]:
-        """Return the versions, in the order of the ladder, and the yardstick."""
-        return (*VERSIONS, YARDSTICK)
+    versions = _PRECISIONS
 
     def default_backends(self) -> tuple[str, ...]:
         """Return what multiplies in fp32, the precision that is measured by default."""
@@ -107,15 +110,6 @@ class ConvWorkload:
         # nvcc unrolls the inner loop by itself: what that brings shows against "rolled"
         more = (("rolled", "unrolled"), ("restrict", "wmma_fp16"))
         return (*pairs, *more, *((name, YARDSTICK) for name in beside))
-
-    def precisions(self, backend: str) -> tuple[str, ...]:
-        """Return the precisions of a backend."""
-        if backend == YARDSTICK:
-            return tuple(LIMITS)
-        if backend not in VERSIONS:
-            what, cure = "there is no such version", f"Choose one of: {', '.join(self.backends())}."
-            raise InputError(what, where="--backend", found=backend, cure=cure)
-        return (VERSIONS[backend].precision,)
 
     def problems(self, options: Options) -> tuple[Problem, ...]:
         """Return the problems that a backend solves; constant memory does not hold all weights."""

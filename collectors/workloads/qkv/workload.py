@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.base import Options, check_options, read_settings
+from collectors.workloads.base import Ladder, Options, check_options, read_settings
 from collectors.workloads.cuda import Module, Source, build
 from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
@@ -27,7 +27,7 @@ DEVICE = "cuda"
 _SOURCE = Path(__file__).parent / "qkv.cu"
 
 
-class QkvWorkload:
+class QkvWorkload(Ladder):
     """Query, key and value product: how threads are assigned and how weights are laid out.
 
     Settings: ``shapes``, ``warps`` a block, and ``blocks`` (0 is one a multiprocessor).
@@ -36,10 +36,7 @@ class QkvWorkload:
     name = "qkv"
     summary = "query, key and value product of a transformer layer, and cuBLAS"
     check_first = True
-
-    def backends(self) -> tuple[str, ...]:
-        """Return the versions, in the order of the ladder, and the yardstick."""
-        return (*VERSIONS, YARDSTICK)
+    versions = dict.fromkeys((*VERSIONS, YARDSTICK), ("fp32",))
 
     def default_backends(self) -> tuple[str, ...]:
         """Return all: a ladder means every version."""
@@ -54,13 +51,6 @@ class QkvWorkload:
             ("strip", "strip_w2"),
             ("strip_w2", YARDSTICK),
         )
-
-    def precisions(self, backend: str) -> tuple[str, ...]:
-        """Return the precisions of a backend."""
-        if backend not in self.backends():
-            what, cure = "there is no such version", f"Choose one of: {', '.join(self.backends())}."
-            raise InputError(what, where="--backend", found=backend, cure=cure)
-        return ("fp32",)
 
     def layers(self, options: Options) -> tuple[tuple[Shape, int], ...]:
         """Return shape and warps a block of every layer."""
