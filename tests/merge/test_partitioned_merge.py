@@ -121,6 +121,13 @@ def test_any_rows_in_batches_of_any_size_merge_as_in_memory(
     same(on_disk(path, folder, batch, weights=weights), expected)
 
 
+def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_path):
+    path = write(make_kernels([{"launches": None}, {"launches": None}]), tmp_path / "k.parquet")
+    merged = on_disk(path, tmp_path, 1)
+    same(merged, merge(read_table(path).frame))
+    assert merged["kernels"].tolist() == [2]
+
+
 @pytest.mark.parametrize("weights", ["own", "layer-mean"])
 @pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
 def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):
