@@ -21,6 +21,7 @@ from perfml.cli import (
     plot,
     report,
     reproduce,
+    schema,
     sweep,
     tables,
 )
@@ -49,6 +50,7 @@ gate.register(app)
 report.register(app)
 plot.register(app)
 reproduce.register(app)
+schema.register(app)
 
 
 def _version(value: bool) -> None:

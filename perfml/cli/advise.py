@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfml.cli.dataset import (
+    BriefAnswer,
     Dataset,
     KernelPattern,
     PeaksFile,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
 Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
+
+
+_KERNELS = 12
+"""Rows of the table of kernels, without -v."""
 
 
 def register(app: typer.Typer) -> None:
@@ -51,6 +56,7 @@ def advise(
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,
     where: Where = None,
+    brief: BriefAnswer = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -61,10 +67,13 @@ def advise(
     perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)
+    from perfml.datasets.kernel_layers import kernel_times
     from perfml.explain import advise as check
+    from perfml.explain.brief import brief_advice
     from perfml.report.verbs import advice_document
 
-    given = by_kernel(read(dataset, out, where, kernel, skip), out)
+    found = read(dataset, out, where, kernel, skip)
+    given = by_kernel(found, out)
     layers, launches = given.layers, launches_behind(given, kernels, where)
     advice = check(
         layers,
@@ -77,7 +86,16 @@ def advise(
     )
     for warning in advice.warnings:
         out.warn(warning)
-    out.document({"table": dataset, **advice.to_dict()}, advice_document(advice, top))
+    if brief:
+        short = brief_advice(advice, (dataset,))
+        out.result(short.to_dict(), short.lines)
+        return
+    times = {} if found.ranged else {"kernels": kernel_times(found.launches)}
+    for table in times.values():
+        rows = table.head(len(table) if out.verbose else _KERNELS).itertuples(index=False)
+        more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
+        out.table(["kernel", "launches", "µs", "share"], rows, f"Kernels by their time{more}")
+    out.document({"table": dataset, **times, **advice.to_dict()}, advice_document(advice, top))
 
 
 def roofline(

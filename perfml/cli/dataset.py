@@ -45,6 +45,10 @@ Where = Annotated[
         autocompletion=conditions,
     ),
 ]
+BriefAnswer = Annotated[
+    bool,
+    typer.Option("--brief", help="Below 6 kB: verdict, causes, what to do, what is missing."),
+]
 PeaksFile = Annotated[
     str | None,
     typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from perfml.cli.complete import backends, datasets, layers
 from perfml.cli.dataset import (
+    BriefAnswer,
     Dataset,
     KernelPattern,
     PeaksFile,
@@ -85,6 +86,7 @@ def explain(
     more: Annotated[
         bool, typer.Option("--more", help="All of it: kernels, causes, metrics, model, advice.")
     ] = False,
+    brief: BriefAnswer = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -99,6 +101,7 @@ def explain(
     """
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides
+    from perfml.explain.brief import brief_explanation
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with out.progress("explaining") as progress:
@@ -127,6 +130,10 @@ def explain(
     for warning in explanation.warnings:
         out.warn(warning)
     named = [dataset] if other is None else [dataset, other]
+    if brief:
+        short = brief_explanation(explanation, tuple(named))
+        out.result(short.to_dict(), short.lines)
+        return
     shown = explanation_document if more or verbose else explanation_summary
     out.document({"tables": named, **explanation.to_dict()}, shown(explanation))
 

@@ -61,6 +61,9 @@ class Output:
     current: Output | None = None
     """The running command's output, for errors that end it."""
 
+    verb: str | None = None
+    """The running command's name, such as ``datasets list``; None outside the command line."""
+
     def __init__(self, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
         self.as_json = as_json
         self.quiet = quiet
@@ -75,10 +78,14 @@ class Output:
         A narrow terminal folds lines between words; `whole` ones are commands to copy.
         """
         if self.as_json:
-            sys.stdout.write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
+            self.schema(document if self.verb is None else _marked(self.verb, document))
         else:
             for line in (each for text in lines for each in text.split("\n")):
                 sys.stdout.write("\n".join([line] if whole else _folded(line, _width())) + "\n")
+
+    def schema(self, document: dict[str, Any]) -> None:
+        """Print a JSON document as it is."""
+        sys.stdout.write(json.dumps(json_value(document), indent=2, allow_nan=False) + "\n")
 
     def document(self, result: dict[str, Any], document: Document) -> None:
         """Print the result for ``--json``, else the document as text; ``-v`` prints every row."""
@@ -179,9 +186,15 @@ class Output:
 class Commands(TyperGroup):
     """The command group: turns errors into two lines and an exit code."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words name, and note what it is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        Output.verb = f"{name} {rest[0]}" if hasattr(command, "commands") and rest else name
+        return name, command, rest
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit 1 on an error a user can act on, 130 on Ctrl-C."""
-        Output.current = None
+        Output.current = Output.verb = None
         try:
             with interruptible():
                 result = super().invoke(ctx)
@@ -239,6 +252,13 @@ def _styled() -> bool:
     return sys.stdout.isatty() and not plain_terminal
 
 
+def _marked(verb: str, document: dict[str, Any]) -> dict[str, Any]:
+    # its types are looked at by a program alone, so only then
+    from perfml.cli.documents import marked
+
+    return marked(verb, document)
+
+
 def _wants_traceback() -> bool:
     return Output.current is not None and Output.current.verbose > 1
 
@@ -265,5 +285,5 @@ def _sentence(where: str | None, what: str, cure: str) -> str:
 
 def _report(document: dict[str, Any], text: str) -> None:
     if Output.current is not None and Output.current.as_json:
-        sys.stdout.write(json.dumps({"error": json_value(document)}) + "\n")
+        sys.stdout.write(json.dumps(_marked("error", {"error": json_value(document)})) + "\n")
     sys.stderr.write(f"error: {text}\n")

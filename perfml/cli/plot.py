@@ -155,7 +155,8 @@ def _describe(out_: Output) -> None:
         for name, each in PLOTS.items()
     ]
     columns = ["figure", "what it shows", "options"]
-    out_.result({"figures": [dict(zip(columns, row, strict=True)) for row in rows]})
+    keys = ("figure", "what", "options")
+    out_.result({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
     out_.table(columns, rows)
 
 

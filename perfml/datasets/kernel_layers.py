@@ -85,6 +85,36 @@ def kernels_as_layers(kernels: pd.DataFrame) -> pd.DataFrame:
     return with_layers(kernels, labels, occurrences(kernels, codes))
 
 
+def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a kernel, the one that takes most time first.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table.
+
+    Returns
+    -------
+    DataFrame
+        ``kernel`` (its label), ``launches``, ``time_us`` (the mean launch) and ``share`` of the
+        time of all launches.
+    """
+    units, codes = kernel_units(kernels)
+    number = kernels["launches"].fillna(1) if "launches" in kernels.columns else 1.0
+    launches = np.broadcast_to(np.asarray(number, dtype=float), len(kernels))
+    total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
+    count = np.bincount(codes, launches, len(units))
+    table = pd.DataFrame(
+        {
+            "kernel": [unit.label for unit in units],
+            "launches": count.astype(int),
+            "time_us": total / count,
+            "share": total / total.sum(),
+        }
+    )
+    return table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+
+
 def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Return which launch of its unit in its run a row is, from 0."""
     groups = [kernels["run_id"].astype("string").fillna("").to_numpy(), codes]

@@ -1,0 +1,424 @@
+"""Documents of the verbs that explain, judge and show."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from perfml.cli.documents.common import (
+    Interval,
+    MaybeMicroseconds,
+    Microseconds,
+    Number,
+    Warnings,
+)
+
+TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
+GateVerdict = Literal["same", "better", "worse", "cannot tell"]
+
+
+class Ratio(TypedDict):
+    """Target time over baseline time."""
+
+    baseline_us: Microseconds
+    target_us: Microseconds
+    ratio: float
+    interval: Interval
+    log_ratio: Annotated[float, "above 0: the target is slower"]
+    repeats: Annotated[list[int], "of the baseline and of the target"]
+    processes: list[int]
+    scope: str | None
+    p_value: Number
+    compared: Annotated[int, "ratios that were judged together"]
+    verdict: TimeVerdict
+
+
+class AlignedLayer(TypedDict):
+    """A layer of the baseline and its counterpart."""
+
+    layer: str
+    target_layer: str
+    aligned_by: Annotated[str, "name, shape, signature, place, ..."]
+    launches: NotRequired[Annotated[int, "how often the baseline launches it, where that differs"]]
+    baseline_us: Microseconds
+    target_us: Microseconds
+    ratio: float
+    low: Number
+    high: Number
+    share: Annotated[float, "of the sum of absolute time differences"]
+    verdict: TimeVerdict
+
+
+class Change(TypedDict):
+    """A run of launches that stayed, or that one side does otherwise; names one a line."""
+
+    change: Literal["same", "variant", "replaced", "fused", "split", "vanished", "appeared"]
+    baseline: str
+    target: str
+    baseline_us: MaybeMicroseconds
+    target_us: MaybeMicroseconds
+
+
+class ChangedLaunch(TypedDict):
+    """A launch of either side or both."""
+
+    run: Annotated[int, "number of the change that it belongs to"]
+    change: str
+    side: Literal["both", "baseline", "target"]
+    kernel: str
+    baseline_us: MaybeMicroseconds
+    target_us: MaybeMicroseconds
+
+
+class ChangedMetric(TypedDict):
+    """A metric of both sides."""
+
+    metric: str
+    baseline: Number
+    target: Number
+    difference: Number
+    noise: Number
+    changed: Annotated[bool | None, "beyond its noise; null without repeats"]
+
+
+class Cause(TypedDict):
+    """A cause over all kernels of a layer; log ratios add up to the layer's."""
+
+    term: Annotated[str, "its id"]
+    label: str
+    kind: str
+    log_ratio: float
+    factor: float
+    residual: Annotated[bool, "a rest that names no cause"]
+    share: Number
+
+
+class KernelCause(TypedDict):
+    """A cause in one pair of kernels."""
+
+    kernels: str
+    resource: str | None
+    term: str
+    label: str
+    baseline: Number
+    target: Number
+    log_ratio: float
+
+
+class Untold(TypedDict):
+    """Causes that the collected counters cannot tell apart."""
+
+    causes: list[str]
+    instead_of: str
+    metrics: list[str]
+    sections: list[str]
+    collect: str
+    share: float
+    sentence: str
+
+
+class Causes(TypedDict):
+    """What counters say, nothing trained."""
+
+    log_ratio: float
+    terms: list[Cause]
+    by_kernel: list[KernelCause]
+    by_kind: dict[str, float]
+    untold: Untold | None
+    missing: Annotated[list[str], "counters that would split a cause further"]
+
+
+class ModelValue(TypedDict):
+    """A metric's part in a model's prediction."""
+
+    metric: str
+    family: str | None
+    baseline: Number
+    target: Number
+    log_ratio: float
+
+
+class Model(TypedDict):
+    """How a fitted model gets from the baseline's prediction to the target's."""
+
+    model: str
+    target: str
+    values: list[ModelValue]
+    predicted_log_ratio: float
+    held_out_log_ratio: Number
+    held_out_errors: list[float] | None
+    training_rows: int
+
+
+class Finding(TypedDict):
+    """A hazard that a rule of advice found."""
+
+    side: NotRequired[str]
+    layer: str
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    kernel: str | None
+    rule: str
+    hazard: str
+    evidence: str
+    mitigation: str
+    gain_low: Annotated[Number, "fraction of the layer's time"]
+    gain_high: Annotated[Number, "fraction of the layer's time"]
+    time_us: MaybeMicroseconds
+    saved_us: MaybeMicroseconds
+    ncu: str | None
+    source: str
+
+
+class Layer(TypedDict):
+    """A layer in detail."""
+
+    layer: str
+    target_layer: str
+    aligned_by: str
+    time: Ratio
+    kernels: list[Change]
+    launches: list[ChangedLaunch]
+    metrics: list[ChangedMetric]
+    causes: Causes
+    model: Model | None
+    disagreements: list[str]
+    warnings: Warnings
+    reasons: list[str]
+    advice: list[Finding]
+
+
+class Explain(TypedDict):
+    """Two sides compared."""
+
+    tables: list[str]
+    baseline: str
+    target: str
+    total: Ratio
+    layers: list[AlignedLayer]
+    details: list[Layer]
+    only_baseline: list[str]
+    only_target: list[str]
+    warnings: Warnings
+    time_notes: list[str]
+    pairing: Annotated[list[str], "how kernels were paired where no ranges told"]
+
+
+class BriefCause(TypedDict):
+    """A cause with its evidence and what to do."""
+
+    cause: str
+    evidence: str
+    do: str
+
+
+class BriefLayer(TypedDict):
+    """A layer's answer in short."""
+
+    layer: str
+    verdict: str
+    causes: list[BriefCause]
+
+
+class Brief(TypedDict):
+    """The answer in less than 6 kB: verdict, causes with evidence, what to do, what is missing."""
+
+    of: list[str]
+    verdict: str
+    layers: list[BriefLayer]
+    missing: list[str]
+    notes: list[str]
+    left_out: Annotated[int, "parts that did not fit"]
+
+
+class NotChecked(TypedDict):
+    """A rule that could not be checked, and why."""
+
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    rule: str
+    missing: str
+    why: str
+
+
+class Agreement(TypedDict):
+    """A rule of perfml beside Nsight Compute's own, in launches."""
+
+    rule: str
+    launches: int
+    both: int
+    only_perfml: int
+    only_ncu: int
+    neither: int
+    agree: Number
+    kappa: Number
+
+
+class NcuOnly(TypedDict):
+    """What Nsight Compute's rules found and perfml's did not."""
+
+    launch: int
+    kernel: str
+    rule: str
+    ncu_rule: str
+    message: str
+    speedup: Number
+
+
+class Advise(TypedDict):
+    """What slow layers suffer from."""
+
+    table: str
+    kernels: NotRequired[list[KernelTime]]
+    findings: list[Finding]
+    not_checked: list[NotChecked]
+    agreement: list[Agreement] | None
+    ncu_only: list[NcuOnly] | None
+    below: int
+    layers: int
+    warnings: Warnings
+    time_notes: list[str]
+
+
+class KernelTime(TypedDict):
+    """A kernel of a profile without ranges."""
+
+    kernel: str
+    launches: int
+    time_us: Annotated[float, "microseconds of one launch, the mean"]
+    share: Annotated[float, "of the profile's kernel time"]
+
+
+class Peaks(TypedDict):
+    """Roofs of a device: FLOP/s by precision, byte/s by level."""
+
+    device: str | None
+    values: dict[str, float]
+    kinds: dict[str, str]
+    sources: list[str]
+
+
+class RoofRow(TypedDict):
+    """A layer or a kernel under its device's roofs."""
+
+    layer: str | None
+    kernel: NotRequired[str]
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    iteration: NotRequired[int]
+    time_us: MaybeMicroseconds
+    ncu_time_us: NotRequired[MaybeMicroseconds]
+    flops: Number
+    flops_source: Literal["shape", "counted", "derived"] | None
+    flop_rate: Number
+    dram_bytes: NotRequired[Number]
+    dram_intensity: NotRequired[Number]
+    dram_rate: NotRequired[Number]
+    l2_bytes: NotRequired[Number]
+    l2_intensity: NotRequired[Number]
+    l2_rate: NotRequired[Number]
+    l1_bytes: NotRequired[Number]
+    l1_intensity: NotRequired[Number]
+    l1_rate: NotRequired[Number]
+    bound: str
+    fraction: Number
+
+
+class Roofline(TypedDict):
+    """Layers or kernels under their device's roofs."""
+
+    table: str
+    peaks: Peaks
+    rows: list[RoofRow]
+    time_notes: list[str]
+
+
+class WorkChange(TypedDict):
+    """A counter of work that changed."""
+
+    counter: str
+    baseline: float
+    new: float
+    growth: Annotated[Number, "null where there was none before"]
+
+
+class GateLayer(TypedDict):
+    """The verdict on one layer."""
+
+    layer: str
+    verdict: GateVerdict
+    reason: str
+    changed: list[WorkChange]
+    time: Ratio | None
+
+
+class Gate(TypedDict):
+    """Whether a new version does more work."""
+
+    verdict: GateVerdict
+    exit_code: Literal[0, 1, 3]
+    layers: list[GateLayer]
+    only_baseline: list[str]
+    only_new: list[str]
+    time_notes: list[str]
+
+
+class GateSaved(TypedDict):
+    """A baseline that was kept."""
+
+    saved: str
+
+
+class Report(TypedDict):
+    """A page that was written."""
+
+    out: str
+    bytes: int
+    summary: list[str]
+    warnings: Warnings
+
+
+class Plot(TypedDict):
+    """A figure that was written."""
+
+    figure: str
+    datasets: list[str]
+    out: str
+    bytes: int
+
+
+class FigureKind(TypedDict):
+    """A figure that can be drawn."""
+
+    figure: str
+    what: str
+    options: str
+
+
+class PlotList(TypedDict):
+    """The figures."""
+
+    figures: list[FigureKind]
+
+
+class Reproduce(TypedDict):
+    """The published study repeated; `claims` has a verdict each."""
+
+    out: str
+    claims: list[dict[str, Any]]
+    verdicts: str
+    data: dict[str, Any]
+    regression: dict[str, Any]
+    classification: dict[str, Any]
+    baselines: dict[str, Any]
+    leakage: dict[str, Any]
+    ranges: list[dict[str, Any]]
+    perfml: Annotated[str, "perfml's version"]
+    lookup_gld_mape: Number
+    order_shares: dict[str, Any]
+    key_metric: dict[str, Any]
+    recording: NotRequired[dict[str, Any]]
+    footnotes: list[str]
+    notes: list[str]

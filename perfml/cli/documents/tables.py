@@ -1,0 +1,157 @@
+"""Documents of the verbs that make and look at tables."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+
+
+class Run(TypedDict):
+    """One run of a table."""
+
+    run_id: str | None
+    workload: str | None
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    device: str | None
+    rows: int
+    layers: int
+    iterations: int
+    us_per_iteration: MaybeMicroseconds
+
+
+class Ingest(TypedDict):
+    """Profiles read into one table."""
+
+    out: str
+    kernels: int
+    backends: list[str]
+    runs: list[Run]
+    metrics: list[str]
+    warnings: Warnings
+
+
+class LeftOut(Failed):
+    """What could not be read, and what to do."""
+
+    source: str
+
+
+class IngestParts(TypedDict):
+    """Profiles read into a folder, a file a run."""
+
+    out: str
+    kernels: int
+    added: list[str]
+    replaced: list[str]
+    present: list[str]
+    failed: list[LeftOut]
+    warnings: Warnings
+
+
+class Outside(TypedDict):
+    """What of a run lies outside every layer."""
+
+    run_id: str | None
+    launches: int
+    time_us: MaybeMicroseconds
+    share: Number
+
+
+class Covered(TypedDict):
+    """A metric that some launches of a layer lack."""
+
+    metric: str
+    rows: int
+    least: float
+    left_out: int
+
+
+class Merge(TypedDict):
+    """Kernels merged into layers."""
+
+    out: str
+    kernels: int
+    rows: int
+    layers: int
+    weights: Literal["own", "layer-mean"]
+    runs: list[Run]
+    unattributed: list[Outside]
+    coverage: list[Covered]
+    time_notes: list[str]
+
+
+class MetricRange(TypedDict):
+    """A metric of a table."""
+
+    metric: str
+    rows: int
+    low: Number
+    high: Number
+
+
+class Inspect(TypedDict):
+    """What a table holds."""
+
+    table: str
+    kind: Literal["kernels", "layers"]
+    rows: int
+    runs: list[Run]
+    metrics: list[MetricRange]
+    provenance: dict[str, Any]
+
+
+class InspectRun(TypedDict):
+    """A run's folder, redacted."""
+
+    out: str
+    written: list[str]
+    left: list[str]
+
+
+class Metric(TypedDict):
+    """A metric of the catalogue."""
+
+    metric: str
+    unit: str
+    kind: str
+    merge: str
+    match: str
+    ncu: str | None
+    description: str
+    note: str
+
+
+class Metrics(TypedDict):
+    """Metrics of the catalogue."""
+
+    metrics: list[Metric]
+
+
+class MetricRequest(TypedDict):
+    """What to ask ncu --metrics for."""
+
+    request: list[str]
+
+
+class Dataset(TypedDict):
+    """A data set."""
+
+    name: str
+    what: str
+    path: str
+
+
+class Datasets(TypedDict):
+    """The data sets."""
+
+    datasets: list[Dataset]
+
+
+class DatasetPath(TypedDict):
+    """Where a data set lies."""
+
+    name: str
+    path: str

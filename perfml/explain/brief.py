@@ -1,0 +1,188 @@
+"""Short answers for programs and people in a hurry: verdict, causes, what to do, what is missing.
+
+An answer is kept below `LARGEST` bytes as JSON, which is about 1,500 tokens: what matters least is
+left out first, and how much that was is said.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perfml.errors import plain
+from perfml.explain.counters.sentences import cause_in_words, sided_causes
+from perfml.kernel_names import shortened
+
+if TYPE_CHECKING:
+    from perfml.explain.advice.hazards import Advice
+    from perfml.explain.results import Explanation, LayerDiff
+
+LARGEST = 5_800
+"""Bytes of an answer as indented JSON; the schema's name comes on top."""
+
+_SMALL = 0.02
+"""Layers that make less of the difference are no part of a short answer."""
+
+_NAME = 80
+_TEXT = 400
+_LEVELS = ((8, 3, 4), (5, 3, 4), (3, 3, 4), (3, 2, 3), (2, 2, 2), (1, 3, 2), (1, 1, 1), (1, 0, 0))
+"""Layers, causes of each, and notes as well as missing counters: the first that fits is taken."""
+
+
+@dataclass(frozen=True)
+class BriefCause:
+    """A cause: its evidence in numbers, and what to do about it."""
+
+    cause: str
+    evidence: str
+    do: str
+
+
+@dataclass(frozen=True)
+class BriefLayer:
+    """A layer's verdict and its causes."""
+
+    layer: str
+    verdict: str
+    causes: tuple[BriefCause, ...]
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A short answer.
+
+    Attributes
+    ----------
+    of
+        What was asked about.
+    verdict
+        The answer as a whole.
+    layers
+        Those that matter most, first the first.
+    missing
+        What was not collected and would tell more.
+    notes
+        What else to know before one relies on it.
+    left_out
+        Parts that did not fit.
+    """
+
+    of: tuple[str, ...]
+    verdict: str
+    layers: tuple[BriefLayer, ...]
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer as text."""
+        lines = [self.verdict]
+        for layer in self.layers:
+            lines.append(f"{layer.layer}: {layer.verdict}")
+            for each in layer.causes:
+                told = each.evidence.startswith(each.cause)
+                lines.append(f"  {each.evidence}" if told else f"  {each.cause}: {each.evidence}")
+                lines.append(f"  do: {each.do}")
+        lines += [f"missing: {each}" for each in self.missing]
+        lines += [f"note: {each}" for each in self.notes]
+        if self.left_out:
+            lines.append(f"{self.left_out} more without --brief")
+        return lines
+
+
+def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
+    """Return why one side is slower, in short."""
+    title = f"{explanation.target} against {explanation.baseline}"
+    untold = (each.causes.untold for each in explanation.details)
+    missing = dict.fromkeys(
+        [
+            *(each.sentence() for each in untold if each is not None),
+            *(text for detail in explanation.details for text in detail.causes.missing),
+        ]
+    )
+    shares = explanation.layers.set_index("layer")["share"]
+    matter = set(shares.index[shares >= _SMALL])
+    notes = (*explanation.pairing, *explanation.warnings, *explanation.time_notes)
+    return _fitting(
+        Brief(
+            tuple(map(_cut, of)),
+            _cut(f"{title}: {explanation.total.sentence()}"),
+            tuple(_layer(each) for each in explanation.details if each.layer in matter),
+            tuple(map(_cut, missing)),
+            tuple(map(_cut, notes)),
+        )
+    )
+
+
+def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
+    """Return what slow layers suffer from, in short."""
+    layers = []
+    for row in advice.table.to_dict("records"):
+        gain = f"saves at most {row['saved_us']:.3g} of {row['time_us']:.3g} us"
+        cause = BriefCause(
+            _cut(f"{row['hazard']} ({row['rule']})"),
+            _cut(str(row["evidence"])),
+            _cut(str(row["mitigation"])),
+        )
+        layers.append(BriefLayer(_name(str(row["layer"])), gain, (cause,)))
+    unchecked = advice.not_checked
+    missing = (
+        f"{row['rule']}: {row['missing']} {row['why']}"
+        for row in unchecked.drop_duplicates(["rule", "missing"]).to_dict("records")
+    )
+    verdict = f"{len(layers)} findings in {advice.layers} layers"
+    notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
+    named = tuple(map(_cut, of))
+    return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))
+
+
+def _layer(detail: LayerDiff) -> BriefLayer:
+    name = _name(detail.layer)
+    if detail.target_layer != detail.layer:
+        name = f"{name} -> {_name(detail.target_layer)}"
+    causes, _ = sided_causes(detail.time, detail.causes)
+    return BriefLayer(
+        name,
+        _cut(detail.time.sentence()),
+        tuple(
+            BriefCause(
+                f"{each.term.label} x{each.factor:.2f}",
+                _cut(cause_in_words(each, detail.causes)),
+                _cut(each.term.action),
+            )
+            for each in causes
+        ),
+    )
+
+
+def _fitting(whole: Brief) -> Brief:
+    """Return as much of an answer as fits."""
+    for level in _LEVELS:
+        brief = _cut_to(whole, *level)
+        if len(json.dumps(brief.to_dict(), indent=2).encode()) <= LARGEST:
+            break
+    return brief
+
+
+def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
+    shown = tuple(replace(layer, causes=layer.causes[:causes]) for layer in whole.layers[:layers])
+    missing, notes = whole.missing[:sentences], whole.notes[:sentences]
+    left_out = sum(len(each.causes) for each in whole.layers) - sum(
+        len(each.causes) for each in shown
+    )
+    left_out += len(whole.missing) - len(missing) + len(whole.notes) - len(notes)
+    return replace(whole, layers=shown, missing=missing, notes=notes, left_out=left_out)
+
+
+def _name(name: str) -> str:
+    return shortened([plain(name)], _NAME)[0]
+
+
+def _cut(text: str) -> str:
+    return shortened([plain(text)], _TEXT)[0]

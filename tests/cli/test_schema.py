@@ -1,0 +1,130 @@
+"""What verbs print with --json is what perfml schema says of it, on recorded data."""
+
+import json
+import shutil
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.cli.documents import DOCUMENTS, schema_of
+from tests.support.paths import DATA
+from tests.support.published_data import synthetic
+
+pytestmark = pytest.mark.long
+
+NETWORK = ("h200-yolov4-tiny", "--where", "batch=1", "--where", "precision=fp32")
+FEW = ("--where", "batch=1", "--where", "precision=fp32", "--where", "backend=cudnn")
+SIDES = ("--baseline", "cublas", "--target", "cudnn")
+HAZARDS = DATA / "ncu" / "rules_hazards.csv.xz"
+TRACE = DATA / "nvprof" / "trace.csv"
+PEAKS = ("--peaks", "peaks.json")
+
+CASES = [
+    ("ingest", ("vectors.csv", "--out", "kernels.parquet")),
+    ("ingest", ("vectors.csv", "--partition", "--out", "parts")),
+    ("merge", ("vectors.csv", "--out", "layers.parquet")),
+    ("inspect", ("vectors.csv",)),
+    ("inspect", ("h200-yolov4-tiny",)),
+    ("metrics", ("published",)),
+    ("metrics", ("published", "--request")),
+    ("datasets list", ()),
+    ("datasets path", ("h200-sweep",)),
+    ("datasets fetch", ("h200-sweep",)),
+    ("train", (*NETWORK, "--model", "dt", "--splits", "2")),
+    ("rank", (*NETWORK, "--model", "dt", "--resamples", "2", "--permutations", "20")),
+    ("select", ("h200-yolov4-tiny", *FEW, "--most", "1")),
+    ("plan", ("h200-yolov4-tiny", *FEW, "--most", "1", "--passes", "1")),
+    ("explain", (*NETWORK, *SIDES, "--model", "dt", "--top", "1")),
+    ("explain", (TRACE, TRACE)),
+    ("explain", (*NETWORK, *SIDES, "--model", "none", "--brief")),
+    ("advise", (*NETWORK, "--layer", "conv_15")),
+    ("advise", (HAZARDS, "--ncu-rules", HAZARDS)),
+    ("advise", (TRACE,)),
+    ("advise", (HAZARDS, "--brief")),
+    ("roofline", (*NETWORK, "--layer", "conv_15")),
+    ("roofline", (HAZARDS, *PEAKS, "--by", "kernel")),
+    ("gate", ("vectors.csv", "vectors.csv")),
+    ("gate", ("base.parquet", "more.parquet")),
+    ("gate", ("--save", "main", "vectors.csv")),
+    ("report", ("vectors.csv", "--splits", "2", "--resamples", "2")),
+    ("plot", ("times", "vectors.csv")),
+    ("plot", ("--list",)),
+    ("doctor", ()),
+    ("collect", ("yolov4-tiny", "--backend", "cudnn", "--dry-run", "--out", "runs")),
+    ("sweep", ("sweep.yaml", "--out", "swept", "--dry-run")),
+    ("schema", ()),
+    ("error", ("explain", "nothing.ncu-rep")),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, recorded):
+    """Make a folder with what the cases name the working one."""
+    from perfml.datasets import read_given
+    from perfml.tables import write_table
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(recorded / "ncu" / "vectors.csv", tmp_path)
+    peaks = {"fp32": 1e12, "dram": 1e12, "l2": 1e13}
+    (tmp_path / "peaks.json").write_text(json.dumps({"peaks": peaks}))
+    (tmp_path / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")
+    layers = read_given("vectors.csv").layers
+    more = layers.assign(inst_executed=2e6)
+    for name, table in (("base", layers.assign(inst_executed=1e6)), ("more", more)):
+        write_table(table, tmp_path / f"{name}.parquet", kind="layers", provenance={})
+    return tmp_path
+
+
+@pytest.mark.parametrize(("verb", "words"), CASES)
+@pytest.mark.usefixtures("folder")
+def test_what_a_verb_prints_is_of_its_schema(verb, words):
+    command = [] if verb == "error" else verb.split()
+    result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
+    document = json.loads(result.stdout)
+    assert document["schema"] == f"{verb}/{DOCUMENTS[verb].version}", document
+    jsonschema.validate(document, schema_of(verb, strict=True))
+    if "--brief" in words:
+        assert len(result.stdout.encode()) < 6_000
+
+
+@pytest.mark.slow
+def test_the_repeated_study_is_of_its_schema(folder):
+    synthetic().to_csv(folder / "dataset.csv", index=False)
+    words = ("reproduce", "--data", "dataset.csv", "--splits", "2", "--out", "made")
+    result = CliRunner().invoke(app, [*words, "--json", "-q"])
+    jsonschema.validate(json.loads(result.stdout), schema_of("reproduce", strict=True))
+
+
+def test_every_verb_has_a_schema_and_a_case():
+    verbs = [command.name or command.callback.__name__ for command in app.registered_commands]
+    groups = [
+        f"{group.name} {command.name}"
+        for group in app.registered_groups
+        for command in group.typer_instance.registered_commands
+    ]
+    assert {*verbs, *groups, "error"} == set(DOCUMENTS)
+    assert {verb for verb, _ in CASES} | {"reproduce"} == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+def test_a_schema_is_one(verb):
+    jsonschema.Draft202012Validator.check_schema(schema_of(verb))
+
+
+def test_the_verb_prints_it():
+    result = CliRunner().invoke(app, ["schema", "datasets", "list"])
+    assert json.loads(result.stdout) == schema_of("datasets list")
+    wrong = CliRunner().invoke(app, ["schema", "explian"])
+    assert wrong.exit_code == 1
+    assert "explain" in wrong.stderr
+
+
+def test_a_key_that_goes_or_changes_its_type_is_found():
+    schema = schema_of("gate", strict=True)
+    document = {"schema": "gate/1", "saved": "x"}
+    jsonschema.validate(document, schema)
+    for wrong in ({**document, "saved": 1}, {**document, "more": 1}, {"saved": "x"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)

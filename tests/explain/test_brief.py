@@ -1,0 +1,57 @@
+"""Short answers: below their size whatever is asked, with the cause and what to do."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from perfml.explain.advice.hazards import Advice
+from perfml.explain.brief import LARGEST, brief_advice, brief_explanation
+from perfml.explain.compare import explain
+from perfml.explain.compared import make_side
+from tests.support.tables import make_kernels
+
+
+def side(name, layers, scale):
+    rows = [
+        {"layer": f"{'long name ' * 9}{place}", "kernel": f"gemm_{place}", "time_us": scale + place}
+        | {"inst_executed": 1000.0 * (scale + place), "theoretical_occupancy": 0.5}
+        for place in range(layers)
+    ]
+    return make_side(name, make_kernels(rows))
+
+
+@pytest.mark.parametrize("layers", [1, 3, 40])
+def test_an_explanation_fits_and_says_how_much_did_not(layers):
+    sides = side("before " * 50, layers, 2), side("after " * 50, layers, 5)
+    brief = brief_explanation(explain(*sides, model=None, top=40), ("a" * 4000, "b" * 4000))
+    assert len(json.dumps(brief.to_dict(), indent=2).encode()) <= LARGEST
+    assert brief.layers
+    assert brief.layers[0].causes[0].do
+    assert brief.missing
+    assert brief.left_out > 0
+
+
+def test_lines_are_what_the_document_holds():
+    brief = brief_explanation(explain(side("a", 1, 2), side("b", 1, 5), model=None), ("a", "b"))
+    text = "\n".join(brief.lines)
+    assert brief.verdict in text
+    assert all(each.do in text for layer in brief.layers for each in layer.causes)
+
+
+def test_advice_fits_whatever_stands_in_the_names_of_kernels():
+    row = {
+        "layer": "\x1b[2J" + "x" * 900,
+        "rule": "small_grid",
+        "hazard": "too few blocks",
+        "evidence": "é" * 900,
+        "mitigation": "split " * 200,
+        "saved_us": 1.0,
+        "time_us": 2.0,
+    }
+    none = pd.DataFrame(columns=["backend", "precision", "batch", "rule", "missing", "why"])
+    brief = brief_advice(Advice(pd.DataFrame([row] * 30), none, layers=30), ("a.ncu-rep",))
+    text = json.dumps(brief.to_dict(), indent=2)
+    assert len(text.encode()) <= LARGEST
+    assert "\\u001b" not in text
+    assert brief.left_out > 0
