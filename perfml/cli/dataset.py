@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,19 +68,51 @@ def read(
     skip: int = 0,
 ) -> Given:
     """Return the tables behind what a verb was given, and pass on what readers warn of."""
-    import warnings
-
     from perfml.datasets import LaunchChoice, read_given
+
+    with _passing_on(out_):
+        given = read_given(argument, where=where, choice=LaunchChoice(kernel, skip))
+    _tell(given, out_)
+    return given
+
+
+def read_both(
+    arguments: tuple[str, str],
+    out_: Output,
+    where: list[str] | None,
+    choices: Sequence[tuple[str | None, int]],
+) -> tuple[Given, Given]:
+    """Return the tables of two sides; kernel and launches to skip stand in `choices`."""
+    from perfml.datasets import LaunchChoice
+    from perfml.datasets.loading import read_pair
+
+    wanted = (LaunchChoice(*choices[0]), LaunchChoice(*choices[1]))
+    with _passing_on(out_):
+        pair = read_pair(arguments, where=where, choices=wanted)
+    for given in pair:
+        _tell(given, out_)
+    return pair
+
+
+@contextmanager
+def _passing_on(out_: Output) -> Iterator[None]:
+    """Print what Python warns of as warnings of perfml."""
+    import warnings
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        given = read_given(argument, where=where, choice=LaunchChoice(kernel, skip))
-    said = [*(str(each.message) for each in caught), *given.warnings]
+        yield
+    for each in caught:
+        out_.warn(str(each.message))
+
+
+def _tell(given: Given, out_: Output) -> None:
+    """Pass on what readers warn of; of many notes their number alone."""
+    said = given.warnings
     if len(said) > ALIKE and not out_.verbose:
-        said = [f"{given.title}: the reader has {len(said)} notes; -v lists them"]
+        said = (f"{given.title}: the reader has {len(said)} notes; -v lists them",)
     for text in [*said, *([f"{given.title}: {given.note}"] if given.note else [])]:
         out_.warn(text)
-    return given
 
 
 def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:

@@ -17,6 +17,7 @@ from perfml.cli.dataset import (
     launches_behind,
     peaks_given,
     read,
+    read_both,
     side_names,
 )
 from perfml.cli.output import Json, Output, Quiet, Verbose
@@ -167,10 +168,8 @@ def _sides(
         raise PerfmlError(
             msg, cure="Leave out --baseline, --target and --kernels, or give one table."
         )
-    given = [
-        read(name, out, where, *choice).without_guess()
-        for name, choice in zip((dataset, other), choices, strict=True)
-    ]
+    pair = read_both((dataset, other), out, where, choices)
+    given = [each.without_guess() for each in pair]
     names = side_names(given, *(kernel for kernel, _ in choices))
     if not all(each.ranged for each in given) and all(each.kernels is not None for each in given):
         return (*_by_kernel(names, given), None)

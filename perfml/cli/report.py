@@ -20,6 +20,7 @@ from perfml.cli.dataset import (
     launches_behind,
     paired,
     read,
+    read_both,
     side_names,
 )
 from perfml.cli.output import Json, Output, Quiet, Verbose
@@ -165,9 +166,10 @@ def _compare(
     from perfml.report import build_comparison
 
     with out_.progress("comparing") as progress:
-        read_ = [read(each, out_, where, kernel, skip).without_guess() for each in datasets]
-        names = side_names(read_)
-        given = paired(names, read_, out_)
+        pair = read_both(datasets, out_, where, ((kernel, skip), (kernel, skip)))
+        sides_given = [each.without_guess() for each in pair]
+        names = side_names(sides_given)
+        given = paired(names, sides_given, out_)
         sides, provenance = [], []
         for name, each in zip(names, given, strict=True):
             sides.append((name, each.layers, each.kernels))

@@ -201,12 +201,44 @@ def read_given(
     PerfmlError
         If it is no such thing, is damaged, or nothing is left of it.
     """
-    wanted = choice or LaunchChoice()
-    name = str(argument)
-    if not Path(name).exists():
-        name, nth = split_place(name)
-        wanted = wanted if nth is None else replace(wanted, nth=nth)
-    found = replace(_opened(name), name=str(argument))
+    name, wanted = _placed(argument, choice)
+    return _narrowed(replace(_opened(name), name=str(argument)), where, wanted)
+
+
+def read_pair(
+    arguments: tuple[str, str],
+    *,
+    where: Sequence[str] | None = None,
+    choices: tuple[LaunchChoice, LaunchChoice],
+) -> tuple[Given, Given]:
+    """Read two sides as `read_given` does; a file that is both is read once.
+
+    Of such a file the second side repeats no warnings.
+    """
+    placed = [_placed(name, choice) for name, choice in zip(arguments, choices, strict=True)]
+    first = _opened(placed[0][0])
+    if placed[1][0] == placed[0][0]:
+        second = replace(first, warnings=())
+    else:
+        second = _opened(placed[1][0])
+    sides = [
+        _narrowed(replace(opened, name=name), where, wanted)
+        for opened, name, (_, wanted) in zip((first, second), arguments, placed, strict=True)
+    ]
+    return sides[0], sides[1]
+
+
+def _placed(argument: str | Path, choice: LaunchChoice | None) -> tuple[str, LaunchChoice]:
+    """Return the name without its ``@N``, and the choice with it."""
+    name, wanted = str(argument), choice or LaunchChoice()
+    if Path(name).exists():
+        return name, wanted
+    name, nth = split_place(name)
+    return name, wanted if nth is None else replace(wanted, nth=nth)
+
+
+def _narrowed(found: Given, where: Sequence[str] | None, wanted: LaunchChoice) -> Given:
+    """Keep the rows and launches that are meant, and note what was profiled."""
     if where:
         found = replace(
             found,
@@ -216,7 +248,7 @@ def read_given(
             provenance={**found.provenance, "where": list(where)},
         )
     if wanted:
-        kernels = chosen_launches(found.untimed, wanted, where=name)
+        kernels = chosen_launches(found.untimed, wanted, where=found.name)
         found = replace(found, kernels=kernels, stored=None)
     if found.kernels is not None:
         found.kernels.attrs[DERIVED] = sorted(derived_metrics(found.provenance))
