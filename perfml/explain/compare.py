@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import advise
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
@@ -243,14 +244,18 @@ def _detail(
     after = readers[1].read(target_layer, time.target_us)
     changes = changes_between(before.names, after.names)
     comparable = same_device(left, right)
+    launches = (before.launches or (), after.launches or ())
     if before.launches is not None and after.launches is not None:
         causes = kernel_causes(changes, before, after, same_device=comparable)
     else:
-        causes = layer_causes(
+        merged = (
             merged_launch(before_rows, time.baseline_us),
             merged_launch(after_rows, time.target_us),
-            same_device=comparable,
         )
+        launches = ((merged[0],), (merged[1],))
+        causes = layer_causes(*merged, same_device=comparable)
+    fix = first_fix(time, causes, (left.name, right.name), launches)
+    reasons = summary_sentences(time, causes)
     attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
     metrics = compare_metrics(before_rows, after_rows)
     if attribution is not None:
@@ -274,7 +279,8 @@ def _detail(
             for side, side_launches in ((left, before), (right, after))
             if side_launches.others
         ),
-        reasons=summary_sentences(time, causes),
+        reasons=reasons if fix is None else (*reasons, fix.sentence()),
+        fix=fix,
         advice=pd.concat(
             [
                 table[table["layer"] == name]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.explain.advice.fix import Fix
 from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.util.json_values import json_value, records
@@ -324,6 +325,8 @@ class LayerDiff:
     advice
         What the rules of advice say of either side: ``side`` and the columns of
         `perfml.explain.Advice`.
+    fix
+        What to do first about the slower side, and what that may save.
     """
 
     layer: str
@@ -339,6 +342,7 @@ class LayerDiff:
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
+    fix: Fix | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -356,6 +360,7 @@ class LayerDiff:
             "warnings": list(self.warnings),
             "reasons": list(self.reasons),
             "advice": records(self.advice),
+            "fix": None if self.fix is None else self.fix.to_dict(),
         }
 
 

@@ -96,7 +96,7 @@ def ladder(
     ``qkv`` the columns of that workload.
     """
     table, kernels = load_tables(dataset, list(where))
-    chosen = _steps(table, steps)
+    chosen = steps_of(table, steps)
     busy = busy_times(runs or _folder(dataset))
     rows: list[dict[str, Any]] = []
     for before, after in chosen:
@@ -145,7 +145,7 @@ def times(
     ]
 
 
-def _steps(table: pd.DataFrame, given: str) -> list[tuple[str, str]]:
+def steps_of(table: pd.DataFrame, given: str = "") -> list[tuple[str, str]]:
     """Return the steps: those named, those of the workload, or each backend after the one before.
 
     Raises

@@ -3,7 +3,8 @@
 ``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
 keeps what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without
 FILE it only writes the tables. Those by set are of ``tests/data/truth/sets.json``, which
-``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures.
+``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures, that of
+estimates of ``fixes.json`` beside it (``studies.truth.fixes``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ PAGE = ROOT / "docs/explanation/truth.md"
 DATA = ROOT / "datasets/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
+FIXES = ROOT / "tests/data/truth/fixes.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -173,7 +175,28 @@ def still_wrong():
     return markdown(["set", "family", "cases", "first instead", "place of the cause"], rows)
 
 
+def measured_fixes():
+    return json.loads(FIXES.read_text(encoding="utf-8"))
+
+
+def fixes():
+    """Errors of estimates, beside those of Nsight Compute's on the rows that it has."""
+    found = measured_fixes()
+    rows = []
+    for name, scored in {**found["groups"], **found["together"]}.items():
+        same = scored["same_rows"]
+        both = [
+            "-" if same[whose][0] is None else f"{same[whose][0]:.0%}, {same[whose][1]:.0%}"
+            for whose in ("ours", "rules")
+        ]
+        ours = [f"{scored[each]:.0%}" for each in ("median", "mean", "coverage")]
+        rows.append([name, scored["cases"], *ours, same["cases"], *both])
+    header = ["fixes", "cases", "median error", "mean error", "in the 80 % interval", "with a rule"]
+    return markdown([*header, "perfml on these", "Nsight Compute on these"], rows)
+
+
 TABLES = {
+    "fixes": fixes,
     "sets": by_set,
     "rivals": rivals,
     "stillwrong": still_wrong,

@@ -1,0 +1,114 @@
+"""What to do first about a slower side: the action of its largest cause, and what that may save."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from perfml.explain.advice.after_fix import Estimate, estimate, time_after
+from perfml.explain.advice.fix import Fix
+from perfml.explain.counters.terms import Kind, Term
+from perfml.explain.launches import Launch, kernel_label
+from perfml.explain.results import Causes, Ratio
+
+_LIBRARY = re.compile(
+    r"cublas|cudnn|cutlass|xmma|winograd|implicit_convolve|^(void )?(sm\d\d|ampere|volta|turing|"
+    r"maxwell|hopper)_",
+    re.IGNORECASE,
+)
+_PYTORCH = re.compile(r"at::native|at_cuda_detail|triton_|elementwise_kernel|reduce_kernel")
+
+_OF_LIBRARY = {
+    Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",
+    Kind.MEMORY: "pass contiguous, aligned data in the layout that the library works in, or fuse "
+    "this layer with the next",
+    Kind.OCCUPANCY: "give the library more work a launch (a larger batch, layers in one call)",
+    Kind.WAVES: "give the library more work a launch (a larger batch, layers in one call)",
+    Kind.STALL: "let the library choose again (autotuning, more workspace)",
+    Kind.LAUNCH: "put the launches into one CUDA graph",
+}
+_OF_PYTORCH = {
+    Kind.WORK: "fuse it with its neighbours (torch.compile), or use a smaller type (autocast)",
+    Kind.MEMORY: "fuse it with its neighbours (torch.compile), and keep tensors contiguous",
+    Kind.OCCUPANCY: "give it more work a launch: a larger batch, or torch.compile",
+    Kind.WAVES: "give it more work a launch: a larger batch, or torch.compile",
+    Kind.STALL: "fuse it with its neighbours (torch.compile)",
+    Kind.LAUNCH: "fuse the launches (torch.compile), or record them as one CUDA graph",
+}
+"""What a user of a kernel can do, where only its author can do what the term says."""
+
+
+def first_fix(
+    time: Ratio,
+    causes: Causes,
+    names: tuple[str, str],
+    launches: tuple[Sequence[Launch], Sequence[Launch]],
+) -> Fix | None:
+    """Return what to do about the largest cause of the slower side.
+
+    Parameters
+    ----------
+    time, causes
+        Of the layer.
+    names, launches
+        Of the baseline and of the target.
+
+    Returns
+    -------
+    Fix or None
+        None where the sides do not differ, or the largest part is what no counter separates.
+    """
+    if time.verdict not in ("slower", "faster"):
+        return None
+    slow = 1 if time.verdict == "slower" else 0
+    sign = 1.0 if slow else -1.0
+    along = [each for each in causes.totals if sign * each.log_ratio > 0]
+    if not along or along[0].term.residual or along[0].term.kind is Kind.MEASUREMENT:
+        return None
+    term = along[0].term
+    places = [
+        (sign * part.log_ratio, pair.kernels)
+        for pair in causes.pairs
+        for part in pair.contributions
+        if part.term == term
+    ]
+    label = max(places)[1].split(" -> ")[-1 if slow else 0]
+    fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
+    now = (time.baseline_us, time.target_us)[slow]
+    other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
+    action = action_for(term, fixed[0].kernel if fixed else label, other)
+    return Fix(names[slow], term, label, action, now, _after(term, fixed, now))
+
+
+def _label(launch: Launch) -> str:
+    return kernel_label(launch.kernel, 64)
+
+
+def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | None:
+    saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in launches)
+    # a cause without an estimate gives NaN
+    return estimate(now_us, 1 - saved / now_us) if 0 < saved < now_us else None
+
+
+def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:
+    """Return what the person concerned can do: the author of a kernel, or who calls it.
+
+    Parameters
+    ----------
+    term
+        The cause.
+    kernel
+        Name of the kernel.
+    other
+        The faster side, and how many times as fast it is; None where it has no name of its own.
+    """
+    for pattern, whose, actions in (
+        (_PYTORCH, "PyTorch's", _OF_PYTORCH),
+        (_LIBRARY, "a library's", _OF_LIBRARY),
+    ):
+        if pattern.search(kernel) and term.kind in actions:
+            take = ""
+            if other is not None:
+                take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
+            return f"the kernel is {whose}: {take}{actions[term.kind]}."
+    return term.action

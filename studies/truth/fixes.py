@@ -1,0 +1,294 @@
+"""Do estimates come true: the time after a fix, from the slow launch alone, beside what it was.
+
+Run: ``python -m studies.truth.fixes [--strangers DIR] --out FILE``. A fix whose result was recorded
+is a planted level taken back to the base, a step of a ladder, or a step of a stranger. For planted
+causes the estimate is of the cause that was planted, for the others of the cause that comes first.
+The interval of a row is made of the errors of other families and ladders; strangers and the
+families kept aside have no part in any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.datasets import find
+from perfml.explain import load_tables, make_side
+from perfml.explain.advice.after_fix import CURES, size_of, time_after
+from perfml.explain.launches import Launch, LaunchReader
+from perfml.explain.results import TermTotal
+from perfml.explain.times import compare_times
+from perfml.tables import replacing
+from studies.ladders.measure import precisions, steps_of
+from studies.truth.questions import Accepted, Question, stranger_questions
+from studies.truth.scores import EFFECT
+from studies.truth.sets import SETS, STRANGERS, causes_of
+
+LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
+KNOWN = ", size of the step known"
+COVERED = (10, 90)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A fix with its result.
+
+    Attributes
+    ----------
+    group, family, case
+        Where it is from.
+    term
+        The cause that was taken out.
+    now_us, after_us
+        Measured before and after the fix.
+    estimate_us
+        Estimated from the launches before it.
+    rules_us
+        By the rule of Nsight Compute that says the cause; None where there is none.
+    """
+
+    group: str
+    family: str
+    case: str
+    term: str
+    now_us: float
+    after_us: float
+    estimate_us: float
+    rules_us: float | None = None
+
+    @property
+    def error(self) -> float:
+        """How far the estimate is off, as a fraction of the time after the fix."""
+        return abs(self.estimate_us / self.after_us - 1)
+
+    @property
+    def size(self) -> float:
+        """What intervals scale with."""
+        return size_of(self.estimate_us / self.now_us)
+
+    @property
+    def spread(self) -> float:
+        """The error's logarithm in units of `size`."""
+        return math.log(self.after_us / self.estimate_us) / self.size
+
+    def holds(self, spread: tuple[float, float]) -> bool:
+        """Return whether the interval with this spread holds the time after the fix."""
+        low, high = (self.estimate_us * math.exp(each * self.size) for each in spread)
+        return low <= self.after_us <= min(high, self.now_us)
+
+
+def fixes_of(group: str, questions: Iterable[Question], *, sized: bool = False) -> list[Fixed]:
+    """Return the fixes among some questions for which there is an estimate.
+
+    Parameters
+    ----------
+    group
+        What they are called together.
+    questions
+        Two sides each; the slower one is the one before the fix.
+    sized
+        Tell the estimate how much of the cause went, not how long it took.
+    """
+    found = []
+    for question in questions:
+        sides = sorted((question.before, question.after), key=_total)
+        fast, slow = (_total(side) for side in sides)
+        if slow / fast < EFFECT:
+            continue
+        turned = replace(question, before=sides[1], after=sides[0])
+        named = _cause(turned)
+        if named is None:
+            continue
+        term, left = named
+        times = [
+            (one, time_after(one, term, left if sized else None)) for one in _fixed_launches(turned)
+        ]
+        if any(math.isnan(fraction) for _, fraction in times):
+            continue
+        saved = sum(one.time_us * (1 - fraction) for one, fraction in times)
+        row = Fixed(group, question.family, question.case, term, slow, fast, slow - saved)
+        found.append(replace(row, rules_us=_rules(turned, slow)))
+    return found
+
+
+def _total(side: Any) -> float:
+    return sum(one.time_us for one in side.launches or ())
+
+
+def _fixed_launches(question: Question) -> Sequence[Launch]:
+    """Return what is fixed: all launches of a planted kernel, the longest of a layer of others."""
+    launches = question.before.launches or ()
+    if question.accepted.terms and len(set(question.before.names)) == 1:
+        return launches
+    return [max(launches, key=lambda one: one.time_us)]
+
+
+def _cause(question: Question) -> tuple[str, float | None] | None:
+    """Return the cause that is taken out, and what is left of it on the faster side."""
+    causes = causes_of(question)
+    along = [each for each in causes.totals if each.log_ratio < 0]
+    wanted = question.accepted.terms
+    named = [each for each in along if each.term.id in wanted] or (along if not wanted else [])
+    if not named and question.family and wanted:
+        named = along
+    if not named or named[0].term.id not in CURES:
+        return None
+    return named[0].term.id, _left(named[0], causes.pairs)
+
+
+def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:
+    parts = [one for pair in pairs for one in pair.contributions if one.term == total.term]
+    most = min(parts, key=lambda one: one.log_ratio)
+    if total.term.id.startswith("stall_") or not (most.baseline > 0 and most.target > 0):
+        return None
+    ratio = most.target / most.baseline
+    return min(1.0, 1 / ratio if total.term.falls else ratio)
+
+
+def _rules(question: Question, now_us: float) -> float | None:
+    for remark in question.remarks or ():
+        known = any(re.search(each, remark.text) for each in question.accepted.rules)
+        if known and remark.speedup is not None:
+            return now_us * (1 - min(remark.speedup, 0.999))
+    return None
+
+
+def ladder_questions(name: str) -> list[Question]:
+    """Return the steps of a ladder on every layer."""
+    layers, kernels = load_tables(find(name))
+    assert kernels is not None
+    nothing = Accepted(frozenset(), frozenset(), (), ())
+    found = []
+    for before, after in steps_of(layers):
+        for pair in precisions(layers, before, after):
+            sides = [
+                make_side(side, _rows(layers, side, precision), _rows(kernels, side, precision))
+                for side, precision in zip((before, after), pair, strict=True)
+            ]
+            readers = [LaunchReader(side) for side in sides]
+            there = set(sides[1].layers["layer"])
+            for layer in sides[0].layers["layer"].drop_duplicates().dropna():
+                if layer not in there:
+                    continue
+                times = [side.rows(layer)["time_us"].to_numpy(dtype=float) for side in sides]
+                ratio = compare_times(times[0], times[1])
+                one = readers[0].read(layer, ratio.baseline_us)
+                two = readers[1].read(layer, ratio.target_us)
+                if one.launches and two.launches:
+                    step = f"{name}: {before} to {after}"
+                    found.append(Question(f"{step}, {layer}", step, one, two, True, nothing))
+    return found
+
+
+def _rows(table: pd.DataFrame, backend: str, precision: str) -> pd.DataFrame:
+    return table[(table["backend"] == backend) & (table["precision"] == precision)]
+
+
+def spread_of(rows: Sequence[Fixed]) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of the errors; each family weighs as much."""
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row.family] = sizes.get(row.family, 0) + 1
+    order = sorted(rows, key=lambda row: row.spread)
+    weights = np.cumsum([1 / sizes[row.family] for row in order])
+    low, high = (
+        order[int(np.searchsorted(weights, part / 100 * weights[-1]))].spread for part in COVERED
+    )
+    return low, high
+
+
+def coverage(rows: Sequence[Fixed], learnt: Sequence[Fixed]) -> float:
+    """Return in how many rows the interval holds, made of other families than the row's."""
+    spreads = {
+        family: spread_of([each for each in learnt if each.family != family])
+        for family in {row.family for row in rows}
+    }
+    return float(np.mean([row.holds(spreads[row.family]) for row in rows]))
+
+
+def summary(rows: Sequence[Fixed], learnt: Sequence[Fixed]) -> dict[str, Any]:
+    """Return the errors of a group, and of Nsight Compute's rules on the rows that it has."""
+    errors = [row.error for row in rows]
+    ruled = [row for row in rows if row.rules_us is not None]
+    theirs = [abs((row.rules_us or math.nan) / row.after_us - 1) for row in ruled]
+    return {
+        "cases": len(rows),
+        "median": float(np.median(errors)),
+        "mean": float(np.mean(errors)),
+        "coverage": coverage(rows, learnt),
+        "same_rows": {
+            "cases": len(ruled),
+            "ours": [_round(np.median, [row.error for row in ruled]),
+                     _round(np.mean, [row.error for row in ruled])],
+            "rules": [_round(np.median, theirs), _round(np.mean, theirs)],
+        },
+    }  # fmt: skip
+
+
+def _round(of: Any, values: Sequence[float]) -> float | None:
+    return float(of(values)) if values else None
+
+
+def measure(strangers: Path | None) -> dict[str, Any]:
+    """Return the errors of every group, the spread that ships, and every row."""
+    groups: dict[str, list[Fixed]] = {
+        name: fixes_of(name, questions()) for name, questions in SETS.items()
+    }
+    for name in LADDERS:
+        asked = ladder_questions(name)
+        groups[name] = fixes_of(name, asked)
+        groups[name + KNOWN] = fixes_of(name + KNOWN, asked, sized=True)
+    learnt = [
+        row
+        for name, rows in groups.items()
+        if "aside" not in name and not name.endswith(KNOWN)
+        for row in rows
+    ]
+    if strangers is not None:
+        steps, _ = stranger_questions(strangers)
+        groups[STRANGERS] = fixes_of(STRANGERS, steps)
+        groups[STRANGERS + KNOWN] = fixes_of(STRANGERS + KNOWN, steps, sized=True)
+    spread = spread_of(learnt)
+    every = [row for name, rows in groups.items() if not name.endswith(KNOWN) for row in rows]
+    together = {
+        "all planted": [row for name in SETS for row in groups[name]],
+        "all ladders": [row for name in LADDERS for row in groups[name]],
+        "all": every,
+    }
+    return {
+        "spread": list(spread),
+        "groups": {name: summary(rows, learnt) for name, rows in groups.items() if rows},
+        "together": {name: summary(rows, learnt) for name, rows in together.items()},
+        "rows": [asdict(row) for row in itertools.chain(*groups.values())],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write or print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strangers", type=Path, help="folder with labels.json and the reports")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    document = measure(given.strangers)
+    if given.out is None:
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        kept = {name: value for name, value in document.items() if name != "rows"}
+        with replacing(given.out) as place:
+            place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The time after a fix, worked out by hand; and what is said to whom."""
+
+import math
+
+import pytest
+
+from perfml.explain.advice.after_fix import CURES, SPREAD, estimate, size_of, time_after
+from perfml.explain.advice.first_fix import action_for, first_fix
+from perfml.explain.counters.causes import layer_causes
+from perfml.explain.counters.terms import TERMS
+from perfml.explain.results import Ratio
+from tests.support.causes import PLANTED, pair_with
+from tests.support.launches import launch
+
+SLOWER = Ratio(10.0, 40.0, math.log(4), None, None, (1, 1), "slower")
+
+
+def test_the_part_that_is_the_cause_s_goes_and_the_rest_stays():
+    barriers = launch({"time_us": 100.0, "stall_sync": 0.6, "stall_exec_dependency": 0.2})
+    assert time_after(barriers, "stall_sync") == pytest.approx(0.4)
+    # of waits, readiness is no part: 0.6 of the 0.8 in which warps wait
+    ready = launch({"time_us": 100.0, "stall_sync": 0.6, "stall_not_selected": 0.2})
+    assert time_after(ready, "stall_sync") == pytest.approx(0.25)
+
+
+def test_the_next_limit_takes_over():
+    full = {"time_us": 100.0, "stall_sync": 0.9, "single_precision_fu_utilization": 0.45}
+    # the FP32 pipe sustains 90 %, so half of the time stays; idle multiprocessors do not count
+    assert time_after(launch(full), "stall_sync") == pytest.approx(0.5)
+    assert time_after(launch({**full, "sm_efficiency": 0.5}), "stall_sync") == pytest.approx(0.25)
+
+
+def test_scattered_loads_leave_the_bytes_that_were_asked_for():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_dependency": 0.8,
+        "shared_utilization": 0.2,
+        "gld_transactions": 8e6,
+        "gst_transactions": 0.0,
+        "gld_efficiency": 0.125,
+        "l2_utilization": 0.6,
+    }
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 / 8)
+    # only half of it goes
+    half = time_after(launch(row), "sectors_per_request", left=0.5)
+    assert half == pytest.approx(max(0.2 + 0.8 / 2, 0.6 * 0.5 / 0.6))
+
+
+def test_levels_that_a_fix_raises():
+    row = {
+        "time_us": 100.0,
+        "waves_per_sm": 1.25,
+        "theoretical_occupancy": 0.25,
+        "achieved_occupancy": 0.2,
+        "warp_execution_efficiency": 0.5,
+        "issue_slot_utilization": 0.9,
+        "sm_active_cycles_max": 4.0,
+        "sm_active_cycles_mean": 3.0,
+    }
+    after = {
+        name: time_after(launch({**row, "issue_slot_utilization": 0.0}), name) for name in CURES
+    }
+    assert after["wave_quantization"] == pytest.approx(0.625)
+    assert after["theoretical_occupancy"] == pytest.approx(0.25)
+    assert after["achieved_of_theoretical"] == pytest.approx(0.8)
+    assert after["sm_imbalance"] == pytest.approx(0.75)
+    # busy issue slots leave no room for more warps, but idle lanes need fewer of them
+    assert time_after(launch(row), "theoretical_occupancy") == pytest.approx(1.0)
+    assert time_after(launch(row), "active_threads_per_warp") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("term", CURES)
+def test_no_fix_makes_a_launch_slower_and_nothing_is_invented(term):
+    assert term in TERMS
+    for each in PLANTED:
+        fraction = time_after(pair_with(each)[1], term)
+        assert math.isnan(fraction) or 0 <= fraction <= 1
+    bare = time_after(launch({"time_us": 1.0}), term)
+    assert math.isnan(bare) or 0 <= bare <= 1
+
+
+def test_a_cause_without_a_cure_has_no_estimate():
+    assert math.isnan(time_after(launch({"time_us": 1.0}), "kernels_appeared"))
+
+
+def test_the_interval_grows_with_the_saving_and_ends_at_the_time_as_it_is():
+    small, large = estimate(100.0, 0.9), estimate(100.0, 0.1)
+    assert small.time_us == pytest.approx(90.0)
+    assert small.high_us == 100.0
+    assert small.low_us == pytest.approx(90 * math.exp(SPREAD[0] * size_of(0.9)))
+    assert large.high_us / large.low_us > small.high_us / small.low_us
+    assert large.low_us < large.time_us < large.high_us
+
+
+def fix_of(term, ratio=SLOWER):
+    merged = [
+        launch({**one.counters, "kernel": "", "time_us": one.time_us}) for one in pair_with(term)
+    ]
+    causes = layer_causes(*merged, same_device=True)
+    return first_fix(ratio, causes, ("one", "two"), ((merged[0],), (merged[1],))), causes
+
+
+def test_the_first_cause_s_action_stands_with_the_time_without_it():
+    fix, causes = fix_of("memory_fence")
+    assert fix is not None
+    assert fix.term == causes.totals[0].term
+    assert fix.sentence().startswith("what to do in two: Use fewer fences, or narrower ones")
+    assert "us instead of 40 (" in fix.sentence()
+    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
+    assert fix.to_dict()["after_low_us"] < fix.after.time_us < fix.to_dict()["after_high_us"]
+
+
+def test_where_nothing_differs_nothing_is_to_be_done():
+    same = Ratio(10.0, 10.0, 0.0, None, None, (1, 1), "no difference")
+    assert fix_of("memory_fence", ratio=same)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("sm80_xmma_gemm_f32f32_f32f32_tn", "a library's: take one for this layer (4.00 times"),
+        ("void at::native::vectorized_elementwise_kernel<4>(int)", "PyTorch's: take one for this"),
+        ("my_kernel", "Use fewer fences"),
+    ],
+)
+def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
+    text = action_for(TERMS["memory_fence"], kernel, ("one", 4.0))
+    assert said in text
+    assert "take one" not in action_for(TERMS["memory_fence"], kernel, None)
