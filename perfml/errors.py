@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 
@@ -62,6 +63,22 @@ def _again(
     error = kind.__new__(kind)
     PerfmlError.__init__(error, what, where=where, found=found, cure=cure)
     return error
+
+
+def did_you_mean(name: str, known: Iterable[object], otherwise: str) -> str:
+    """Return a cure for a name that is not known: the nearest ones, then what else to do.
+
+    Examples
+    --------
+    >>> did_you_mean("cudn", ["cublas", "cudnn"], "Choose one of these.")
+    'Did you mean cudnn? Choose one of these.'
+    >>> did_you_mean("x", ["cublas", "cudnn"], "Choose one of these.")
+    'Choose one of these.'
+    """
+    import difflib
+
+    near = difflib.get_close_matches(name, list(dict.fromkeys(map(str, known))), n=3)
+    return f"Did you mean {' or '.join(map(plain, near))}? {otherwise}" if near else otherwise
 
 
 LONGEST = 1000

@@ -20,7 +20,7 @@ from perfml.cli.dataset import (
     read,
 )
 from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,8 @@ def advise(
         typer.Option(help="Report or details CSV with Nsight Compute's rules on these launches."),
     ] = None,
     ncu_min_speedup: Annotated[
-        float, typer.Option(min=0.0, help="Leave out results that promise less, in per cent.")
+        float,
+        typer.Option(min=0.0, max=1e6, help="Leave out results that promise less, in per cent."),
     ] = 0.0,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,
@@ -137,7 +138,9 @@ def roofline(
             if name not in known:
                 msg = f"no layer is called {name!r}"
                 found = ", ".join(sorted(map(str, known))[:12])
-                raise PerfmlError(msg, found=found, cure="Name one of these.")
+                raise PerfmlError(
+                    msg, found=found, cure=did_you_mean(name, known, "Name one of these.")
+                )
         table = table[table["layer"].isin(layer)]
     devices = sorted(map(str, table["device"].dropna().unique()))
     roofs = peaks_of(devices, peaks_given(peaks, table))

@@ -80,7 +80,7 @@ def explain(
         typer.Option(help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Relative difference that is none.")
+        float, typer.Option(min=0.0, max=10.0, help="Relative difference that is none.")
     ] = 0.01,
     seed: Annotated[int, typer.Option(help="Seed of the model.")] = 0,
     peaks: PeaksFile = None,

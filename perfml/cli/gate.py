@@ -64,6 +64,7 @@ def gate(
     Example: perfml gate --save main run/; perfml gate main new_run/ --format md --out gate.md
     """
     out_ = Output(as_json, quiet, verbose)
+    out_.place(out)
     try:
         code = _run(out_, base, new, save, tolerances, form, out, where, kernel, skip)
     except PerfmlError as error:

@@ -65,6 +65,7 @@ def train(
     Example: perfml train layers.parquet --model gbr --where batch=1
     """
     out_ = Output(as_json, quiet, verbose)
+    out_.place(out)
     from perfml.modeling import evaluate
     from perfml.report.verbs import train_document
 
@@ -132,6 +133,7 @@ def rank(
     Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
     """
     out_ = Output(as_json, quiet, verbose)
+    out_.place(out)
     table = load_dataset(dataset, where, out_)
     options: dict[str, Any] = {
         "task": task.value,

@@ -12,12 +12,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from perfml.errors import PerfmlError, plain
+from perfml.errors import PerfmlError, did_you_mean, plain
+from perfml.util.files import require_place
 from perfml.util.json_values import json_value
 from perfml.util.signals import interruptible
 
@@ -43,6 +45,10 @@ ALIKE = 3
 
 _VARYING = re.compile(r"^[^\s:]+: |\([^()]*\)|\d[\d.,]*")
 """What differs between warnings of one kind: the file or run in front, numbers, details."""
+
+
+_CHOICES = re.compile(r"'([^']*)' is not one of (.+)")
+"""How an error of usage names what was given and what could be."""
 
 
 class Output:
@@ -144,6 +150,10 @@ class Output:
             else:
                 self.warn(f"{alike[0]} [and {len(alike) - 1} more of this kind; -v lists them]")
 
+    def place(self, out: Path | None) -> None:
+        """Raise `InputError` where the result could not be written, before the work begins."""
+        require_place(out)
+
     def fail(self, what: str, cure: str) -> NoReturn:
         """End the command with exit code 1, on stderr alone, after its result was printed.
 
@@ -195,6 +205,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit 1 on an error a user can act on, 130 on Ctrl-C."""
         Output.current = Output.verb = None
+        if sys.stdout is None:
+            sys.stderr.write("error: standard output is closed\nDo not close it (>&-).\n")
+            raise typer.Exit(1)
         try:
             with interruptible():
                 result = super().invoke(ctx)
@@ -220,7 +233,10 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            if type(error).__module__.split(".")[0] in {"click", "typer"} or _wants_traceback():
+            if type(error).__module__.split(".")[0] in {"click", "typer"}:
+                _suggest(error)
+                raise
+            if _wants_traceback():
                 raise
             place = traceback.extract_tb(error.__traceback__)[-1]
             what = f"internal error: {type(error).__name__}: {str(error)[:300]}"
@@ -257,6 +273,14 @@ def _marked(verb: str, document: dict[str, Any]) -> dict[str, Any]:
     from perfml.cli.documents import marked
 
     return marked(verb, document)
+
+
+def _suggest(error: Any) -> None:
+    """Add the nearest choice to an error of usage that lists them."""
+    found = _CHOICES.search(str(getattr(error, "message", "")))
+    if found is not None:
+        known = re.findall(r"'([^']+)'", found[2])
+        error.message = f"{error.message} {did_you_mean(found[1], known, '')}".rstrip()
 
 
 def _wants_traceback() -> bool:

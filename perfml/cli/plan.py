@@ -34,7 +34,9 @@ def select(
     most: Annotated[int, typer.Option(min=1, help="Largest set tried.")] = 3,
     tolerance: Annotated[
         float | None,
-        typer.Option(min=0, help="How much worse than the best still suffices (0.1 is 10 %)."),
+        typer.Option(
+            min=0, max=10, help="How much worse than the best still suffices (0.1 is 10 %)."
+        ),
     ] = None,
     features: Features = "published",
     target: Target = "log-time",
@@ -99,6 +101,7 @@ def plan(
     Example: perfml plan layers.parquet --passes 3 --out metrics.txt
     """
     out_ = Output(as_json, quiet, verbose)
+    out_.place(out)
     from perfml.modeling import plan as make_plan
 
     table = load_dataset(dataset, where, out_)

@@ -117,6 +117,7 @@ def plot(
         msg = f"plot needs a figure ({', '.join(Figure)}) and a dataset; see perfml plot --list."
         raise typer.BadParameter(msg)
     target_file = _file(figure, out)
+    out_.place(target_file)
     asked = {
         "layer": layer,
         "backend": backend,

@@ -84,6 +84,7 @@ def report(
     markdown = form is Form.md or (form is None and out is not None and out.suffix == ".md")
     if out is None:
         out = Path("report.md" if markdown else "report.html")
+    out_.place(out)
     if other is not None:
         if kernels is not None:
             msg = "two datasets bring their own kernels"

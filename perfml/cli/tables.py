@@ -16,6 +16,7 @@ from perfml.errors import InputError, PerfmlError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.metrics import Catalogue
     from perfml.tables import Table
 
 
@@ -101,6 +102,7 @@ def ingest(
         partitioned.ingest(out_, files, folder, Settings(identity, options, mapped, layer), jobs)
         return
     require_other_file(out, files)
+    out_.place(out)
     cure = "Name it kernels.parquet; for exchange: perfml merge kernels.parquet --out dataset.csv"
     require_parquet_name(out, cure)
     with out_.progress("reading") as progress:
@@ -279,15 +281,17 @@ def metrics(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Explain metrics, and how Nsight Compute spells them.
+    """Explain metrics, and how Nsight Compute spells them; its own names are looked up, too.
 
-    Example: perfml metrics gld_efficiency; ncu --metrics $(perfml metrics published --request) ...
+    Example: perfml metrics gld_efficiency; perfml metrics sm__warps_active;
+    ncu --metrics $(perfml metrics published --request) ...
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.metrics import load_catalogue
 
     catalogue = load_catalogue()
-    chosen = catalogue.select(names) if names else catalogue.names
+    named = [each for name in names or () for each in _spelled(name, catalogue)]
+    chosen = catalogue.select(named) if names else catalogue.names
     if request:
         wanted = catalogue.ncu_request([name for name in chosen if catalogue[name].ncu])
         out_.result({"request": wanted}, [",".join(wanted)])
@@ -312,6 +316,11 @@ def metrics(
     shown = ("metric", "unit", "merge", "match", "description")
     rows = [[each[name] for name in shown] for each in found]
     out_.table(shown, rows, spare=("match", "merge", "unit"))
+
+
+def _spelled(name: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return what is asked for: a metric or set, or the metrics that read one of ncu's counters."""
+    return catalogue.read_from(name) if "__" in name else (name,)
 
 
 datasets = typer.Typer(no_args_is_help=True, help="Recorded and published datasets.")

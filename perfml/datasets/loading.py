@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
 from perfml.datasets.registry import DATASETS, fetch
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
 
@@ -315,7 +315,8 @@ def _opened(name: str) -> Given:
         return _folder(name, path)
     if not path.exists():
         msg = "no such file or dataset"
-        cure = f"Give a profile, a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
+        known = f"Give a profile, a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
+        cure = did_you_mean(name, DATASETS, known)
         raise InputError(msg, where=name, cure=cure)
     require_file(path)
     with path.open("rb") as stream:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.util.digest import sha256_of_file
 
 
@@ -93,7 +93,8 @@ def get(name: str) -> Dataset:
     """
     if name not in DATASETS:
         msg = f"no dataset is called {name!r}"
-        raise PerfmlError(msg, cure=f"There are: {', '.join(DATASETS)}.")
+        cure = did_you_mean(name, DATASETS, f"There are: {', '.join(DATASETS)}.")
+        raise PerfmlError(msg, cure=cure)
     return DATASETS[name]
 
 

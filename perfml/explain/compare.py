@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import advise
 from perfml.explain.align import Alignment, align_layers
@@ -187,7 +187,8 @@ def _chosen(table: pd.DataFrame, layers: Sequence[str] | None, top: int) -> list
     for name in layers:
         if name not in names:
             msg = f"no aligned layer is called {name!r}"
-            raise PerfmlError(msg, found=", ".join(map(str, names[:24])), cure="Name one of these.")
+            cure = did_you_mean(name, names, "Name one of these.")
+            raise PerfmlError(msg, found=", ".join(map(str, names[:24])), cure=cure)
     return [names.index(name) for name in layers]
 
 

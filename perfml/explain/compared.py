@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.errors import PerfmlError, TableError
+from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.merge.rule import launch_totals, merge, unattributed
 
 WHOLE = "(whole run)"
@@ -173,12 +173,14 @@ def require_value(table: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
     """
     if by not in table.columns:
         msg = f"the table has no column {by}"
-        raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, table.columns[:12]))}.")
+        known = f"Columns are: {', '.join(map(str, table.columns[:12]))}."
+        raise PerfmlError(msg, cure=did_you_mean(by, table.columns, known))
     rows = table[table[by].astype("string") == value]
     if rows.empty:
         values = sorted(map(str, table[by].dropna().unique()))
         msg = f"no row has {by}={value}"
-        raise PerfmlError(msg, found=", ".join(values[:8]), cure="Choose one of these values.")
+        cure = did_you_mean(value, values, "Choose one of these values.")
+        raise PerfmlError(msg, found=", ".join(values[:8]), cure=cure)
     return rows
 
 

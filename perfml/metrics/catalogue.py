@@ -8,7 +8,6 @@ nothing (its guard is 0), what may stand in for it, and how kernels merge into a
 from __future__ import annotations
 
 import csv
-import difflib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics.expressions import Array, Expression, parse
 
 if TYPE_CHECKING:
@@ -297,10 +296,8 @@ class Catalogue:
         try:
             return self._metrics[name]
         except KeyError:
-            near = difflib.get_close_matches(name, [*self._metrics, *_SETS], n=3)
-            cure = (
-                f"Did you mean {' or '.join(near)}?" if near else f"Sets are: {', '.join(_SETS)}."
-            )
+            sets = f"Sets are: {', '.join(_SETS)}."
+            cure = did_you_mean(name, [*self._metrics, *_SETS], sets)
             msg = f"no metric or metric set is called {name!r}"
             raise PerfmlError(msg, cure=cure) from None
 
@@ -315,6 +312,36 @@ class Catalogue:
             for member in groups.get(name, (name,)):
                 found[self[member].name] = None
         return tuple(found)
+
+    def read_from(self, counter: str) -> tuple[str, ...]:
+        """Return the metrics that are read from a counter of Nsight Compute, by its name's start.
+
+        Raises
+        ------
+        PerfmlError
+            If there is none; the message names the nearest counters.
+        """
+        start = counter.rstrip(".*…")
+        read = {
+            each.name: tuple(
+                dict.fromkeys(
+                    counter
+                    for formula in (each.ncu, each.guard, *each.substitutes)
+                    if formula is not None
+                    for counter in formula.names
+                )
+            )
+            for each in self._metrics.values()
+        }
+        found = tuple(
+            name for name, counters in read.items() if any(n.startswith(start) for n in counters)
+        )
+        if not found:
+            known = [each for counters in read.values() for each in counters]
+            msg = f"no metric is read from {counter!r}"
+            cure = did_you_mean(counter, known, "See which there are: perfml metrics --json.")
+            raise PerfmlError(msg, cure=cure)
+        return found
 
     def lacking(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return what explain, advise and roofline read and a request for `names` leaves out."""

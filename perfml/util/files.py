@@ -132,6 +132,22 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def require_place(out: Path | None) -> None:
+    """Raise `InputError` where a result could not be written, before the work for it is done."""
+    if out is None:
+        return
+    path = _target(out)
+    if path.exists():
+        return
+    try:
+        handle, name = tempfile.mkstemp(prefix=".perfml.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        cure = "Name a folder that exists and that you may write to."
+        raise cannot_write(path, error, cure) from error
+    os.close(handle)
+    Path(name).unlink(missing_ok=True)
+
+
 def cannot_write(
     path: Path, error: OSError, cure: str = "Name a folder that you may write to."
 ) -> InputError:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.inputs import (
     INPUTS,
     LAYER_INPUTS,
@@ -213,7 +213,9 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
         if name not in set(known):
             msg = f"no layer is called {name!r}"
             found = ", ".join(dict.fromkeys(known.head(400)))[:200]
-            raise PerfmlError(msg, found=found, cure="Name one of these.")
+            raise PerfmlError(
+                msg, found=found, cure=did_you_mean(name, known, "Name one of these.")
+            )
     return rows[known.isin(list(layers))].reset_index(drop=True)
 
 

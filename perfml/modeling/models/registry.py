@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.models.ebm import make_boosting, require_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
 
@@ -222,11 +222,9 @@ def get_model(name: str, task: str) -> Model:
     other = [each for each in _REGISTRY if each != task and name in _REGISTRY[each]]
     msg = f"no {task} model is called {name!r}"
     extra = " and lr:C, such as lr:0.1" if task == "classification" else ""
-    raise PerfmlError(
-        msg,
-        found=f"a {other[0]} model" if other else None,
-        cure=f"Models are: {', '.join([*registry, *_EXTRA])}{extra}.",
-    )
+    known = [*registry, *_EXTRA]
+    cure = did_you_mean(name, known, f"Models are: {', '.join(known)}{extra}.")
+    raise PerfmlError(msg, found=f"a {other[0]} model" if other else None, cure=cure)
 
 
 def get_models(names: str | Sequence[str] | None, task: str) -> tuple[Model, ...]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, Ints, Problem, group_codes
 
 Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
@@ -244,7 +244,8 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
     base, _, argument = _ALIASES.get(name, name).partition(":")
     if base not in PROTOCOLS or (argument and base != "random"):
         msg = f"no protocol is called {name!r}"
-        raise PerfmlError(msg, cure=f"Protocols are: {', '.join(PROTOCOLS)}.")
+        known = f"Protocols are: {', '.join(PROTOCOLS)}."
+        raise PerfmlError(msg, cure=did_you_mean(name, PROTOCOLS, known))
     values, groups = problem.design.values, None
     splitter: Any
     if base == "random":

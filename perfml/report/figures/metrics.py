@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics import load_catalogue
 from perfml.report.conditions import named_layers
 from perfml.report.figures.axes import is_narrow, markers, name_rows
@@ -96,7 +96,8 @@ def stall_breakdown(
     rows = layers if layer is None else layers[layers["layer"] == layer]
     if rows.empty:
         msg = "the table has no such layer"
-        raise PerfmlError(msg, where=plain(layer), cure="Choose one of its layers.")
+        cure = did_you_mean(str(layer), layers["layer"].dropna(), "Choose one of its layers.")
+        raise PerfmlError(msg, where=plain(layer), cure=cure)
     shares = stall_shares(rows)
     if shares.empty or not len(shares.columns):
         msg = "no stall metric was measured"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.report.figures.axes import is_narrow, markers, name_rows, reach
 from perfml.report.figures.style import INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.report.labels import members, model, percent, protocol
@@ -84,7 +84,8 @@ def _chosen(table: pd.DataFrame, column: str, value: str | None) -> pd.DataFrame
     if rows.empty:
         msg = f"the ranking has no {column} {plain(wanted)}"
         found = ", ".join(map(str, table[column].unique()))
-        raise PerfmlError(msg, found=found, cure="Choose one of these.")
+        cure = did_you_mean(str(wanted), table[column], "Choose one of these.")
+        raise PerfmlError(msg, found=found, cure=cure)
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.labels import clean, listed
 from perfml.time_sources import time_note
@@ -99,7 +99,8 @@ def _of_layer(request: Request) -> pd.DataFrame:
 def _unknown_layer(layer: object, layers: pd.DataFrame) -> PerfmlError:
     found = listed([clean(name, 60) for name in layers["layer"].dropna().unique()], 8)
     msg = f"no layer is called {clean(layer, 80)!r}"
-    return PerfmlError(msg, found=found, cure="Name one of these.")
+    cure = did_you_mean(str(layer), layers["layer"].dropna(), "Name one of these.")
+    return PerfmlError(msg, found=found, cure=cure)
 
 
 def _ranking(request: Request) -> Ranking:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.kernel_names import short_kernel
 from perfml.report.conditions import Condition, conditions
 from perfml.report.figures.axes import name_rows, reach
@@ -173,7 +173,8 @@ def kernel_shares(
     if inside.empty:
         msg = "no launch belongs to this layer"
         known = ", ".join(map(str, kernels["layer"].dropna().unique()[:6]))
-        raise PerfmlError(msg, where=plain(layer), found=known, cure="Choose one of the layers.")
+        cure = did_you_mean(layer, kernels["layer"].dropna(), "Choose one of the layers.")
+        raise PerfmlError(msg, where=plain(layer), found=known, cure=cure)
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
 
@@ -251,7 +252,8 @@ def filter_table(
     mine = condition.times[condition.times["backend"] == chosen]
     if mine.empty:
         msg = f"no layer ran under {plain(chosen)}"
-        raise PerfmlError(msg, found=", ".join(condition.backends), cure="Choose one of these.")
+        cure = did_you_mean(chosen, condition.backends, "Choose one of these.")
+        raise PerfmlError(msg, found=", ".join(condition.backends), cure=cure)
     groups = filter_groups(mine.set_index("layer")["median"], layer_shapes(provenance))
     if not groups:
         msg = "the provenance tells no layer's filter size and number of filters"

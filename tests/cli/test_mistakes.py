@@ -1,0 +1,103 @@
+"""What a command says of a name that is nearly right, and of a place where it cannot write."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.errors import PerfmlError
+from perfml.metrics import load_catalogue
+from perfml.tables import write_table
+from tests.support.report_data import layers
+
+
+def run(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Return the file of a small Layers table."""
+    path = tmp_path_factory.mktemp("mistakes") / "layers.parquet"
+    write_table(layers(layers=6), path, kind="layers", provenance={})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("train", "h200-swep"), "h200-sweep"),
+        (("datasets", "path", "h200-attentoin"), "h200-attention"),
+        (("plot", "tims", "{table}"), "times"),
+        (("plot", "stalls", "{table}", "--layer", "conv_001"), "conv_01"),
+        (("explain", "{table}", "--baseline", "cublas", "--target", "cudn"), "cudnn"),
+        (("advise", "{table}", "--layer", "conv_99"), "conv_"),
+        (("train", "{table}", "--model", "gbrr"), "gbr"),
+        (("train", "{table}", "--protocol", "leave-one-layer"), "leave-one-layer-out"),
+        (("metrics", "gld_efficency"), "gld_efficiency"),
+        (("metrics", "sm__warp_active.avg.pct_of_peak_sustained_active"), "sm__warps_active"),
+        (("rank", "{table}", "--task", "regresion"), "regression"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_a_proposal(words, meant, table):
+    result = run(*(word.format(table=table) for word in words))
+    assert result.exit_code in (1, 2)
+    said = " ".join(result.output.split())
+    assert "Did you mean" in said, said
+    assert meant in said.partition("Did you mean")[2]
+
+
+def test_a_name_like_nothing_gets_the_list():
+    result = run("metrics", "zzzzzz")
+    assert "Did you mean" not in result.output
+    assert "Sets are:" in result.output
+
+
+def test_counters_of_nsight_compute_lead_to_the_metrics_that_read_them():
+    catalogue = load_catalogue()
+    assert "achieved_occupancy" in catalogue.read_from("sm__warps_active.avg.pct")
+    assert "achieved_occupancy" in catalogue.read_from("sm__warps_active...")
+    result = run("metrics", "sm__warps_active")
+    assert result.exit_code == 0
+    assert "achieved_occupancy" in result.output
+    with pytest.raises(PerfmlError, match="no metric is read from"):
+        catalogue.read_from("smsp__nothing")
+
+
+@pytest.mark.parametrize("verb", ["train", "rank", "report", "plan", "plot"])
+def test_a_place_that_cannot_be_written_is_said_before_the_work(verb, table, tmp_path):
+    out = tmp_path / "nowhere" / ("x.txt" if verb == "plan" else "x.svg")
+    words = ("plot", "times", table) if verb == "plot" else (verb, table)
+    result = run(*words, "--out", out)
+    assert result.exit_code == 1
+    assert "cannot write here" in result.output
+    assert "warning" not in result.output
+    assert not out.parent.exists()
+
+
+def test_a_folder_is_no_place_for_a_file(table, tmp_path):
+    result = run("report", table, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "a directory" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_closed_output_is_one_clear_message():
+    done = subprocess.run(
+        f"exec {sys.executable} -m perfml metrics gld_efficiency >&-",
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output is closed")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "x"])
+def test_a_number_that_is_none_is_refused(value, table):
+    sides = ("--baseline", "cublas", "--target", "cudnn")
+    assert run("explain", table, *sides, "--tolerance", value).exit_code in (1, 2)
