@@ -27,13 +27,16 @@ $(VENV)/.%: pyproject.toml constraints.txt
 RECORDED := datasets/h200-yolov4-tiny/runs
 WHERE := --where precision=fp32 --where batch=1
 
-demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> train -> rank -> report
+demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> report, in a minute
 	@mkdir -p $(DEMO)
-	$(PERFML) ingest $(RECORDED) --out $(DEMO)/kernels.parquet
-	$(PERFML) merge $(DEMO)/kernels.parquet --layers 'conv_.*' --out $(DEMO)/layers.parquet
-	$(PERFML) train $(DEMO)/layers.parquet $(WHERE) --splits 10
-	$(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20 --method builtin,permutation,group-permutation
-	$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html
+	@echo "21 layers of YOLOv4-Tiny under three libraries, as recorded on an H200 (fp32, batch 1):"
+	@$(PERFML) ingest $(RECORDED) --out $(DEMO)/kernels.parquet --quiet > $(DEMO)/log.txt
+	@$(PERFML) merge $(DEMO)/kernels.parquet --layers 'conv_.*' --out $(DEMO)/layers.parquet --quiet >> $(DEMO)/log.txt
+	@$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --splits 10 --resamples 20 --out $(DEMO)/report.html --quiet
+	@echo "Next, in this folder:"
+	@echo "  $(PERFML) explain $(DEMO)/layers.parquet $(WHERE) --baseline cublas --target cudnn"
+	@echo "  $(PERFML) advise $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --top 3"
+	@echo "  $(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20"
 
 PYTEST := $(BIN)/python -m pytest
 

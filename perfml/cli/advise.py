@@ -52,7 +52,7 @@ def advise(
     ] = None,
     ncu_min_speedup: Annotated[
         float,
-        typer.Option(min=0.0, max=1e6, help="Leave out results that promise less, in per cent."),
+        typer.Option(min=0.0, max=1e6, help="Leave out what promises less, in per cent."),
     ] = 0.0,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,

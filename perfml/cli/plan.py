@@ -34,9 +34,7 @@ def select(
     most: Annotated[int, typer.Option(min=1, help="Largest set tried.")] = 3,
     tolerance: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=10, help="How much worse than the best still suffices (0.1 is 10 %)."
-        ),
+        typer.Option(min=0, max=10, help="How much worse than the best still suffices."),
     ] = None,
     features: Features = "published",
     target: Target = "log-time",

@@ -197,7 +197,12 @@ def _write(
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     lines = [clean(line) for line in document.lines]
+    steps = [] if document.answer is None else document.answer.first
+    short = [
+        clean(f"{place}. {each.title}: {each.gain} ({each.sure})")
+        for place, each in enumerate(steps, start=1)
+    ]
     out_.result(
         {"out": str(out), "bytes": len(text.encode()), "summary": lines, "warnings": warnings},
-        [*lines, f"Report: {out.resolve()}"],
+        [*(short if short and not out_.verbose else lines), f"Report: {out.resolve()}"],
     )

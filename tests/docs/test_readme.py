@@ -48,6 +48,19 @@ def test_the_make_targets_exist(commands, root):
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
+def test_the_demo_prints_fifteen_lines_at_most(root):
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1].splitlines()
+    assert all(line.startswith("\t@") for line in recipe), "a command would be echoed"
+    loud = [line for line in recipe if "> $(DEMO)/log.txt" not in line and "mkdir" not in line]
+    (report,) = [line for line in loud if "$(PERFML) report" in line]
+    assert "--quiet" in report
+    # the report prints its three steps and where it is
+    assert len(loud) - 1 + 4 <= 15
+    offered = [line for line in loud if 'echo "  $(PERFML)' in line]
+    assert len(offered) == 3
+
+
 def test_the_ncu_command_asks_for_what_the_readme_says(commands):
     (command,) = [each for each in commands if each.startswith("ncu ")]
     inner = re.search(r"\$\((.*?)\)", command).group(1)
