@@ -102,7 +102,8 @@ def ranks(data):
     place = next(k for k, each in enumerate(groups) if "gld_efficiency" in each["members"])
     gld = groups[place]
     alone = "" if gld["members"] == "gld_efficiency" else f" ({gld['members']})"
-    return [first, f"{place + 1} of {len(groups)}{alone}, {_place(gld)}, {gld['p_top3']:.2f}"]
+    mine = f"{place + 1} of {len(groups)}{alone}, {_place(gld)}, {gld['p_top3']:.2f}"
+    return [first, f"{groups[0]['null_p_top3']:.2f}", mine]
 
 
 def _place(group):
