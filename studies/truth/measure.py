@@ -2,7 +2,7 @@
 
 Run: ``python -m studies.truth.measure [--data DIR] [--json] [--markdown]``. The dataset is one that
 ``datasets/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level against
-the base (causes, Shapley, advice), all layers of a family (ranking, Gini), or a slow
+the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
 launch (Nsight Compute's rules). Two more tables ask about the levels against each other, and about
 mixtures of two families. Exit 1 while the goals are missed: the best of perfml's attributions names
 the cause first in 80 % of its cases, and among the first three in 95 %, in each of the tables.
@@ -22,7 +22,7 @@ from studies.truth import mixtures, scores
 from studies.truth.scores import Answer, Answers, wilson
 
 DATA = Path(__file__).resolve().parents[2] / "datasets" / "h200-planted"
-OURS = ("causes", "Shapley", "advice", "ranking")
+OURS = ("causes", "Shapley", "advice")
 FIRST, THREE = 0.80, 0.95
 PARTS = {
     "base": "a level against the base, a whole family, or a slow launch",
@@ -131,9 +131,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         scores.ask_pairs(layers, kernels, truth, seed=given.seed, shapley=shapley),
         scores.ask_pairs(layers, kernels, truth, seed=given.seed, shapley=shapley, between=True),
         mixed,
-        scores.ask_tables(
-            layers, truth, resamples=given.resamples, mixtures=given.mixtures, seed=given.seed
-        ),
+        scores.ask_tables(layers, truth, mixtures=given.mixtures, seed=given.seed),
         scores.ask_ncu(given.data, truth),
     ):
         everything.rows += part.rows
@@ -188,10 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say by the exit status whether the goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--resamples", type=int, default=20)
-    parser.add_argument(
-        "--mixtures", type=int, default=20, help="pairs of families for ranking and Gini"
-    )
+    parser.add_argument("--mixtures", type=int, default=20, help="pairs of families for Gini")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-shapley", action="store_true", help="leave out the slowest part")
     parser.add_argument(

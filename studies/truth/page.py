@@ -29,9 +29,14 @@ NAMES = {
     "causes": "perfml, causes",
     "advice": "perfml, advice",
     "Shapley": "perfml, Shapley (gbr)",
-    "ranking": "perfml, ranking",
     LESS: "Nsight Compute's rules, less remarks",
 }
+COMPARED = ("causes", "advice", "Shapley")
+"""Methods that are asked why one side is slower than the other."""
+QUESTIONS = dict.fromkeys(GINI, "which metrics tell a family's times apart") | dict.fromkeys(
+    (NCU, LESS), "what slows down this launch"
+)
+"""What the other methods are asked. `perfml rank` is asked nothing: a family has four layers."""
 
 
 def measured():
@@ -48,7 +53,7 @@ def keep(document):
         each
         for each in document["missed"]
         if each["method"] == "causes"
-        or (each["part"] == "base" and each["method"] in (*GINI, NCU, LESS, "ranking", "advice"))
+        or (each["part"] == "base" and each["method"] in (*QUESTIONS, "advice"))
     ]
     shapley = Counter(
         each["named"][0] if each["named"] else "nothing"
@@ -70,10 +75,23 @@ def _share(scored, name):
 
 def scores(part):
     rows = [
-        [NAMES.get(name, name), scored["cases"], _share(scored, "first"), _share(scored, "three")]
+        [NAMES[name], scored["cases"], _share(scored, "first"), _share(scored, "three")]
         for name, scored in measured()[part].items()
+        if name in COMPARED
     ]
     return markdown(["method", "cases", "cause first", "in the first three"], rows)
+
+
+def other_questions():
+    """Scores of methods that are not asked about two sides, with what they are asked."""
+    rows = []
+    for name, question in QUESTIONS.items():
+        alone, mixed = (measured()[part][name] for part in ("methods", "mixtures"))
+        cells = [f"{_share(part, 'first')}, {_share(part, 'three')}" for part in (alone, mixed)]
+        rows.append([NAMES.get(name, name), question, alone["cases"], cells[0]])
+        rows[-1] += [mixed["cases"], cells[1]]
+    header = ["method", "question", "cases", "first, in three", "mixtures", "first, in three"]
+    return markdown(header, rows)
 
 
 def families():
@@ -92,17 +110,15 @@ def families():
 
 def by_family():
     """Cases with the cause first, of all, for each family."""
-    methods = ("causes", "advice", "Shapley")
-    once = ("ranking", *GINI, NCU, LESS)
     rows = []
     for family, found in measured()["families"].items():
-        cells = [f"{found[name]['first']['hits']}/{found[name]['cases']}" for name in methods]
-        for name in once:
+        cells = [f"{found[name]['first']['hits']}/{found[name]['cases']}" for name in COMPARED]
+        for name in QUESTIONS:
             first, three = (found[name][limit]["hits"] for limit in ("first", "three"))
             cells.append("first" if first else "in three" if three else "-")
         rows.append([f"`{family}`", *cells])
-    short = ["ranking", "Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
-    return markdown(["family", *methods, *short], rows)
+    short = ["Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
+    return markdown(["family", *COMPARED, *short], rows)
 
 
 def others():
@@ -204,6 +220,7 @@ TABLES = {
     "base": lambda: scores("methods"),
     "between": lambda: scores("between"),
     "mixtures": lambda: scores("mixtures"),
+    "otherquestions": other_questions,
     "byfamily": by_family,
     "others": others,
 }

@@ -303,24 +303,11 @@ def named_by_gini(layers: pd.DataFrame, model: str, seed: int) -> list[str]:
     return [design.names[i] for i in np.argsort(-weight, kind="stable") if weight[i] > 0]
 
 
-def named_by_ranking(layers: pd.DataFrame, resamples: int, seed: int) -> list[str]:
-    """Return perfml's groups of metrics, the best mean rank first."""
-    from perfml.modeling import rank
-
-    found = rank(layers, resamples=resamples, seed=seed, methods=("builtin", "permutation"))
-    return [name.replace(", ", " + ") for name in found.summary["members"]]
+GINI = {"Gini, one tree": "dt", "Gini, forest": "rf"}
+"""Method -> model. `perfml.modeling.rank` makes no ranking of a family, which has four layers."""
 
 
-RANKERS: dict[str, Callable[[pd.DataFrame, int, int], list[str]]] = {
-    "ranking": named_by_ranking,
-    "Gini, one tree": lambda layers, resamples, seed: named_by_gini(layers, "dt", seed),
-    "Gini, forest": lambda layers, resamples, seed: named_by_gini(layers, "rf", seed),
-}
-
-
-def ask_tables(
-    layers: pd.DataFrame, truth: Truth, *, resamples: int, mixtures: int, seed: int
-) -> Answers:
+def ask_tables(layers: pd.DataFrame, truth: Truth, *, mixtures: int, seed: int) -> Answers:
     """Ask which metrics explain the times of a family's layers, and of those of two families."""
     answers = Answers()
     for family in truth.families:
@@ -331,16 +318,16 @@ def ask_tables(
         if truth.baseline not in times or times.max() / times[truth.baseline] < EFFECT:
             answers.left_out.append((f"all of {family.name}", "no level is slower than the base"))
             continue
-        for method in RANKERS:
-            names = _asked(answers, method, rows, f"all of {family.name}", resamples, seed)
+        for method in GINI:
+            names = _asked(answers, method, rows, f"all of {family.name}", seed)
             add_answer(answers, method, [family], f"all of {family.name}", names)
     pairs = disjoint_pairs(truth, layers)
     order = np.random.default_rng(seed).permutation(len(pairs))[:mixtures]
     for first, second in (pairs[place] for place in sorted(order)):
         rows = layers[layers["layer"].isin([*first.layers, *second.layers])]
         case = f"all of {first.name} and {second.name}"
-        for method in RANKERS:
-            names = _asked(answers, method, rows, case, resamples, seed)
+        for method in GINI:
+            names = _asked(answers, method, rows, case, seed)
             add_answer(answers, method, [first, second], case, names, "mixture")
     return answers
 
@@ -358,11 +345,11 @@ def disjoint_pairs(truth: Truth, layers: pd.DataFrame) -> list[tuple[Family, Fam
 
 
 def _asked(
-    answers: Answers, method: str, rows: pd.DataFrame, case: str, resamples: int, seed: int
+    answers: Answers, method: str, rows: pd.DataFrame, case: str, seed: int
 ) -> tuple[str, ...]:
     """Return what a method names; one that cannot answer names nothing, and that is noted."""
     try:
-        return tuple(RANKERS[method](rows, resamples, seed))
+        return tuple(named_by_gini(rows, GINI[method], seed))
     except PerfmlError as error:
         answers.left_out.append((f"{method}: {case} (counted as a miss)", str(error)))
         return ()

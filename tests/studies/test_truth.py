@@ -216,7 +216,7 @@ def test_in_a_mixture_one_cause_is_first_and_all_are_among_three():
         for name in ("one", "two")
     )
     for named in (["two", "x", "one"], ["x", "one", "y", "two"], ["one", "x", "y"]):
-        scores.add_answer(row, "ranking", [first, second], "both", named, "mixture")
+        scores.add_answer(row, "Gini, forest", [first, second], "both", named, "mixture")
     assert [(each.place, each.last) for each in row.rows] == [(1, 3), (2, 4), (1, None)]
     scored = measure.score(row.rows)
     assert (scored["first"]["hits"], scored["three"]["hits"]) == (2, 1)
@@ -239,12 +239,9 @@ def test_shapley_values_name_the_metric_that_the_time_follows(asked):
 
 
 def test_tables_are_asked_family_by_family_and_in_mixtures(tables, planted):
-    answers = scores.ask_tables(tables[0], planted(CAUSES), resamples=4, mixtures=2, seed=0)
-    # four layers a family are too few for a ranking, and it says so
-    assert places(answers, "ranking") == {f"all of {name}": None for name in CAUSES}
+    answers = scores.ask_tables(tables[0], planted(CAUSES), mixtures=2, seed=0)
     assert places(answers, "Gini, one tree") == {f"all of {name}": 1 for name in CAUSES}
-    mixed = [row for row in answers.rows if row.part == "mixture" and row.method == "ranking"]
-    # eight layers and four resamples: against chance the other family's metric may come before
+    mixed = [row for row in answers.rows if row.part == "mixture" and row.method == "Gini, forest"]
     assert len(mixed) == 2
     assert {row.place for row in mixed} <= {1, 2}
     assert {row.kind for row in mixed} == {"mixture"}
@@ -255,7 +252,7 @@ def test_a_knob_without_effect_is_left_out_and_said_so(tables, planted):
     answers = scores.ask_pairs(merge(kernels), kernels, planted(CAUSES), seed=0, shapley=False)
     assert not answers.rows
     assert len([case for case, _ in answers.left_out if case.startswith("waiting")]) == 12
-    answers = scores.ask_tables(merge(kernels), planted(CAUSES), resamples=2, mixtures=0, seed=0)
+    answers = scores.ask_tables(merge(kernels), planted(CAUSES), mixtures=0, seed=0)
     assert ("all of waiting", "no level is slower than the base") in answers.left_out
 
 
@@ -265,9 +262,9 @@ def test_a_method_that_cannot_answer_is_a_miss_and_the_reason_is_kept(tables, pl
     metrics = [name for name in layers.columns if name in tables[1] and "_" in name]
     kept = ["run_id", "time_us"]
     bare = layers.assign(**{name: 1.0 for name in metrics if name not in kept})
-    answers = scores.ask_tables(bare, planted(stride), resamples=2, mixtures=0, seed=0)
-    assert [row.place for row in answers.rows] == [None] * 3
-    assert len([case for case, why in answers.left_out if "counted as a miss" in case]) == 3
+    answers = scores.ask_tables(bare, planted(stride), mixtures=0, seed=0)
+    assert [row.place for row in answers.rows] == [None] * 2
+    assert len([case for case, why in answers.left_out if "counted as a miss" in case]) == 2
 
 
 def test_a_group_counts_where_it_holds_the_cause():
@@ -348,8 +345,6 @@ def test_the_program_reads_a_recorded_folder_and_exits_by_the_goals(tables, tmp_
     words = [
         "--data",
         str(tmp_path),
-        "--resamples",
-        "2",
         "--mixtures",
         "1",
         "--json",
