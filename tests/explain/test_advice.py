@@ -512,6 +512,26 @@ def test_hazards_planted_on_a_device_are_found_but_for_three(profiled):
     assert set(ON_DEVICE) - theirs == {"special_functions", "l2_traffic"}
 
 
+@pytest.mark.parametrize(
+    ("ncu_rule", "message", "ours"),
+    [
+        ("MemoryCacheAccessPattern", "for global loads in L1TEX might", {"uncoalesced_load"}),
+        ("MemoryCacheAccessPattern", "for global loads from L1TEX might", {"uncoalesced_load"}),
+        ("MemoryCacheAccessPattern", "for global stores in L1TEX might", {"uncoalesced_store"}),
+        (
+            "UncoalescedGlobalAccess",
+            "This kernel has uncoalesced global accesses",
+            {"uncoalesced_load", "uncoalesced_copy", "uncoalesced_store"},
+        ),
+    ],
+)
+def test_rules_in_the_words_of_older_versions_count_as_ours(ncu_rule, message, ours):
+    result = {"launch": 0, "rule": ncu_rule, "message": message, "kind": "warning"}
+    results = pd.DataFrame([{**result, "kernel": "gemm", "speedup": np.nan}])
+    flags = ncu_flags(launch(kernel="gemm"), results, shipped_rules())
+    assert {name for name, flag in flags.items() if flag.any()} == ours
+
+
 def test_healthy_kernels_are_told_nothing_but_what_bounds_them(profiled):
     table = profiled["hazards"][2].table
     healthy = table[table["layer"].isin(["healthy_copy", "healthy_fma"])]
