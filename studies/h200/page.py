@@ -194,21 +194,25 @@ def best(data, path=PAGE):
 
     Each with its mean, and the mean of the setting that is the best one in fp32.
     """
-    means = {}
-    for target, table in SETTINGS.items():
-        for model, cell in zip(MODELS, rows_of(table, path)[data], strict=False):
-            means[model, target] = float(cell.split(" / ")[0])
+    means, first = _means(data, path), _means("fp32", path)
     cells = []
-    for models, carried in ((MODELS, "gp"), (TREES, "lmt:log")):
-        chosen = min((each for each in means if each[0] in models), key=means.get)
-        kept = f"{means[carried, 'time-per-flop']:.2f}"
-        cells.append(
-            (
-                f"{means[chosen]:.2f} {', '.join(chosen)}",
-                "chosen here" if data == "fp32" else kept,
-            )
+    for models in (MODELS, TREES):
+        chosen, carried = (
+            min((each for each in found if each[0] in models), key=found.get)
+            for found in (means, first)
         )
+        kept = "chosen here" if data == "fp32" else f"{means[carried]:.2f}"
+        cells.append((f"{means[chosen]:.2f} {', '.join(chosen)}", kept))
     return cells
+
+
+def _means(data, path):
+    """Return the printed mean of each setting, layers held out."""
+    return {
+        (model, target): float(cell.split(" / ")[0])
+        for target, table in SETTINGS.items()
+        for model, cell in zip(MODELS, rows_of(table, path)[data], strict=False)
+    }
 
 
 def picked(folds):

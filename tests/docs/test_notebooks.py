@@ -152,7 +152,7 @@ def test_collect_and_merge_weighs_by_hand_what_merge_weighs(run):
     )
     assert shown(notebook, "stderr") == ""
     assert "ncu --metrics" in shown(notebook)
-    assert "over the kernels that load: 0.945" in shown(notebook)
+    assert "over the kernels that load: 0.907" in shown(notebook)
     assert len(pictures(notebook)) == 1
 
 
