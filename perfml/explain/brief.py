@@ -16,6 +16,7 @@ from perfml.kernel_names import shortened
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
+    from perfml.explain.counters.terms import Term
     from perfml.explain.results import Explanation, LayerDiff
 
 LARGEST = 5_800
@@ -154,11 +155,19 @@ def _layer(detail: LayerDiff) -> BriefLayer:
             BriefCause(
                 f"{each.term.label} x{each.factor:.2f}",
                 _cut(cause_in_words(each, detail.causes)),
-                _cut(each.term.action),
+                _cut(_do(each.term, detail)),
             )
             for each in causes
         ),
     )
+
+
+def _do(term: Term, detail: LayerDiff) -> str:
+    """Return what to do about a cause; about the first one, with what that may save."""
+    fix = detail.fix
+    if fix is None or fix.term != term:
+        return term.action
+    return f"{fix.action} {fix.saving()}".rstrip()
 
 
 def _fitting(whole: Brief) -> Brief:

@@ -12,7 +12,7 @@ from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.results import Ratio
 from perfml.metrics import load_catalogue
 from perfml.report import to_markdown, to_text
-from perfml.report.sections.explanation import explanation_document
+from perfml.report.sections.explanation import explanation_document, explanation_summary
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 from tests.support.tables import make_kernels
@@ -149,8 +149,9 @@ def test_the_first_line_is_in_the_result_the_json_and_every_page():
     assert document["reasons"][0] == untold.sentence()
     assert document["causes"]["untold"]["collect"] == "default"
     assert document["causes"]["untold"]["sections"][0] == "MemoryWorkloadAnalysis_Tables"
-    page = explanation_document(explanation)
-    for text in (to_text(page), to_markdown(page), explanation._repr_html_()):
+    page, screen = explanation_document(explanation), explanation_summary(explanation)
+    for text in (to_text(page), to_text(screen), to_markdown(page), explanation._repr_html_()):
         flat = " ".join(text.replace("\\_", "_").split())
         assert "cannot tell sectors per request" in flat
-        assert flat.index("cannot tell sectors") < flat.index("makes it slower: work: L2 busy")
+        assert flat.index("cannot tell sectors") < flat.index("work: L2 busy time x4.00")
+        assert "Without this cause about" in flat or "without this cause about" in flat

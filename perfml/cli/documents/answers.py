@@ -170,6 +170,20 @@ class Finding(TypedDict):
     source: str
 
 
+class Fix(TypedDict):
+    """What to do first about the slower side, and the layer's time without that cause."""
+
+    side: str
+    term: str
+    kernel: str
+    action: str
+    now_us: Microseconds
+    after_us: MaybeMicroseconds
+    after_low_us: Annotated[Number, "the interval holds the time in 80 % of such cases"]
+    after_high_us: Number
+    sentence: str
+
+
 class Layer(TypedDict):
     """A layer in detail."""
 
@@ -186,6 +200,7 @@ class Layer(TypedDict):
     warnings: Warnings
     reasons: list[str]
     advice: list[Finding]
+    fix: Fix | None
 
 
 class Explain(TypedDict):

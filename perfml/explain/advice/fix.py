@@ -37,16 +37,21 @@ class Fix:
     now_us: float
     after: Estimate | None
 
-    def sentence(self) -> str:
-        """Say it in words."""
-        text = f"what to do in {self.side}: {self.action}"
-        if self.after is None:
-            return text
+    def saving(self) -> str:
+        """Say what it may save; empty where that cannot be told."""
         time = self.after
+        if time is None:
+            return ""
         return (
-            f"{text} Without this cause about {time.time_us:.3g} us instead of {self.now_us:.3g} "
+            f"without this cause about {time.time_us:.3g} us instead of {self.now_us:.3g} "
             f"({time.low_us:.3g} to {time.high_us:.3g} in 80 % of such cases)"
         )
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        saving = self.saving()
+        text = f"what to do in {self.side}: {self.action}"
+        return f"{text} {saving[0].upper()}{saving[1:]}" if saving else text
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

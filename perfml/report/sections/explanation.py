@@ -156,7 +156,14 @@ def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
         text = "No counter splits the difference." if differs else detail.time.sentence()
         return (Points(detail.reasons or (text,)),)
     first, *others = causes
-    points = [cause_in_words(first, detail.causes), f"do: {first.term.action}"]
+    untold, fix = detail.causes.untold, detail.fix
+    points = [] if untold is None else [untold.sentence()]
+    points.append(cause_in_words(first, detail.causes))
+    if fix is None or fix.term != first.term:
+        points.append(f"do: {first.term.action}")
+    else:
+        points.append(f"do: {fix.action}")
+        points += [fix.saving()] if fix.after is not None else []
     if others:
         named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
         points.append(f"also: {listed(named, 3)}")
