@@ -6,13 +6,17 @@ table that no measurement can give, or more than two seconds of processor time f
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import lzma
+import sqlite3
+import tarfile
 import tempfile
 import time
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,15 +28,17 @@ import pandas as pd
 from collectors.workloads.yolov4_tiny.darknet import read_cfg, with_classes
 from perfml.errors import PerfmlError
 from perfml.ingest.layer_map import apply_layer_map, read_layer_map
-from perfml.readers import ReadOptions, Source, cupti_csv, timing_csv, torch_trace, trtexec
+from perfml.readers import ReadOptions, Source, cupti_csv, read, timing_csv, torch_trace, trtexec
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu import csv_page as ncu_csv
 from perfml.readers.ncu import summary_csv as ncu_summary
 from perfml.readers.ncu import text_page as ncu_text
 from perfml.readers.ncu.launches import needed
+from perfml.readers.nsys import sqlite_file as nsys_sqlite
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.tables import Kernels, metric_columns
+from tests.support.nsys_export import GENERATIONS, Export, fill
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "tests" / "data"
@@ -137,6 +143,28 @@ def _reader(module) -> Callable[[Path], None]:  # noqa: ANN001
         check_kernels(module.read(source, ReadOptions(raw=raw)))
 
     return run
+
+
+def _nsys(path: Path) -> None:
+    """Make a database of lines of SQL, those that are none left out, and read it."""
+    script = path.read_bytes().decode("utf-8", "replace")
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE one_at_least(x)")
+        connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_OK if action in _WRITES else sqlite3.SQLITE_DENY
+        )
+        for line in script.split("\n"):
+            with contextlib.suppress(sqlite3.Error, sqlite3.Warning, ValueError):
+                connection.execute(line)
+        connection.commit()
+        connection.set_authorizer(None)
+        database = path.with_suffix(".sqlite")
+        database.write_bytes(connection.serialize())
+    _reader(nsys_sqlite)(database)
+
+
+def _archive(path: Path) -> None:
+    check_kernels(read(path))
 
 
 def _layer_map(path: Path) -> None:
@@ -275,6 +303,31 @@ def _trtexec_seeds() -> Iterator[bytes]:
     )
 
 
+def _nsys_seeds() -> Iterator[bytes]:
+    for generation in GENERATIONS:
+        export = Export(Path(":memory:"), generation)
+        fill(export)
+        lines = [" ".join(statement.split()) for statement in export.connection.iterdump()]
+        export.connection.close()
+        yield "\n".join(lines).encode()
+
+
+def _archive_seeds() -> Iterator[bytes]:
+    page = b'iteration,layer,kernel,time_us\n0,a,"f<1, 2>(""x"")",1.5\n1,,g,2e-3\n'
+    packed, tarred = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in (("notes.md", b"# slow"), ("../timing.csv", page)):
+            archive.writestr(zipfile.ZipInfo(name), content)
+    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        member = tarfile.TarInfo("run/timing.csv")
+        member.size = len(page)
+        tar.addfile(member, io.BytesIO(page))
+    yield packed.getvalue()
+    # without the padding to 10 KiB, of which no change matters
+    yield tarred.getvalue()[:2048]
+    yield gzip.compress(tarred.getvalue(), mtime=0)
+
+
 def _layer_map_seeds() -> Iterator[bytes]:
     for kernels in (
         '["im2col*", "*gemm*", "activate?"]',
@@ -313,6 +366,18 @@ _NVPROF_WORDS = (
     *("<OVERFLOW>", "1e308", "-1", "inf", "nan%", "999999999999999", "(1 2 3)", "1e+999"),
     *("API calls:", "NVTX result:", "GPU activities:", "1.5ms", "-1us", "Regs: x: "),
 )
+
+_WRITES = frozenset(
+    {
+        sqlite3.SQLITE_CREATE_TABLE,
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_CREATE_INDEX,
+    }
+)
+"""What a line of SQL may do: no other file, no query that runs for ever."""
 
 TARGETS: dict[str, Target] = {
     "ncu_csv": Target(_reader(ncu_csv), _ncu_seeds, _NCU_WORDS),
@@ -374,6 +439,21 @@ TARGETS: dict[str, Target] = {
             '"Layers": 5',
         ),
         ".json",
+    ),
+    "nsys_sqlite": Target(
+        _nsys,
+        _nsys_seeds,
+        (
+            *("INSERT INTO StringIds VALUES(", "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "NULL"),
+            *("9223372036854775807", "-1", "1.5", "'x'", "X'00'", "59", "60", "INTEGER", "TEXT"),
+        ),
+        ".sql",
+    ),
+    "archive": Target(
+        _archive,
+        _archive_seeds,
+        ("PK\x03\x04", "PK\x01\x02", "ustar", "../", "iteration,layer,kernel,time_us"),
+        ".zip",
     ),
     "layer_map": Target(
         _layer_map,

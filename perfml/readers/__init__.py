@@ -4,7 +4,7 @@ A reader module defines ``NAME``, ``recognises(source) -> bool`` (from ``source.
 ``read(source, options) -> Kernels``.
 
 Here to change: what is read, in `FORMATS`, the only list of formats (ingest looks for its endings,
-the error of an unknown file names its titles, and every text format must have a fuzz target);
+the error of an unknown file names its titles, and every format but those of closed programs must have a fuzz target);
 what a column of Nsight Compute means, in ``ncu/``; of nvprof, in ``nvprof/``; what all readers
 share (source, numbers, frame, occurrences of names), beside them.
 """
@@ -37,14 +37,11 @@ class Format:
         What a person calls it.
     endings
         How names of such files end; only a folder's files are chosen by that.
-    binary
-        Whether it is no text, so that no fuzz target mutates it line by line.
     """
 
     module: str
     title: str
     endings: tuple[str, ...]
-    binary: bool = False
 
     def load(self) -> ModuleType:
         """Import the reader: its ``NAME``, ``recognises`` and ``read``."""
@@ -52,14 +49,9 @@ class Format:
 
 
 FORMATS = (
-    Format("ncu.report", "Nsight Compute .ncu-rep", (".ncu-rep",), binary=True),
-    Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",), binary=True),
-    Format(
-        "nvprof.sqlite_file",
-        "SQLite exports of nvprof",
-        (".nvvp", ".nvprof", ".sqlite"),
-        binary=True,
-    ),
+    Format("ncu.report", "Nsight Compute .ncu-rep", (".ncu-rep",)),
+    Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",)),
+    Format("nvprof.sqlite_file", "SQLite exports of nvprof", (".nvvp", ".nvprof", ".sqlite")),
     Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),
     Format("timing_csv", "timing CSV of perfml collect", (".csv",)),

@@ -7,13 +7,14 @@ links and devices are passed over.
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, cast
 
 from perfml.errors import InputError
-from perfml.readers.source import HEAD, Source
+from perfml.readers.source import HEAD, UNREADABLE, Source
 
 MOST = 200
 """Files of an archive that are looked at."""
@@ -58,7 +59,7 @@ def enter(source: Source, known: Callable[[Source], bool], unpack: InputError) -
             inner.stand_for(name, _opener(source, name), stream.read(HEAD))
             if inner.head and known(inner):
                 profiles.append(inner)
-    except (zipfile.BadZipFile, tarfile.TarError) as error:
+    except (*UNREADABLE, IndexError, ValueError, struct.error) as error:  # as damage has it
         msg = "the archive cannot be read to its end"
         raise InputError(msg, where=where, found=str(error), cure="Copy it again.") from error
     except (NotImplementedError, RuntimeError) as error:  # a method of packing, a password
@@ -79,7 +80,7 @@ def _files(source: Source) -> Iterator[tuple[str, IO[bytes]]]:
     if source.head.startswith(_ZIP):
         with source.stream() as whole, zipfile.ZipFile(whole) as archive:
             for info in archive.infolist():
-                if not info.is_dir():
+                if not info.filename.endswith("/"):
                     with archive.open(info) as member:
                         yield info.filename, member
         return

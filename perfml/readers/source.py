@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -34,6 +35,16 @@ RATIO = 200
 
 HEAD = 1 << 16
 """Bytes a reader sees to recognise its format."""
+
+UNREADABLE = (
+    EOFError,
+    OSError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+)
+"""What decompressing a damaged file raises."""
 
 _LONG = 1 << 20
 """Bytes from which a file is hashed aside."""
@@ -276,7 +287,7 @@ class Source:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError) as error:
+        except UNREADABLE as error:
             msg = "the file cannot be read to its end"
             raise InputError(
                 msg, where=str(self.path), found=str(error), cure="Copy or export it again."
