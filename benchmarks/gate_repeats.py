@@ -1,8 +1,17 @@
-"""Does the gate cry wolf? Two recordings of one program, each iteration against each.
+"""Does the gate cry wolf, and does it find 2 % more work? On recorded repeats of the same code.
 
-``python -m benchmarks.gate_repeats FIRST SECOND`` takes two folders that ``perfml collect`` wrote
-of the same workload. It counts verdicts on equal code, and how often 2 % more of one counter in one
-layer is found and named. Beside it stands a plain threshold of 5 % on the mean time.
+``python -m benchmarks.gate_repeats`` compares what the data sets hold twice: iterations of one
+program (halves against each other), the planted kernels of two recordings on one H200, and of an
+H200 against an H100. Every comparison is one layer, in both directions. Beside the gate stand, on
+the same pairs, the rule of nvbench's ``nvbench_compare.py`` (the means differ by more than the
+smaller of both relative standard deviations) and a threshold of 5 % on the mean time.
+
+Planted: each counter of each layer grown by 2 %, with a time that grew by 2 % too, in one direction
+and, of the iterations, in odd against even ones.
+
+``--json FILE`` keeps the counts; ``docs/howto/gate.md`` shows those of
+``benchmarks/results/gate-repeats.json``. ``FIRST SECOND`` are two folders that ``perfml collect``
+wrote of one workload, compared in place of the data sets.
 """
 
 from __future__ import annotations
@@ -11,57 +20,123 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 
+from perfml.datasets import find
 from perfml.gate import Verdict, judge
 from perfml.gate.work import COUNTED, LAUNCHES
-from perfml.ingest import ingest
-from perfml.merge import merge
+from perfml.tables import read_table
 
 GROWTH = 1.02
 THRESHOLD = 1.05
+REPEATED = ("h200-attention", "h200-conv", "h200-qkv", "h200-yolov4-tiny")
+PLANTED = ("h200-planted", "h200-planted-causes", "h100-planted-causes")
+CONDITION = ["workload", "backend", "precision", "batch", "device"]
+
+Pair = tuple[str, pd.DataFrame, pd.DataFrame]
+"""What differs between two sides, and the rows of one layer on each."""
 
 
 def main() -> None:
     """Print the counts as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("first")
-    parser.add_argument("second")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sides", nargs="*", metavar="FOLDER", help="two collected runs")
+    parser.add_argument("--json", type=Path, help="write the counts here too")
     given = parser.parse_args()
-    sides = [merge(ingest([path]).frame) for path in (given.first, given.second)]
-    equal: Counter[str] = Counter()
-    planted: Counter[str] = Counter()
-    for backend in sorted(set(sides[0]["backend"]) & set(sides[1]["backend"])):
-        before, after = (side[side["backend"] == backend] for side in sides)
-        equal.update(_equal(before, after))
-        planted.update(_planted(before, after))
-    print(json.dumps({"equal code": equal, "2 % more": planted}, indent=1))
+    if len(given.sides) not in (0, 2):
+        parser.error("give two folders, or none for the data sets")
+    pairs = list(between("runs", *map(_collected, given.sides)) if given.sides else recorded())
+    text = json.dumps(counted(pairs), indent=1)
+    print(text)
+    if given.json:
+        given.json.write_text(text + "\n", encoding="utf-8")
 
 
-def _equal(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
-    """Yield a verdict a layer and pair of iterations, and the threshold's where it closes."""
-    for _, left in before.groupby("iteration"):
-        for _, right in after.groupby("iteration"):
-            for layer in judge(left, right).layers:
-                yield layer.verdict.value
-                if layer.time is not None and layer.time.ratio > THRESHOLD:
-                    yield "5 % threshold on time: worse"
+def recorded() -> Iterator[Pair]:
+    """Yield the pairs of equal code that the data sets hold."""
+    tables = {name: _layers(name) for name in (*REPEATED, *PLANTED)}
+    for table in tables.values():
+        yield from _halves(table)
+    first, second, other = (tables[name] for name in PLANTED)
+    yield from between("two recordings", first, second)
+    yield from between("an H200 and an H100", second, other)
 
 
-def _planted(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
-    for layer, rows in after.groupby("layer"):
+def _layers(name: str) -> pd.DataFrame:
+    frame = read_table(find(name) / "layers.parquet").frame
+    return frame[frame["inst_executed"].notna()]
+
+
+def _collected(folder: str) -> pd.DataFrame:
+    from perfml.ingest import ingest
+    from perfml.merge import merge
+
+    return merge(ingest([folder]).frame)
+
+
+def _halves(table: pd.DataFrame) -> Iterator[Pair]:
+    """Yield odd against even iterations, and the earlier against the later ones."""
+    middle = table["iteration"].nunique() // 2
+    for later in (table["iteration"] % 2 == 1, table["iteration"] >= middle):
+        yield from between("iterations of one run", table[~later], table[later])
+
+
+def between(what: str, left: pd.DataFrame, right: pd.DataFrame) -> Iterator[Pair]:
+    """Yield each layer that both sides have under one condition, in both directions."""
+    keys = [name for name in CONDITION if name != "device"] + ["layer"]
+    sides = [dict(iter(side.groupby(keys, observed=True))) for side in (left, right)]
+    for key in sides[0].keys() & sides[1].keys():
+        before, after = sides[0][key], sides[1][key]
+        yield what, before, after
+        yield what, after, before
+
+
+def counted(pairs: list[Pair]) -> dict[str, dict[str, int]]:
+    """Return how often each rule said what, by what differs between the sides."""
+    counts: dict[str, Counter[str]] = {}
+    seen: set[tuple[str, ...]] = set()
+    for what, before, after in pairs:
+        found = counts.setdefault(what, Counter())
+        found.update(["comparisons", f"gate: {_verdict(before, after)}"])
+        found.update(times_say(before, after))
+        key = (what, *map(str, before[[*CONDITION[:-1], "layer"]].iloc[0]))
+        if key in seen:
+            continue
+        seen.add(key)
+        more = counts.setdefault(f"{what}, 2 % more of one counter", Counter())
         for counter in COUNTED:
-            if counter == LAUNCHES or counter not in rows or not (rows[counter] > 0).all():
-                continue
-            more = after.copy()
-            more.loc[more["layer"] == layer, counter] *= GROWTH
-            worse = judge(before, more).of(Verdict.WORSE)
-            yield "asked"
-            if [row.layer for row in worse] == [layer]:
-                yield "found"
-                if worse[0].changed[0].counter == counter:
-                    yield "named"
+            if counter != LAUNCHES and counter in after and (after[counter] > 0).all():
+                more.update(_planted(before, after, counter))
+    return {what: dict(sorted(found.items())) for what, found in counts.items()}
+
+
+def _verdict(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    return judge(before, after).verdict.value
+
+
+def _planted(before: pd.DataFrame, after: pd.DataFrame, counter: str) -> Iterator[str]:
+    """Yield what each rule says where one counter and the time have grown."""
+    grown = after.assign(**{counter: after[counter] * GROWTH, "time_us": after["time_us"] * GROWTH})
+    yield "comparisons"
+    (layer,) = judge(before, grown).layers
+    yield f"gate: {layer.verdict.value}"
+    if layer.verdict is Verdict.WORSE and layer.changed[0].counter == counter:
+        yield "gate: worse, and that counter named"
+    yield from times_say(before, grown)
+
+
+def times_say(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
+    """Yield what the two rules about times say."""
+    means = [side["time_us"].mean() for side in (before, after)]
+    ratio = means[1] / means[0]
+    yield f"5 % threshold: {'worse' if ratio > THRESHOLD else 'same or better'}"
+    if min(len(before), len(after)) < 2:
+        yield "nvbench's rule: cannot tell"
+        return
+    noise = min(side["time_us"].std() / side["time_us"].mean() for side in (before, after))
+    yield f"nvbench's rule: {'worse' if ratio - 1 > noise else 'same or better'}"
 
 
 if __name__ == "__main__":

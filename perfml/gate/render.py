@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from perfml.errors import plain
 from perfml.gate.verdict import GateResult, LayerVerdict, Verdict
+from perfml.report.render.markdown import escape
 
 HEADLINES = {
     Verdict.SAME: "The same counted work",
@@ -30,17 +31,17 @@ def text(result: GateResult, base: str, new: str) -> str:
 
 def markdown(result: GateResult, base: str, new: str) -> str:
     """Return the verdict for a pull request."""
-    lines = [f"**{headline(result)}** ({_cell(new)} against {_cell(base)})", ""]
+    lines = [f"**{headline(result)}** ({escape(new)} against {escape(base)})", ""]
     if listed(result):
         lines += ["| layer | verdict | why | time |", "|---|---|---|---|"]
         lines += [
-            f"| {_cell(layer.layer)} | {layer.verdict} | {_cell(layer.reason)} "
+            f"| {escape(layer.layer)} | {layer.verdict} | {escape(layer.reason)} "
             f"| {_ratio(layer) or '–'} |"
             for layer in listed(result)
         ]
         lines.append("")
     below = (*partners(result), *result.time_notes)
-    return "\n".join([*lines, *(f"- {_cell(line)}" for line in below)])
+    return "\n".join([*lines, *(f"- {escape(line)}" for line in below)])
 
 
 def junit(result: GateResult, base: str, new: str) -> str:
@@ -92,13 +93,3 @@ def _ratio(layer: LayerVerdict) -> str:
 def _time(layer: LayerVerdict) -> str:
     ratio = _ratio(layer)
     return f" (time x{ratio})" if ratio else ""
-
-
-def _cell(value: str) -> str:
-    """Return text from outside as a cell of a Markdown table."""
-    kept = plain(value)
-    for sign in "\\|`*_<>[]":
-        kept = kept.replace(
-            sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign]
-        )
-    return kept

@@ -165,10 +165,50 @@ def test_the_renderings_escape_what_comes_from_outside():
     name = "<b>|conv_1"
     result = judge(layers(layer=name), layers(layer=name, inst_executed=2e6))
     assert "inst_executed +100.0%" in text(result, "a", "b")
-    assert "&lt;b&gt;\\|conv\\_1" in markdown(result, "a", "b")
+    assert "&lt;b&gt;\\|conv_1" in markdown(result, "a", "b")
     suite = ElementTree.fromstring(junit(result, "a", "b").encode())
     assert suite.attrib["failures"] == "1"
     assert suite.find("testcase").attrib["name"] == name
+
+
+def test_markdown_for_a_pull_request_lists_what_changed_and_what_was_not_compared():
+    both = pd.concat([layers(seed=1), layers(layer="pool"), layers(layer="norm")])
+    new = pd.concat([layers(seed=2, time=20, inst_executed=1.5e6), layers(layer="pool")])
+    lines = markdown(judge(both, new), "main", "@someone/pr").splitlines()
+    assert lines[0] == (
+        "**More work: of 2 layers 1 worse, 1 same** (@\u2060someone/pr against main)"
+    )
+    assert lines[2:4] == ["| layer | verdict | why | time |", "|---|---|---|---|"]
+    (row,) = (line for line in lines if line.startswith("| conv"))
+    assert "| worse | inst_executed +50.0%, confirmed by the time | 1.993 [1.9" in row
+    assert "- Only in the baseline, not compared: norm." in lines
+
+
+def test_junit_has_a_case_a_layer_and_skips_what_nobody_can_tell():
+    before = pd.concat([layers(layer=name) for name in ("a", "b", "c")])
+    after = pd.concat(
+        [layers(layer="a"), layers(layer="b", time=13), layers(layer="c", inst_executed=2e6)]
+    )
+    suite = ElementTree.fromstring(junit(judge(before, after), "main", "pr").encode())
+    assert suite.attrib["name"] == "perfml gate: pr against main"
+    counts = {name: suite.attrib[name] for name in ("tests", "failures", "skipped")}
+    assert counts == {"tests": "3", "failures": "1", "skipped": "1"}
+    outcome = {case.attrib["name"]: [part.tag for part in case] for case in suite}
+    assert outcome == {"a": [], "b": ["skipped"], "c": ["failure"]}
+
+
+def test_the_document_for_programs_holds_every_layer_and_nothing_that_json_lacks():
+    after = layers(inst_executed=2e6, global_store_requests=0, flop_count_sp=5.0)
+    document = judge(layers(flop_count_sp=0.0), after).to_dict()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    (layer,) = document["layers"]
+    growth = {change["counter"]: change["growth"] for change in layer["changed"]}
+    assert growth == {
+        "flop_count_sp": None,
+        "inst_executed": 1.0,
+        "global_store_requests": -1.0,
+    }
+    assert (document["verdict"], document["exit_code"]) == ("cannot tell", 3)
 
 
 def perfml(*words, cwd):
