@@ -33,6 +33,7 @@ GROWTH = 1.02
 THRESHOLD = 1.05
 REPEATED = ("h200-attention", "h200-conv", "h200-qkv", "h200-yolov4-tiny")
 PLANTED = ("h200-planted", "h200-planted-causes", "h100-planted-causes")
+NVBENCH = "nvbench's rule: "
 CONDITION = ["workload", "backend", "precision", "batch", "device"]
 
 Pair = tuple[str, pd.DataFrame, pd.DataFrame]
@@ -133,10 +134,37 @@ def times_say(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
     ratio = means[1] / means[0]
     yield f"5 % threshold: {'worse' if ratio > THRESHOLD else 'same or better'}"
     if min(len(before), len(after)) < 2:
-        yield "nvbench's rule: cannot tell"
+        yield f"{NVBENCH}cannot tell"
         return
     noise = min(side["time_us"].std() / side["time_us"].mean() for side in (before, after))
-    yield f"nvbench's rule: {'worse' if ratio - 1 > noise else 'same or better'}"
+    yield f"{NVBENCH}{'worse' if ratio - 1 > noise else 'same or better'}"
+
+
+def tables(counts: dict[str, dict[str, int]]) -> str:
+    """Return the counts as the tables of ``docs/howto/gate.md``."""
+    lines = [
+        "| the same code, between | comparisons | gate: worse | gate: cannot tell "
+        "| nvbench's rule: worse | 5 % on the time: worse |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    planted = [
+        "| 2 % more of a counter and of the time, between | comparisons "
+        "| gate: worse, that counter named | nvbench's rule: worse | 5 % on the time: worse |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for what, found in counts.items():
+        count = Counter(found)
+        whole = count["comparisons"]
+        asked = whole - count[NVBENCH + "cannot tell"]
+        times = [f"{count[NVBENCH + 'worse']:,} of {asked:,}"]
+        times.append(f"{count['5 % threshold: worse']:,}")
+        if "," in what:
+            cells = [f"{count['gate: worse, and that counter named']:,}", *times]
+            planted.append(f"| {what.partition(',')[0]} | {whole:,} | {' | '.join(cells)} |")
+        else:
+            cells = [f"{count[f'gate: {word}']:,}" for word in ("worse", "cannot tell")]
+            lines.append(f"| {what} | {whole:,} | {' | '.join([*cells, *times])} |")
+    return "\n".join([*lines, "", *planted])
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ def advise(
     from perfml.datasets.kernel_layers import kernel_times
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
+    from perfml.explain.lines import advice_with_lines, report_of
     from perfml.report.verbs import advice_document
 
     found = read(dataset, out, where, kernel, skip)
@@ -85,6 +86,7 @@ def advise(
         rules=rules,
         layers=layer,
     )
+    advice = advice_with_lines(advice, launches, report_of(dataset))
     for warning in advice.warnings:
         out.warn(warning)
     if brief:

@@ -103,6 +103,7 @@ def explain(
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
+    from perfml.explain.lines import report_of, with_lines
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with out.progress("explaining") as progress:
@@ -128,6 +129,7 @@ def explain(
             alignment=alignment,
             progress=progress,
         )
+    explanation = with_lines(explanation, report_of(dataset), report_of(other or dataset))
     for warning in explanation.warnings:
         out.warn(warning)
     named = [dataset] if other is None else [dataset, other]

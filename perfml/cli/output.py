@@ -74,6 +74,7 @@ class Output:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
+        self._warned: set[str] = set()
         Output.current = self
 
     def result(
@@ -133,8 +134,9 @@ class Output:
             self.note(plain(text))
 
     def warn(self, text: str) -> None:
-        """Print a warning on stderr."""
-        if not self.quiet:
+        """Print a warning on stderr, once: two sides often have the same to say."""
+        if not self.quiet and text not in self._warned:
+            self._warned.add(text)
             width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
             sys.stderr.write("\n".join(_folded(f"warning: {plain(text)}", width)) + "\n")
 

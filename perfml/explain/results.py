@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from perfml.explain.advice.fix import Fix
 from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.util.json_values import json_value, records
+
+if TYPE_CHECKING:
+    from perfml.explain.lines import Line
 
 
 @dataclass(frozen=True)
@@ -327,6 +330,8 @@ class LayerDiff:
         `perfml.explain.Advice`.
     fix
         What to do first about the slower side, and what that may save.
+    lines
+        The instructions that carry the causes, where a report tells them.
     """
 
     layer: str
@@ -343,6 +348,7 @@ class LayerDiff:
     reasons: tuple[str, ...] = ()
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
+    lines: tuple[Line, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -361,6 +367,7 @@ class LayerDiff:
             "reasons": list(self.reasons),
             "advice": records(self.advice),
             "fix": None if self.fix is None else self.fix.to_dict(),
+            "lines": [asdict(line) for line in self.lines],
         }
 
 

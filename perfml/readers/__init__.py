@@ -5,8 +5,8 @@ A reader module defines ``NAME``, ``recognises(source) -> bool`` (from ``source.
 
 Here to change: what is read, in `FORMATS`, the only list of formats (ingest looks for its endings,
 the error of an unknown file names its titles, and every format but those of closed programs must
-have a fuzz target); what a column of Nsight Compute means, in ``ncu/``; of nvprof, in ``nvprof/``; what all readers
-share (source, numbers, frame, occurrences of names), beside them.
+have a fuzz target); what a column of Nsight Compute means, in ``ncu/``; of nvprof, in ``nvprof/``;
+what all readers share (source, numbers, frame, occurrences of names), beside them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from perfml.gate import Policy, Verdict, judge, load_policy
 from perfml.gate.render import junit, markdown, text
 from perfml.gate.work import COUNTED
 from perfml.tables import read_table, write_table
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
 
@@ -258,3 +259,12 @@ def test_a_report_for_ci_is_written_whole(tables):
     words = ("gate", "base.parquet", "more.parquet", "--format", "junit", "--out", "gate.xml")
     assert perfml(*words, cwd=tables).returncode == 1
     assert ElementTree.parse(tables / "gate.xml").getroot().tag == "testsuite"
+
+
+def test_the_page_shows_what_was_counted_on_recorded_repeats():
+    tables = pytest.importorskip("benchmarks.gate_repeats").tables
+    counts = json.loads((ROOT / "benchmarks/results/gate-repeats.json").read_text())
+    assert tables(counts) in (ROOT / "docs/howto/gate.md").read_text(encoding="utf-8")
+    equal = [found for what, found in counts.items() if "," not in what]
+    assert sum(found["comparisons"] for found in equal) >= 500
+    assert not any("gate: worse" in found or "gate: better" in found for found in equal)

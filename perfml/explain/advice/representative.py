@@ -12,6 +12,9 @@ from perfml.tables import metric_columns
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
 
+LABEL = 64
+"""Characters of a kernel's name in the label of a launch."""
+
 
 def condition_keys(frame: pd.DataFrame) -> list[str]:
     """Return the columns that tell layers and conditions apart."""
@@ -39,7 +42,7 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     kept = usual["count"] * 2 > usual["group"].map(repeats)
     usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
     total = usual.groupby("group")["time_us"].transform("sum")
-    labels = {name: kernel_label(str(name), 64) for name in usual["kernel"].unique()}
+    labels = {name: kernel_label(str(name), LABEL) for name in usual["kernel"].unique()}
     added = {
         "layer_us": total,
         "share": usual["time_us"] / total,

@@ -42,7 +42,7 @@ _SIGNATURE = b"NVR\x00"
 _BUILD = b" (build "
 _VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)*$")
 
-_DEMANGLED = 1
+DEMANGLED = 1
 """Base of a kernel's name: with its template arguments, and more of them than the CSV shows."""
 
 # Numbers of the package's enumerations, which it gives as plain integers.
@@ -69,7 +69,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         If the report is damaged, or holds no kernels.
     """
     options = options or ReadOptions()
-    with _opened(source) as launches:
+    with opened(source) as launches:
         found = _collect(launches, options)
     found.facts["tool_version"] = _version(source)
     return to_kernels(found, source, options, NAME)
@@ -85,12 +85,12 @@ def rules(source: Source) -> pd.DataFrame:
     InputError
         If the report is damaged, or holds no kernels.
     """
-    with _opened(source) as launches:
+    with opened(source) as launches:
         return rules_frame(_rules_in(launches))
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[list[Any]]:
+def opened(source: Source) -> Iterator[list[Any]]:
     """Give the results of a report, in order; they live as long as the report is open."""
     ncu_report = import_extra("ncu_report", "ncu", "reading .ncu-rep files", "ncu-report")
     with source.local(".ncu-rep") as path:
@@ -141,7 +141,7 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
         )
     rows = len(launches)
     identity = {
-        "kernel": _texts([each.name(_DEMANGLED) for each in launches]),
+        "kernel": _texts([each.name(DEMANGLED) for each in launches]),
         "grid": shape_of(counters, GRID, rows),
         "block": shape_of(counters, BLOCK, rows),
         "device": _texts(devices),
@@ -224,7 +224,7 @@ def _rules_in(launches: Sequence[Any]) -> Iterator[Rule]:
     for index, launch in enumerate(launches):
         kernel = ""
         for found in launch.rule_results():
-            kernel = kernel or launch.name(_DEMANGLED)
+            kernel = kernel or launch.name(DEMANGLED)
             message = found.rule_message() if found.has_rule_message() else {}
             estimate = found.speedup_estimation() if found.has_speedup_estimation() else {}
             yield Rule(

@@ -159,6 +159,7 @@ def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
     untold, fix = detail.causes.untold, detail.fix
     points = [] if untold is None else [untold.sentence()]
     points.append(cause_in_words(first, detail.causes))
+    points += [f"where: {line.sentence()}" for line in detail.lines if line.term == first.term.id]
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
@@ -304,6 +305,7 @@ def layer_section(
         _pictures(detail, name),
         None if rows is None else _stalls(detail, rows),
         causes_table(detail),
+        _lines(detail),
         _cures(detail),
         _kinds(detail),
         pieces_table(detail) if evidence else None,
@@ -452,6 +454,13 @@ def _cures(detail: LayerDiff) -> Points | None:
     if detail.time.verdict != "slower" or not main:
         return None
     return Points(tuple(f"{term.label}: {term.action}" for term in main), "What to do", "advised")
+
+
+def _lines(detail: LayerDiff) -> Points | None:
+    """Say which instructions carry the causes; None where no report tells."""
+    labels = {total.term.id: total.term.label for total in detail.causes.totals}
+    told = tuple(f"{labels[line.term]}: {line.sentence()}" for line in detail.lines)
+    return Points(told, "Where") if told else None
 
 
 def _kinds(detail: LayerDiff) -> Text:

@@ -1,0 +1,346 @@
+"""Which instruction carries a cause, and which line of the source it is from.
+
+A report with counters of single instructions (`perfml.readers.ncu.instructions`) tells it for the
+causes that are a sum over instructions. How much an instruction carries is its part of that sum on
+the side where the cause costs time, so it says where to look, not what a change would save.
+
+Here to change: what is summed for a cause, in `_CARRIERS`; for a rule of advice, in `_RULES`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from perfml.datasets.choosing import split_place
+from perfml.explain.advice.representative import LABEL
+from perfml.explain.counters.sentences import sided_causes
+from perfml.kernel_names import kernel_label
+from perfml.metrics.expressions import Array
+from perfml.readers import Source
+from perfml.readers.ncu.instructions import EXECUTED, STALLED, instructions
+from perfml.readers.ncu.report import recognises
+
+if TYPE_CHECKING:
+    from perfml.explain.advice.hazards import Advice
+    from perfml.explain.results import Explanation, LayerDiff
+
+_LEAST = 0.1
+"""An instruction that carries less of its cause is not named."""
+
+_SECTORS = "memory_l2_theoretical_sectors_global"
+_WAVEFRONTS = "memory_l1_wavefronts_shared"
+_LANES = 32
+
+_PREDICATE = r"^@!?\w+ "
+"""Stands before an operation that not all lanes do: ``@!P0 LDG.E R4, [R2.64]``."""
+
+_ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
+"""Operation and base register of a memory access."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The instruction that carries most of a cause.
+
+    Attributes
+    ----------
+    term
+        Id of the cause, or of the rule of advice.
+    kernel
+        Whose instruction it is.
+    offset
+        Bytes from the start of the kernel's code.
+    sass
+        The instruction.
+    share
+        Its part, of 1, and that of those `alike`.
+    alike
+        Instructions that count as one: of the same line; without lines, those with the same
+        operation and base register, which is what unrolling makes of one.
+    of
+        What that is a part of.
+    file, line
+        Of the source, or None.
+    """
+
+    term: str
+    kernel: str
+    offset: int
+    sass: str
+    share: float
+    of: str
+    alike: int = 1
+    file: str | None = None
+    line: int | None = None
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        where = ""
+        if self.file is not None:
+            # reports come from both kinds of systems, and a folder tells a person's name
+            path = PureWindowsPath if "\\" in self.file else PurePosixPath
+            where = f"{path(self.file).name}:{self.line}, "
+        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
+        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}"
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """What is summed over the instructions of a kernel.
+
+    Attributes
+    ----------
+    of
+        What it is, in words.
+    weigh
+        Gives each instruction's part, shape (n,).
+    opcodes
+        How instructions begin that can carry it; all by default.
+    """
+
+    of: str
+    weigh: Callable[[pd.DataFrame], Array]
+    opcodes: tuple[str, ...] = ()
+
+    def weights(self, table: pd.DataFrame) -> Array:
+        """Return each instruction's part, 0 for those that cannot carry it."""
+        values = np.maximum(self.weigh(table), 0.0)
+        if not self.opcodes:
+            return values
+        opcode = table["sass"].str.replace(_PREDICATE, "", regex=True).str.extract(r"^(\w+)")[0]
+        return np.where(opcode.isin(self.opcodes), values, 0.0)
+
+
+def _column(name: str) -> Callable[[pd.DataFrame], Array]:
+    def values(table: pd.DataFrame) -> Array:
+        return table[name].to_numpy(dtype=float) if name in table else np.zeros(len(table))
+
+    return values
+
+
+def _beyond_ideal(name: str) -> Callable[[pd.DataFrame], Array]:
+    whole, ideal = _column(name), _column(f"{name}_ideal")
+    return lambda table: whole(table) - ideal(table)
+
+
+def _idle_lanes(table: pd.DataFrame) -> Array:
+    return _LANES * _column(EXECUTED)(table) - _column("thread_inst_executed")(table)
+
+
+def _stall(*reasons: str) -> _Carrier:
+    def samples(table: pd.DataFrame) -> Array:
+        parts = [_column(f"{STALLED}{reason}")(table) for reason in reasons]
+        return np.asarray(np.sum(parts, axis=0))
+
+    return _Carrier(f"the samples of warps waiting ({' + '.join(reasons)})", samples)
+
+
+_LOADS, _STORES = ("LDG", "LD"), ("STG", "ST")
+_SCATTERED = _beyond_ideal(_SECTORS)
+_ASKED = _column(_SECTORS)
+_RUNS = _column(EXECUTED)
+_BRANCHES = _Carrier(
+    "the threads that part from their warp at branches",
+    _column("smsp__branch_targets_threads_divergent"),
+)
+_CARRIERS: dict[str, _Carrier] = {
+    "uncoalesced_loads": _Carrier("the load sectors beyond the least", _SCATTERED, _LOADS),
+    "uncoalesced_stores": _Carrier("the store sectors beyond the least", _SCATTERED, _STORES),
+    "uncoalesced_copies": _Carrier("the copied sectors beyond the least", _SCATTERED, ("LDGSTS",)),
+    "sectors_per_request": _Carrier("the global sectors beyond the least", _SCATTERED),
+    "redundant_traffic": _Carrier("the global sectors asked for", _ASKED),
+    "l1_sectors": _Carrier("the global sectors asked for", _ASKED),
+    "l2_sectors": _Carrier("the global sectors asked for", _ASKED),
+    "dram_bytes": _Carrier("the global sectors asked for", _ASKED),
+    "global_requests": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
+    "narrow_access": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
+    "async_copy": _Carrier("the asynchronous copies", _RUNS, ("LDGSTS", "UBLKCP", "UTMALDG")),
+    "wavefronts_per_shared_load": _Carrier(
+        "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
+    ),
+    "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
+    "shared_memory_busy_time": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
+    "local_memory": _Carrier("the local-memory accesses", _RUNS, ("LDL", "STL")),
+    "global_atomics": _Carrier("the global atomics", _RUNS, ("RED", "ATOM", "ATOMG", "REDG")),
+    "shared_atomics": _Carrier("the shared-memory atomics", _RUNS, ("ATOMS", "ATOMSM")),
+    "active_threads_per_warp": _Carrier("the idle lanes of warps", _idle_lanes),
+    "special_function_pipe_time": _Carrier("the special functions", _RUNS, ("MUFU",)),
+    "stall_inst_fetch": _stall("no_instructions"),
+    "stall_exec_dependency": _stall("short_scoreboard", "wait"),
+    "stall_memory_dependency": _stall("long_scoreboard"),
+    "stall_texture": _stall("tex_throttle"),
+    "stall_sync": _stall("barrier", "membar"),
+    "stall_constant_memory_dependency": _stall("imc_miss"),
+    "stall_pipe_busy": _stall("math_pipe_throttle", "mio_throttle"),
+    "stall_memory_throttle": _stall("drain", "lg_throttle"),
+    "stall_sleeping": _stall("sleeping"),
+    "stall_branch_resolving": _stall("branch_resolving"),
+    "stall_gmma": _stall("gmma"),
+    "memory_fence": _stall("membar"),
+    "math_throttle": _stall("math_pipe_throttle"),
+    "mio_throttle": _stall("mio_throttle"),
+    "constant_serialization": _stall("imc_miss"),
+}
+"""By the id of a cause. Causes that no single instruction has (occupancy, waves) are not here."""
+
+_RULES = {
+    "uncoalesced_load": "uncoalesced_loads",
+    "uncoalesced_store": "uncoalesced_stores",
+    "uncoalesced_copy": "uncoalesced_copies",
+    "bank_conflicts": "wavefronts_per_shared_load",
+    "barrier_stalls": "stall_sync",
+    "memory_latency": "stall_memory_dependency",
+    "exec_dependency": "stall_exec_dependency",
+    "dram_bound": "dram_bytes",
+    "l2_bound": "l2_sectors",
+    "special_functions": "special_function_pipe_time",
+    "divergence": "active_threads_per_warp",
+    "instruction_fetch": "stall_inst_fetch",
+}
+"""The cause that a rule of advice is about."""
+
+
+def carrying_line(
+    term: str, code: Mapping[str, pd.DataFrame], launches: Mapping[str, int] | None = None
+) -> Line | None:
+    """Return what carries most of a cause; None where nothing is counted, or nothing stands out.
+
+    Parameters
+    ----------
+    term
+        Id of the cause.
+    code
+        Instructions of kernels, as `instructions` gives them.
+    launches
+        How often each kernel was launched; once by default.
+    """
+    # lanes are idle all along a branch that not all take: the branch is where to look
+    first = (_BRANCHES,) if term == "active_threads_per_warp" else ()
+    carriers = (*first, _CARRIERS[term]) if term in _CARRIERS and code else ()
+    lines = (_largest(term, carrier, code, launches or {}) for carrier in carriers)
+    return next((line for line in lines if line is not None), None)
+
+
+def _largest(
+    term: str, carrier: _Carrier, code: Mapping[str, pd.DataFrame], launches: Mapping[str, int]
+) -> Line | None:
+    rows = pd.concat(
+        [
+            table.assign(kernel=kernel, part=carrier.weights(table) * launches.get(kernel, 1))
+            for kernel, table in code.items()
+        ],
+        ignore_index=True,
+    )
+    whole = float(rows["part"].sum())
+    if whole <= 0:
+        return None
+    alike = rows[rows["part"] > 0].groupby(["kernel", _place(rows)])["part"]
+    sums = alike.transform("sum")
+    if not sums.max() >= _LEAST * whole:
+        return None
+    row = int(rows["part"].where(sums == sums.max(), -1.0).to_numpy().argmax())
+    first = rows.iloc[row].to_dict()
+    known = not pd.isna(first["line"])
+    return Line(
+        term,
+        str(first["kernel"]),
+        int(first["offset"]),
+        str(first["sass"]),
+        float(sums.max() / whole),
+        carrier.of,
+        int(alike.transform("size").loc[row]),
+        str(first["file"]) if known else None,
+        int(first["line"]) if known else None,
+    )
+
+
+def _place(rows: pd.DataFrame) -> pd.Series[str]:
+    """Return what instructions that count as one have in common."""
+    line = rows["file"].astype(str) + ":" + rows["line"].astype(str)
+    base = rows["sass"].str.replace(_PREDICATE, "", regex=True).str.extract(_ACCESS)
+    unrolled = base[0] + " " + base[1]
+    single = rows["offset"].astype(str)
+    return line.where(rows["line"].notna(), unrolled.fillna(single))
+
+
+def report_of(argument: str) -> Source | None:
+    """Return the report that a user named (``FILE`` or ``FILE@3``); None for anything else."""
+    path = Path(argument)
+    path = path if path.exists() else Path(split_place(argument)[0])
+    if not path.is_file():
+        return None
+    source = Source(path)
+    return source if recognises(source) else None
+
+
+def with_lines(
+    explanation: Explanation, baseline: Source | None, target: Source | None
+) -> Explanation:
+    """Return an explanation whose layers name the instructions that carry their causes.
+
+    Parameters
+    ----------
+    explanation
+        Of two sides.
+    baseline, target
+        The report behind each side, or None.
+    """
+    reports = {"baseline": baseline, "target": target}
+    details = []
+    for detail in explanation.details:
+        code = {side: _code(detail, side, report) for side, report in reports.items()}
+        causes, _ = sided_causes(detail.time, detail.causes)
+        found = (
+            carrying_line(total.term.id, *code["target" if total.log_ratio > 0 else "baseline"])
+            for total in causes
+        )
+        details.append(replace(detail, lines=tuple(line for line in found if line is not None)))
+    return replace(explanation, details=tuple(details))
+
+
+def _code(
+    detail: LayerDiff, side: str, report: Source | None
+) -> tuple[dict[str, pd.DataFrame], Counter[str]]:
+    """Return the instructions of a layer's kernels on one side, and how often each ran."""
+    launches = detail.launches
+    if report is None or launches.empty:
+        return {}, Counter()
+    names = launches.loc[launches["side"].isin([side, "both"]), "kernel"].astype(str)
+    count = Counter(names)
+    return instructions(report, count), count
+
+
+def advice_with_lines(
+    advice: Advice, launches: pd.DataFrame | None, report: Source | None
+) -> Advice:
+    """Return advice whose findings name the instruction that carries them, in their evidence.
+
+    Parameters
+    ----------
+    advice
+        On a table.
+    launches
+        The Kernels table behind it.
+    report
+        That the table was read from, or None.
+    """
+    table = advice.table
+    if report is None or launches is None or table.empty:
+        return advice
+    names = {kernel_label(name, LABEL): name for name in launches["kernel"].dropna().astype(str)}
+    wanted = {label: names[label] for label in table["kernel"] if label in names}
+    code = instructions(report, set(wanted.values()))
+    evidence = []
+    for row in table.to_dict("records"):
+        kernel, term = wanted.get(row["kernel"], ""), _RULES.get(str(row["rule"]))
+        line = carrying_line(term, {kernel: code[kernel]}) if term and kernel in code else None
+        told = "" if line is None else f"; {line.sentence()}"
+        evidence.append(f"{row['evidence']}{told}")
+    return replace(advice, table=table.assign(evidence=evidence))

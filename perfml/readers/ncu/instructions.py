@@ -1,0 +1,114 @@
+"""What a report holds of single instructions: how often each ran, and what it asked of memory.
+
+Reports have it where the section SourceCounters was collected (``--set full`` does), with lines of
+the source where the program was compiled with ``-lineinfo``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.readers.ncu.report import DEMANGLED, opened
+from perfml.readers.source import Source
+
+EXECUTED = "inst_executed"
+SAMPLES = "smsp__pcsamp_sample_count"
+STALLED = "smsp__pcsamp_warps_issue_stalled_"
+"""Before the reason for which a sampled warp waited at an instruction."""
+
+_COUNTERS = (
+    EXECUTED,
+    "thread_inst_executed",
+    "memory_l2_theoretical_sectors_global",
+    "memory_l2_theoretical_sectors_global_ideal",
+    "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal",
+    "smsp__branch_targets_threads_divergent",
+    SAMPLES,
+)
+_NOT_ISSUED = "_not_issued"
+_TARGET = re.compile(r"0x[0-9a-f]{6,16}")
+
+
+def instructions(source: Source, kernels: Collection[str]) -> dict[str, pd.DataFrame]:
+    """Return the instructions of kernels, each as it was first launched.
+
+    Parameters
+    ----------
+    source
+        A report of Nsight Compute.
+    kernels
+        Names, as in a Kernels table.
+
+    Returns
+    -------
+    dict
+        Name to one row an instruction, in order: ``offset`` (bytes from the start of the code),
+        ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``), and the counters under
+        Nsight Compute's names, 0 where an instruction has none. Kernels without counters of
+        instructions are left out.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package ``ncu-report`` is not installed.
+    InputError
+        If the report is damaged.
+    """
+    found: dict[str, pd.DataFrame] = {}
+    with opened(source) as launches:
+        for launch in launches:
+            name = launch.name(DEMANGLED)
+            if name in kernels and name not in found:
+                table = _table(launch)
+                if table is not None:
+                    found[name] = table
+    return found
+
+
+def _table(launch: Any) -> pd.DataFrame | None:
+    stalls = (
+        name
+        for name in launch.metric_names()
+        if name.startswith(STALLED) and not name.endswith(_NOT_ISSUED)
+    )
+    columns: dict[str, dict[int, float]] = {}
+    for name in (*_COUNTERS, *stalls):
+        metric = launch.metric_by_name(name)
+        if metric is not None and metric.has_correlation_ids():
+            columns[name] = _by_address(metric)
+    if EXECUTED not in columns:
+        return None
+    addresses = sorted(set().union(*columns.values()))
+    places = [launch.source_info(address) for address in addresses]
+    first, last = addresses[0], addresses[-1]
+
+    def text(address: int) -> str:
+        """Return an instruction; targets within the kernel as offsets, which do not change."""
+        sass = " ".join((launch.sass_by_pc(address) or "").split())
+        return _TARGET.sub(lambda at: _offset(at.group(), first, last), sass)
+
+    table: dict[str, list[Any]] = {
+        "offset": [address - first for address in addresses],
+        "sass": [text(address) for address in addresses],
+        "file": [place.file_name() if place is not None else None for place in places],
+        "line": [place.line() if place is not None else np.nan for place in places],
+    }
+    for name, values in columns.items():
+        table[name] = [values.get(address, 0.0) for address in addresses]
+    return pd.DataFrame(table)
+
+
+def _offset(target: str, first: int, last: int) -> str:
+    address = int(target, 16)
+    return f"{address - first:#x}" if first <= address <= last else target
+
+
+def _by_address(metric: Any) -> dict[int, float]:
+    ids = metric.correlation_ids()
+    return {ids.as_uint64(n): metric.as_double(n) for n in range(metric.num_instances())}

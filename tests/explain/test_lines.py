@@ -1,0 +1,130 @@
+"""The instruction that carries a cause is named, with its part and its line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.explain.counters.terms import TERMS
+from perfml.explain.lines import _CARRIERS, _RULES, Line, carrying_line
+from perfml.readers.ncu.instructions import EXECUTED, STALLED
+from tests.support.others_files import STRANGERS
+
+SECTORS = "memory_l2_theoretical_sectors_global"
+DIVERGENT = "smsp__branch_targets_threads_divergent"
+
+
+def code(*sass, lines=None, **counters):
+    """Return the instructions of one kernel."""
+    table = pd.DataFrame({"offset": [16 * n for n in range(len(sass))], "sass": sass})
+    table["file"] = None if lines is None else "/home/a/k.cu"
+    table["line"] = np.nan if lines is None else lines
+    table[EXECUTED] = 8.0
+    return {"k": table.assign(**counters)}
+
+
+def test_scattered_loads_are_told_from_scattered_stores_and_from_loads_in_order():
+    kernel = code(
+        *("@!P0 LDG.E R4, [R2.64]", "LDG.E R5, [R8.64]", "STG.E [R6.64], R4", "EXIT"),
+        **{SECTORS: [256, 32, 96, 0], f"{SECTORS}_ideal": [32, 32, 32, 0]},
+    )
+    load = carrying_line("uncoalesced_loads", kernel)
+    assert (load.offset, load.share, load.alike) == (0, 1.0, 1)
+    assert carrying_line("uncoalesced_stores", kernel).sass == "STG.E [R6.64], R4"
+    both = carrying_line("sectors_per_request", kernel)
+    assert both.share == pytest.approx(224 / 288)
+
+
+def test_copies_that_unrolling_made_count_as_one():
+    kernel = code(
+        *("LDG.E R4, [R2.64]", "LDG.E R5, [R2.64+0x4]", "LDG.E R6, [R9.64]", "LDG.E R7, [R2.64+8]"),
+        **{SECTORS: [100, 100, 250, 100], f"{SECTORS}_ideal": 0},
+    )
+    line = carrying_line("uncoalesced_loads", kernel)
+    assert (line.offset, line.alike) == (0, 3)
+    assert line.share == pytest.approx(300 / 550)
+    assert "LDG.E R4, [R2.64] at 0x0000 and 2 more like it have 55% of the load" in line.sentence()
+
+
+def test_instructions_of_one_line_count_as_one_and_no_folder_is_told():
+    kernel = code(
+        *("LDS R1, [R2]", "LDS R3, [R4]", "LDS R5, [R6]"),
+        lines=[3, 3, 9],
+        memory_l1_wavefronts_shared=[40, 30, 50],
+        memory_l1_wavefronts_shared_ideal=[1, 1, 1],
+    )
+    line = carrying_line("wavefronts_per_shared_load", kernel)
+    assert (line.file, line.line, line.offset) == ("/home/a/k.cu", 3, 0)
+    assert line.sentence().startswith("k.cu:3, LDS R1, [R2] at 0x0000 and 1 more like it have 58%")
+
+
+def test_divergence_names_the_branch_and_without_one_the_idle_lanes():
+    lanes = {"thread_inst_executed": [256, 128, 256]}
+    sass = ("@P0 BRA 0x40", "FADD R1, R2, R3", "EXIT")
+    branch = carrying_line(
+        "active_threads_per_warp", code(*sass, **lanes, **{DIVERGENT: [5, 0, 0]})
+    )
+    assert branch.sass == "@P0 BRA 0x40"
+    idle = carrying_line("active_threads_per_warp", code(*sass, **lanes))
+    assert (idle.sass, idle.share) == ("FADD R1, R2, R3", 1.0)
+
+
+def test_stalls_count_samples_of_their_own_reason():
+    samples = {f"{STALLED}barrier": [0, 30, 10], f"{STALLED}long_scoreboard": [9, 0, 0]}
+    line = carrying_line(
+        "stall_sync", code("FADD R1, R2, R3", "BAR.SYNC", "LDS R1, [R2]", **samples)
+    )
+    assert (line.sass, line.share) == ("BAR.SYNC", 0.75)
+
+
+def test_a_kernel_that_ran_more_often_weighs_more():
+    both = {**code("LDL R1, [R2]"), "other": code("STL [R3], R4")["k"]}
+    assert carrying_line("local_memory", both, {"k": 1, "other": 4}).kernel == "other"
+
+
+def test_where_nothing_is_counted_or_nothing_stands_out_no_line_is_named():
+    many = code(*["FADD R1, R2, R3"] * 40, **{f"{STALLED}wait": 1.0})
+    assert carrying_line("stall_exec_dependency", many) is None
+    assert carrying_line("uncoalesced_loads", code("LDG.E R4, [R2.64]")) is None
+    assert carrying_line("theoretical_occupancy", many) is None
+    assert carrying_line("uncoalesced_loads", {}) is None
+
+
+@given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=30), st.data())
+def test_the_line_named_has_the_largest_part_and_never_more_than_the_whole(samples, data):
+    lines = data.draw(st.lists(st.integers(1, 5), min_size=len(samples), max_size=len(samples)))
+    kernel = code(*["NOP"] * len(samples), lines=lines, **{f"{STALLED}sleeping": samples})
+    found = carrying_line("stall_sleeping", kernel)
+    sums = dict.fromkeys(lines, 0)
+    for sample, line in zip(samples, lines, strict=True):
+        sums[line] += sample
+    if found is None:
+        assert not any(samples)
+        return
+    assert sums[found.line] == max(sums.values())
+    assert found.share == pytest.approx(max(sums.values()) / sum(samples))
+
+
+def test_every_cause_and_rule_with_a_line_exists():
+    assert set(_CARRIERS) <= set(TERMS)
+    assert set(_RULES.values()) <= set(_CARRIERS)
+
+
+def test_a_path_of_windows_shows_its_file_alone():
+    line = Line("t", "k", 16, "NOP", 0.5, "it", file="C:\\Users\\a\\k.cu", line=4)
+    assert line.sentence() == "k.cu:4, NOP at 0x0010 has 50% of it"
+
+
+@pytest.mark.skipif(not STRANGERS.is_dir(), reason="public profiles may be read, not committed")
+@pytest.mark.slow
+def test_explain_and_advise_name_the_line_of_a_public_report():
+    naive, better = (STRANGERS / "hpca" / f"{name}.ncu-rep" for name in ("naive", "variant1"))
+    told = CliRunner().invoke(app, ["explain", str(better), str(naive)])
+    assert "where: conv_kernels.cu:44, @!P6 LDG.E.CONSTANT" in told.stdout.replace("\n", " ")
+    told = CliRunner().invoke(app, ["advise", str(naive), "--json"])
+    assert "conv_kernels.cu:" in told.stdout
