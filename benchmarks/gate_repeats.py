@@ -142,29 +142,27 @@ def times_say(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
 
 def tables(counts: dict[str, dict[str, int]]) -> str:
     """Return the counts as the tables of ``docs/howto/gate.md``."""
-    lines = [
-        "| the same code, between | comparisons | gate: worse | gate: cannot tell "
-        "| nvbench's rule: worse | 5 % on the time: worse |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    planted = [
-        "| 2 % more of a counter and of the time, between | comparisons "
-        "| gate: worse, that counter named | nvbench's rule: worse | 5 % on the time: worse |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    times = ["nvbench's rule: worse", "5 % on the time: worse"]
+    equal = ["the same code, between", "comparisons", "gate: worse", "gate: cannot tell", *times]
+    more = ["2 % more of a counter and of the time, between", "comparisons"]
+    more += ["gate: worse, that counter named", *times]
+    lines, planted = (
+        [_row(head), _row(["---", *["---:"] * len(head[1:])])] for head in (equal, more)
+    )
     for what, found in counts.items():
         count = Counter(found)
         whole = count["comparisons"]
         asked = whole - count[NVBENCH + "cannot tell"]
-        times = [f"{count[NVBENCH + 'worse']:,} of {asked:,}"]
-        times.append(f"{count['5 % threshold: worse']:,}")
-        if "," in what:
-            cells = [f"{count['gate: worse, and that counter named']:,}", *times]
-            planted.append(f"| {what.partition(',')[0]} | {whole:,} | {' | '.join(cells)} |")
-        else:
-            cells = [f"{count[f'gate: {word}']:,}" for word in ("worse", "cannot tell")]
-            lines.append(f"| {what} | {whole:,} | {' | '.join([*cells, *times])} |")
+        times = [f"{count[NVBENCH + 'worse']:,} of {asked:,}", f"{count['5 % threshold: worse']:,}"]
+        name, _, grown = what.partition(",")
+        words = ["worse, and that counter named"] if grown else ["worse", "cannot tell"]
+        cells = [name, f"{whole:,}", *(f"{count[f'gate: {word}']:,}" for word in words), *times]
+        (planted if grown else lines).append(_row(cells))
     return "\n".join([*lines, "", *planted])
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ import pandas as pd
 from perfml.datasets.choosing import split_place
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.counters.sentences import sided_causes
+from perfml.explain.results import Explanation, LayerDiff, Line
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
 from perfml.readers import Source
@@ -29,7 +30,6 @@ from perfml.readers.ncu.report import recognises
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
-    from perfml.explain.results import Explanation, LayerDiff
 
 _LEAST = 0.1
 """An instruction that carries less of its cause is not named."""
@@ -43,52 +43,6 @@ _PREDICATE = r"^@!?\w+ "
 
 _ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
 """Operation and base register of a memory access."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """The instruction that carries most of a cause.
-
-    Attributes
-    ----------
-    term
-        Id of the cause, or of the rule of advice.
-    kernel
-        Whose instruction it is.
-    offset
-        Bytes from the start of the kernel's code.
-    sass
-        The instruction.
-    share
-        Its part, of 1, and that of those `alike`.
-    alike
-        Instructions that count as one: of the same line; without lines, those with the same
-        operation and base register, which is what unrolling makes of one.
-    of
-        What that is a part of.
-    file, line
-        Of the source, or None.
-    """
-
-    term: str
-    kernel: str
-    offset: int
-    sass: str
-    share: float
-    of: str
-    alike: int = 1
-    file: str | None = None
-    line: int | None = None
-
-    def sentence(self) -> str:
-        """Say it in words."""
-        where = ""
-        if self.file is not None:
-            # reports come from both kinds of systems, and a folder tells a person's name
-            path = PureWindowsPath if "\\" in self.file else PurePosixPath
-            where = f"{path(self.file).name}:{self.line}, "
-        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
-        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}"
 
 
 @dataclass(frozen=True)

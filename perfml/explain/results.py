@@ -6,7 +6,8 @@ import html
 import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
 
 import pandas as pd
 
@@ -14,9 +15,6 @@ from perfml.explain.advice.fix import Fix
 from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.util.json_values import json_value, records
-
-if TYPE_CHECKING:
-    from perfml.explain.lines import Line
 
 
 @dataclass(frozen=True)
@@ -293,6 +291,52 @@ class ModelAttribution:
             "held_out_errors": None if self.held_out_errors is None else list(self.held_out_errors),
             "training_rows": self.training_rows,
         }
+
+
+@dataclass(frozen=True)
+class Line:
+    """The instruction that carries most of a cause.
+
+    Attributes
+    ----------
+    term
+        Id of the cause, or of the rule of advice.
+    kernel
+        Whose instruction it is.
+    offset
+        Bytes from the start of the kernel's code.
+    sass
+        The instruction.
+    share
+        Its part, of 1, and that of those `alike`.
+    alike
+        Instructions that count as one: of the same line; without lines, those with the same
+        operation and base register, which is what unrolling makes of one.
+    of
+        What that is a part of.
+    file, line
+        Of the source, or None.
+    """
+
+    term: str
+    kernel: str
+    offset: int
+    sass: str
+    share: float
+    of: str
+    alike: int = 1
+    file: str | None = None
+    line: int | None = None
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        where = ""
+        if self.file is not None:
+            # reports come from both kinds of systems, and a folder tells a person's name
+            path = PureWindowsPath if "\\" in self.file else PurePosixPath
+            where = f"{path(self.file).name}:{self.line}, "
+        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
+        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}"
 
 
 @dataclass(frozen=True)
