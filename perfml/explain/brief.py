@@ -154,7 +154,7 @@ def _layer(detail: LayerDiff) -> BriefLayer:
         tuple(
             BriefCause(
                 f"{each.term.label} x{each.factor:.2f}",
-                _cut(cause_in_words(each, detail.causes)),
+                _cut("; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)])),
                 _cut(_do(each.term, detail)),
             )
             for each in causes

@@ -394,6 +394,10 @@ class LayerDiff:
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
 
+    def where(self, term: Term) -> list[str]:
+        """Say which instruction carries a cause; nothing where no report tells."""
+        return [line.sentence() for line in self.lines if line.term == term.id]
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return {

@@ -159,7 +159,7 @@ def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
     untold, fix = detail.causes.untold, detail.fix
     points = [] if untold is None else [untold.sentence()]
     points.append(cause_in_words(first, detail.causes))
-    points += [f"where: {line.sentence()}" for line in detail.lines if line.term == first.term.id]
+    points += [f"where: {text}" for text in detail.where(first.term)]
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
