@@ -184,6 +184,20 @@ class Fix(TypedDict):
     sentence: str
 
 
+class Line(TypedDict):
+    """The instruction that carries most of a cause."""
+
+    term: Annotated[str, "the cause"]
+    kernel: str
+    offset: Annotated[int, "bytes from the start of the kernel's code"]
+    sass: str
+    share: Annotated[float, "its part of the cause on the side where that costs time"]
+    of: Annotated[str, "what that is a part of"]
+    alike: Annotated[int, "instructions that count as one: of one line, or made by unrolling"]
+    file: str | None
+    line: int | None
+
+
 class Layer(TypedDict):
     """A layer in detail."""
 
@@ -201,6 +215,7 @@ class Layer(TypedDict):
     reasons: list[str]
     advice: list[Finding]
     fix: Fix | None
+    lines: list[Line]
 
 
 class Explain(TypedDict):
