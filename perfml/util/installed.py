@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -17,10 +18,24 @@ def install_command(extra: str) -> str:
 
     Examples
     --------
-    >>> install_command("ncu").startswith("pip install ")
+    >>> install_command("ncu").endswith("[ncu]'")
     True
     """
-    return f"pip install {_requirement(extra)}"
+    return f"{_installer()} {_requirement(extra)}"
+
+
+def _installer() -> str:
+    """Return the command that put perfml where it is: uv and pipx leave a note, else pip did."""
+    home = Path(sys.prefix)
+    if (home / "uv-receipt.toml").is_file():
+        return "uv tool install"
+    if (home / "pipx_metadata.json").is_file():
+        return "pipx install --force"
+    try:
+        by = metadata.distribution("perfml").read_text("INSTALLER") or ""
+    except metadata.PackageNotFoundError:
+        by = ""
+    return "uv pip install" if by.strip() == "uv" else "pip install"
 
 
 def _requirement(extra: str) -> str:

@@ -107,3 +107,26 @@ def test_the_checkout_is_the_source_where_nothing_else_is_noted(monkeypatch):
 def test_the_source_that_pip_noted_is_used(monkeypatch, origin, command):
     monkeypatch.setattr("perfml.util.installed._origin", lambda: origin)
     assert install_command("ncu") == command
+
+
+@pytest.mark.parametrize(
+    ("note", "command"),
+    [
+        ("uv-receipt.toml", "uv tool install"),
+        ("pipx_metadata.json", "pipx install --force"),
+        (None, "uv pip install"),
+    ],
+)
+def test_the_cure_uses_the_installer_that_was_used(note, command, monkeypatch, tmp_path):
+    from perfml.util import installed
+
+    if note is not None:
+        (tmp_path / note).touch()
+    monkeypatch.setattr(installed.sys, "prefix", str(tmp_path))
+
+    class Uv:
+        def read_text(self, name):
+            return "uv\n" if name == "INSTALLER" else None
+
+    monkeypatch.setattr(installed.metadata, "distribution", lambda name: Uv())
+    assert install_command("ncu") == f"{command} '{ROOT}[ncu]'"

@@ -115,13 +115,15 @@ def test_a_file_of_others_is_answered_or_named(name, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("verb", ["explain", "roofline", "inspect", "gate", "report"])
-def test_a_file_of_others_is_answered_or_named_by_every_verb(verb, name, tmp_path, monkeypatch):
+def test_a_file_of_others_is_answered_or_named_by_every_verb(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = OTHERS[name]
-    twice = (path, path) if verb in ("explain", "gate") else (path,)
-    few = ("--splits", "2", "--resamples", "2") if verb == "report" else ()
-    check(name, (verb, *twice, *few))
+    for verb in ("explain", "gate"):
+        check(name, (verb, path, path))
+    for verb in ("roofline", "inspect"):
+        check(name, (verb, path))
+    if name.startswith("public"):  # reports fit models; one stranger's file is as another
+        check(name, ("report", path, "--splits", "2", "--resamples", "2"))
 
 
 def check(name, words):
