@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -23,12 +24,13 @@ from perfml.explain.launches import (
     launches_table,
     merged_launch,
 )
-from perfml.explain.model.explainer import Explainer
 from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
-from perfml.modeling.models.registry import get_model
 from perfml.time_sources import time_notes
+
+if TYPE_CHECKING:
+    from perfml.explain.model.explainer import Explainer
 
 Progress = Callable[[int, int, str], None]
 
@@ -108,6 +110,10 @@ def explain(
     chosen = _chosen(table, layers, top)
     explainer = None
     if model is not None:
+        # scikit-learn takes longer to import than an answer without a model takes
+        from perfml.explain.model.explainer import Explainer
+        from perfml.modeling.models.registry import get_model
+
         get_model(model, "regression")
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         try:
