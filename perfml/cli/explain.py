@@ -230,9 +230,14 @@ def _two_needed(given: Given, by: str) -> PerfmlError:
             found=f"{by}: {', '.join(values[:8])}",
             cure="Name two of these values, or give a second table.",
         )
+    names = pd.Series() if given.kernels is None else given.kernels["kernel"].dropna()
+    known = [short_kernel(str(name)) for name in names.unique()]
+    ways = ["Give a second file"]
+    if len(known) > 1:
+        ways.append(f"name two kernels: perfml explain {given.name} --kernel ONE --kernel-b OTHER")
+    elif len(names) > 1:
+        ways.append(f"two launches: perfml explain {given.name}@0 {given.name}@1")
     msg = "one side alone: there is nothing to compare it with"
-    cure = f"Give a second file, or name two kernels of it: perfml explain {given.name} "
-    cure += "--kernel ONE --kernel-b OTHER; perfml advise says what is slow in one."
-    names = pd.Series() if given.kernels is None else given.kernels["kernel"]
-    found = ", ".join(short_kernel(str(name)) for name in names.dropna().unique()[:8])
+    cure = f"{', or '.join(ways)}; perfml advise says what is slow in one."
+    found = ", ".join(known[:8])
     return PerfmlError(msg, where=given.name, found=found or None, cure=cure)

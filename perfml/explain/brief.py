@@ -137,7 +137,8 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
         f"{row['rule']}: {row['missing']} {row['why']}"
         for row in unchecked.drop_duplicates(["rule", "missing"]).to_dict("records")
     )
-    verdict = f"{len(layers)} findings in {advice.layers} layers"
+    findings = "1 finding" if len(layers) == 1 else f"{len(layers)} findings"
+    verdict = f"{findings} in {advice.layers} layers"
     notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
     named = tuple(map(_cut, of))
     return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))

@@ -39,6 +39,11 @@ _FOREIGN = (
         "Export it with: nsys export --type sqlite --output {export} {name} "
         "and give the .sqlite file; any machine that has Nsight Systems will do.",
     ),
+    Foreign(
+        b"version https://git-lfs.github.com/spec/",
+        "a pointer of Git LFS, which stands for the file",
+        "Get the file itself: git lfs pull --include {name}",
+    ),
     Foreign(b"SQLite format 3\x00", "an SQLite database of another tool"),
     Foreign(b"PAR1", "a Parquet file: already a table, so merge or train on it"),
     Foreign(b"\x7fELF", "a program"),

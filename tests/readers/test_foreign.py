@@ -71,3 +71,9 @@ def test_every_public_file_is_read_or_named_for_what_it_is():
         elif path.name != "README.md":
             assert len(read(path).frame), path.name
     assert {path.name for path in files} >= set(REFUSED)
+
+
+def test_a_pointer_of_git_lfs_names_the_command_that_brings_the_file(tmp_path):
+    path = tmp_path / "a.ncu-rep"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    assert "git lfs pull --include a.ncu-rep" in refusal(path)
