@@ -95,7 +95,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, tools):
 )
 def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path, tools, number):
     script = (
-        "from tests.collectors.test_collect import workload; "
+        "from tests.support.collecting import workload; "
         f"workload({str(tmp_path)!r}, backends=('cublas', 'cudnn'))"
     )
     tools.setenv("FAKE_SECONDS", "1.5")
@@ -114,7 +114,7 @@ def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path
 
 
 def test_after_a_kill_the_leftovers_are_cleared_away(tmp_path, tools):
-    script = f"from tests.collectors.test_collect import workload; workload({str(tmp_path)!r})"
+    script = f"from tests.support.collecting import workload; workload({str(tmp_path)!r})"
     tools.setenv("FAKE_SECONDS", "60")
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, start_new_session=True)
     until(lambda: list((tmp_path / ".partial").glob("*/log.txt")))

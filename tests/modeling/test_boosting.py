@@ -45,7 +45,8 @@ def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed)
     assert set(found.importances["method"]) == {"term-importance"}
 
 
-def test_it_ranks_and_it_classifies(installed):
+def test_it_ranks_and_it_classifies(installed, monkeypatch):
+    monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 50)
     layers = linear_layers(layers=6, repeats=1)
     ranking = rank(
         layers,
@@ -53,6 +54,7 @@ def test_it_ranks_and_it_classifies(installed):
         models=["ebm"],
         methods=["builtin"],
         resamples=2,
+        permutations=20,
         n_jobs=1,
     )
     assert ranking.summary["members"].iloc[0] == "tex_fu_utilization"

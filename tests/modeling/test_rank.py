@@ -37,6 +37,7 @@ needs_published = pytest.mark.skipif(
     published_file() is None, reason="the published file may not be shipped"
 )
 FAST = ("builtin", "permutation", "group-permutation")
+FEW = {"permutations": 20}  # the fewest that are allowed; each fits every model once
 
 
 def names_of(problem, groups):
@@ -44,7 +45,7 @@ def names_of(problem, groups):
 
 
 def test_the_metrics_that_make_the_time_are_first():
-    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6)
+    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6, **FEW)
     assert found.resampling == "layers"
     assert found.summary["group"].iloc[0] == "dram_utilization"
     assert found.summary["group"].iloc[1] == "stall_sync"
@@ -58,7 +59,7 @@ def test_the_metrics_that_make_the_time_are_first():
 
 
 def test_every_method_of_every_model_is_in_the_table():
-    found = rank(linear_layers(), "classification", resamples=5)
+    found = rank(linear_layers(), "classification", resamples=2, **FEW)
     methods = found.table.groupby("model")["method"].agg(set)
     common = {"permutation", "group-permutation", "drop-column"}
     shapley = {"shapley"} if has_shap() else set()
@@ -69,7 +70,7 @@ def test_every_method_of_every_model_is_in_the_table():
 
 
 def test_ranks_of_a_model_and_method_are_a_permutation_on_average():
-    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST)
+    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST, **FEW)
     for (_, method), part in found.table.groupby(["model", "method"]):
         count = len(part)
         assert part["mean_rank"].sum() == pytest.approx(count * (count + 1) / 2), method
@@ -91,7 +92,7 @@ def test_interchangeable_metrics_are_one_group():
 def test_two_copies_of_a_metric_share_the_importance_and_the_group():
     layers = linear_layers(layers=15)
     layers["l2_utilization"] = layers["dram_utilization"]
-    found = rank(layers, models=["dt"], resamples=12, methods=FAST)
+    found = rank(layers, models=["dt"], resamples=12, methods=FAST, **FEW)
     gini = found.table[found.table["method"] == "gini"].set_index("metric")
     # neither copy is always first, because ties between them are broken anew in each resample
     for name in ("dram_utilization", "l2_utilization"):
@@ -126,7 +127,7 @@ def test_a_table_without_layers_is_not_ranked():
 
 def test_a_name_is_a_name_and_not_its_letters():
     layers = linear_layers()
-    words = {"resamples": 3, "permutations": 20, "n_jobs": 1}
+    words = {"resamples": 3, "n_jobs": 1} | FEW
     one = rank(layers, models="dt", methods="builtin", **words)
     assert set(one.table["model"]) == {"dt"}
     assert set(one.table["method"]) == {"gini"}
@@ -155,8 +156,8 @@ def test_a_resample_keeps_every_backend():
 
 def test_rankings_repeat_and_do_not_depend_on_processes():
     layers = linear_layers()
-    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1)
-    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2)
+    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1, **FEW)
+    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2, **FEW)
     pd.testing.assert_frame_equal(one.table, two.table)
     pd.testing.assert_frame_equal(one.summary, two.summary)
     pd.testing.assert_frame_equal(one.agreement, two.agreement)
@@ -260,7 +261,7 @@ def test_ties_share_places():
 
 
 def test_agreement_is_one_where_two_models_see_the_same():
-    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST)
+    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST, **FEW)
     share = found.agreement.set_index(["left", "right"])["share"]
     assert share["dt/permutation", "dt/group-permutation"] > 0.6
     assert found.agreement["share"].between(0, 1).all()
@@ -268,13 +269,13 @@ def test_agreement_is_one_where_two_models_see_the_same():
 
 def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
     layers = linear_layers(layers=15)
-    one = rank(layers, models=["dt"], resamples=4, methods=FAST)
+    one = rank(layers, models=["dt"], resamples=4, methods=FAST, **FEW)
     same = compare_rankings(one, one, ("a", "a"))
     assert same.common["same_first"].all()
     assert (same.common["top3"] == 1).all()
     assert same.common["spearman"].tolist() == pytest.approx([1.0, 1.0])
     moved = layers.assign(time_us=100 + 900 * layers["gst_efficiency"])
-    other = rank(moved, models=["dt"], resamples=4, methods=FAST)
+    other = rank(moved, models=["dt"], resamples=4, methods=FAST, **FEW)
     compared = compare_rankings(one, other, ("dram", "gst"))
     assert not compared.common["same_first"].any()
     assert "the same in 0 of 2" in compared.verdict
@@ -284,7 +285,7 @@ def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
 
 
 def test_the_result_is_json_and_html():
-    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST)
+    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEW)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["resampling"] == "layers"
     assert document["summary"][0]["group"] == "dram_utilization"
@@ -361,7 +362,7 @@ def two_kernel_layers(noise):
 
 def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
     kernels = two_kernel_layers(noise=0.0)
-    both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1)
+    both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
     assert both.moved < 1e-12
     assert not both.depends
     assert both.verdict.startswith("The ranking does not depend")
@@ -378,7 +379,7 @@ def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
     # averaged weights are one number a kernel, so the metric is one number a layer
     assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
     assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
-    both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1)
+    both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
     assert both.moved > 0.01
     document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
     assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])

@@ -2,6 +2,7 @@
 
 import json
 import types
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,16 +24,23 @@ def problem(**options):
     return build_problem(Options("tensorrt", **options))
 
 
+@cache
+def exported(precision, cfg):
+    """Return a problem of two images and its ONNX model, which int8 runs the network to make."""
+    pytest.importorskip("onnx")
+    one = problem(cfg=cfg, precision=precision, batch=2)
+    return one, backend.onnx_bytes(one)
+
+
 @pytest.fixture(scope="module")
 def trt():
     pytest.importorskip("tensorrt_rtx_bindings", exc_type=ImportError)
     return backend.import_tensorrt()
 
 
-def run_on_cpu(one):
+def run_on_cpu(one, model):
     runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
-    session = runtime.InferenceSession(backend.onnx_bytes(one), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
     dtype = np.float16 if one.options.precision == "fp16" else np.float32
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, {INPUT: one.images.astype(dtype)}), strict=True))
@@ -41,8 +49,8 @@ def run_on_cpu(one):
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize("cfg", [None, SMALL], ids=["yolov4-tiny", "own-cfg"])
 def test_the_onnx_model_computes_the_reference_network(cfg, precision):
-    one = problem(cfg=cfg, precision=precision, batch=2)
-    rows = one.compare(run_on_cpu(one))
+    one, model = exported(precision, cfg)
+    rows = one.compare(run_on_cpu(one, model))
     assert all(row.passed and row.error > 0 for row in rows), rows
 
 
@@ -50,16 +58,16 @@ def test_the_onnx_model_computes_the_reference_network(cfg, precision):
 def test_int8_really_quantizes():
     """Eight bits cost accuracy: an int8 model as exact as fp32 would not be quantized at all."""
     errors = [
-        max(row.error for row in one.compare(run_on_cpu(one)))
-        for one in (problem(precision="fp32"), problem(precision="int8"))
+        max(row.error for row in one.compare(run_on_cpu(one, model)))
+        for one, model in (exported("fp32", None), exported("int8", None))
     ]
     assert errors[1] > 1000 * errors[0]
 
 
 def test_every_onnx_node_is_named_after_its_layer():
     onnx = pytest.importorskip("onnx")
-    one = problem(precision="int8")
-    model = onnx.load_from_string(backend.onnx_bytes(one))
+    one, exchanged = exported("int8", None)
+    model = onnx.load_from_string(exchanged)
     onnx.checker.check_model(model, full_check=True)
     owners = {layer_of_node(node.name) for node in model.graph.node}
     assert owners <= set(one.layer_names())
@@ -90,8 +98,7 @@ def test_a_quantized_kernel_is_within_half_a_step_and_survives_a_zero_filter():
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "int8"])
 def test_a_real_engine_keeps_the_names_of_all_fused_layers(trt, precision):
-    one = problem(precision=precision)
-    model = backend.onnx_bytes(one)
+    one, model = exported(precision, None)
     plan = backend.build_plan(trt, model, tf32=precision == "tf32", target="8.9")
     steps = plan_layers(plan, one.layer_names())
     named = {layer for step in steps for layer in step.layers}
@@ -103,14 +110,14 @@ def test_a_real_engine_keeps_the_names_of_all_fused_layers(trt, precision):
 
 
 def test_fused_layers_are_listed_in_network_order(trt):
-    one = problem(precision="fp32")
-    plan = backend.build_plan(trt, backend.onnx_bytes(one), tf32=False, target="8.9")
+    one, model = exported("fp32", None)
+    plan = backend.build_plan(trt, model, tf32=False, target="8.9")
     fused = [s.layer for s in plan_layers(plan, one.layer_names()) if len(s.layers) > 1]
     assert "conv_19+upsample_01+route_11" in fused
 
 
 def test_the_tf32_choice_reaches_the_engine(trt):
-    model = backend.onnx_bytes(problem(precision="fp32", cfg=SMALL))
+    _, model = exported("fp32", SMALL)
     with_tf32, without = (
         backend.build_plan(trt, model, tf32=choice, target="8.9") for choice in (True, False)
     )
@@ -119,7 +126,7 @@ def test_the_tf32_choice_reaches_the_engine(trt):
 
 
 def test_a_target_the_library_does_not_build_for_is_refused_with_those_it_does(trt):
-    model = backend.onnx_bytes(problem(cfg=SMALL))
+    _, model = exported("fp32", SMALL)
     with pytest.raises(PerfmlError, match=r"8\.9") as caught:
         backend.build_plan(trt, model, tf32=False, target="9.0")
     assert caught.value.found == "9.0"
