@@ -33,7 +33,7 @@ from tests.support.published_data import synthetic
 
 pytestmark = pytest.mark.long
 
-QUICK = Plan(splits=6, model_seeds=3, own_splits=2, n_jobs=1)
+QUICK = Plan(splits=4, model_seeds=2, own_splits=2, n_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -229,14 +229,14 @@ def test_a_rare_share_never_rounds_to_never_or_always():
 
 def test_fewer_splits_of_our_own_tree_are_said(found):
     assert found.results["regression"][OWN]["random"]["splits"] == 2
-    assert any("on 2 of the 6 splits" in note for note in found.results["footnotes"])
+    assert any("on 2 of the 4 splits" in note for note in found.results["footnotes"])
 
 
 def test_the_command_prints_verdicts_beside_held_out_layers(made, tmp_path, monkeypatch):
     monkeypatch.setattr("perfml.reproduce.run.find_recording", lambda: None)
     out = tmp_path / "r"
     run = CliRunner().invoke(
-        app, ["reproduce", "--data", str(made), "--out", str(out), "--splits", "4", "-q"]
+        app, ["reproduce", "--data", str(made), "--out", str(out), "--splits", "2", "-q"]
     )
     assert run.exit_code == 0, run.output
     assert "one layer held out" in run.stdout
