@@ -246,29 +246,34 @@ def with_lines(
     baseline, target
         The report behind each side, or None.
     """
-    reports = {"baseline": baseline, "target": target}
+    launched = {
+        side: [_kernels(detail, side) for detail in explanation.details]
+        for side in ("baseline", "target")
+    }
+    # a report is opened once: it may be large
+    code = {
+        side: {} if report is None else instructions(report, set().union(*launched[side]))
+        for side, report in (("baseline", baseline), ("target", target))
+    }
     details = []
-    for detail in explanation.details:
-        code = {side: _code(detail, side, report) for side, report in reports.items()}
-        causes, _ = sided_causes(detail.time, detail.causes)
-        found = (
-            carrying_line(total.term.id, *code["target" if total.log_ratio > 0 else "baseline"])
-            for total in causes
-        )
-        details.append(replace(detail, lines=tuple(line for line in found if line is not None)))
+    for place, detail in enumerate(explanation.details):
+        lines = []
+        for total in sided_causes(detail.time, detail.causes)[0]:
+            side = "target" if total.log_ratio > 0 else "baseline"
+            count = launched[side][place]
+            known = {name: code[side][name] for name in count if name in code[side]}
+            lines.append(carrying_line(total.term.id, known, count))
+        told = tuple(line for line in lines if line is not None)
+        details.append(replace(detail, lines=told))
     return replace(explanation, details=tuple(details))
 
 
-def _code(
-    detail: LayerDiff, side: str, report: Source | None
-) -> tuple[dict[str, pd.DataFrame], Counter[str]]:
-    """Return the instructions of a layer's kernels on one side, and how often each ran."""
+def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
+    """Return how often each kernel of a layer ran on one side."""
     launches = detail.launches
-    if report is None or launches.empty:
-        return {}, Counter()
-    names = launches.loc[launches["side"].isin([side, "both"]), "kernel"].astype(str)
-    count = Counter(names)
-    return instructions(report, count), count
+    if launches.empty:
+        return Counter()
+    return Counter(launches.loc[launches["side"].isin([side, "both"]), "kernel"].astype(str))
 
 
 def advice_with_lines(
