@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from perfml.merge.rule import merge
@@ -257,11 +259,45 @@ def test_without_scripts_everything_but_the_chooser_is_there(browser, report):
     context.close()
 
 
-def test_print_shows_every_panel_and_no_controls(desktop):
+def test_print_shows_the_times_of_two_conditions_and_no_controls(desktop):
     desktop.page.emulate_media(media="print")
     assert desktop.page.locator("#times .panel:visible").count() == 2
     assert not desktop.page.locator("nav").is_visible()
     assert desktop.page.locator(".tabs:visible").count() == 0
+
+
+def test_a_printed_report_has_twelve_pages_at_most_and_the_answer_on_the_first(browser, report):
+    opened = open_page(browser, report)
+    pages = re.findall(rb"/Type\s*/Page[^s]", opened.page.pdf(format="A4"))
+    assert 2 <= len(pages) <= 12
+    opened.page.emulate_media(media="print")
+    opened.page.set_viewport_size({"width": 760, "height": 1070})
+    box = opened.page.locator("#answer").bounding_box()
+    assert box["y"] + box["height"] < 1070
+    opened.page.close()
+
+
+def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(browser, report):
+    opened = open_page(browser, report, width=390)
+    frame = opened.page.locator("#times .panel:visible .scroll").first
+    sign = opened.page.locator("#times .panel:visible .swipe").first
+    assert frame.evaluate("each => each.scrollWidth > each.clientWidth")
+    assert sign.is_visible()
+    frame.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
+    opened.page.wait_for_function(
+        "() => document.querySelector('#times .panel:not([hidden]) .swipe').hidden"
+    )
+    opened.page.close()
+
+
+def test_a_word_leads_to_its_sentence(browser, comparison):
+    opened = open_page(browser, comparison)
+    word = opened.page.locator("#answer a.word").first
+    assert word.get_attribute("title")
+    target = word.get_attribute("href")
+    word.click()
+    assert opened.page.locator(f"{target} dd").is_visible()
+    opened.page.close()
 
 
 def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):

@@ -106,7 +106,9 @@ def test_section_shows_launches_as_a_diff_and_metrics_that_changed(pairs):
         if isinstance(block, Pictures)
         for picture in block.pictures
     ]
-    assert captions[-1] == "Why the warps of conv_12 waited, under cublas and inductor."
+    assert (
+        captions[-1] == "Why the warps of conv_12 waited, under cublas and inductor, fp32, batch 1."
+    )
 
 
 def test_page_and_markdown_show_the_same_causes(pairs):
@@ -180,7 +182,9 @@ def test_roofs_use_shapes_where_bytes_were_not_counted_and_say_so():
     assert row["flops"] / row["bytes"] == pytest.approx(50.0)
     assert row["flop_rate"] == pytest.approx(1e9 / (row["time_us"] * 1e-6))
     page = build_page(table)
-    assert "Bytes of device memory were not counted here" in page
+    assert "bytes of device memory were not counted" in page
+    assert "of the arithmetic peak" in page
+    assert ">unknown<" not in page[page.index('id="roofline"') : page.index('id="stalls"')]
 
 
 def test_roofs_use_counted_bytes_where_there_are_any():

@@ -173,7 +173,8 @@ def attribution(
             va="center",
             color=INK,
         )
-    _factor_axis(ax, low / (room if factors.min() < 1 else 1.02), high * room, few=narrow)
+    before = (high / low) ** 0.45 if factors.min() < 1 else 1.02
+    _factor_axis(ax, low / before, high * room, few=narrow)
     ax.axvline(1, color=INK, linewidth=1)
     labels = [plain(name, 24 if narrow else 44) for name in names]
     name_rows(ax, [*labels, "all together"], above=0.6)

@@ -175,9 +175,19 @@
     document.getElementById("chooser").hidden = false;
   }
 
-  // What folds on screen is open on paper.
+  // A table that goes on beyond its frame says so, until its end is seen.
+  document.querySelectorAll(".scroll").forEach((box) => {
+    const sign = make("p", { class: "swipe", "aria-hidden": "true" }, "more columns to the right →");
+    box.after(sign);
+    const look = () => { sign.hidden = box.scrollLeft + box.clientWidth >= box.scrollWidth - 4; };
+    box.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(box);
+    look();
+  });
+
+  // Warnings that fold on screen are open on paper.
   window.addEventListener("beforeprint", () => {
-    document.querySelectorAll("details:not([open])").forEach((each) => {
+    document.querySelectorAll("details.warn:not([open])").forEach((each) => {
       each.open = true;
       each.dataset.printed = "";
     });

@@ -89,7 +89,8 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
             label = f"{pair.label}: {label}"
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
         layers: list[Block] = [
-            layer_section(detail, explanation, rows=pair.rows) for detail in differing
+            layer_section(detail, explanation, rows=pair.rows, at=pair.label)
+            for detail in differing
         ]
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
@@ -280,6 +281,7 @@ def layer_section(
     explanation: Explanation,
     *,
     rows: pd.DataFrame | None = None,
+    at: str = "",
     evidence: bool = False,
 ) -> Section:
     """Return what is known of one layer.
@@ -292,6 +294,8 @@ def layer_section(
         That it is a part of.
     rows
         The Layers rows of both sides, to draw their stall reasons.
+    at
+        Precision, batch and what else both sides have in common, for captions.
     evidence
         Show the single kernels' causes, the model's numbers and the advice, too.
     """
@@ -299,11 +303,11 @@ def layer_section(
     missing = "; ".join(detail.causes.missing)
     metrics = metrics_table(detail, explanation)
     blocks: list[Block | None] = [
-        Points(detail.reasons) if detail.reasons else None,
+        Points(_reasons(detail)) if _reasons(detail) else None,
         Notices(sentences_of(detail.warnings), "this layer"),
         _disagreements(detail),
-        _pictures(detail, name),
-        None if rows is None else _stalls(detail, rows),
+        _pictures(detail, f"{name}, {at}," if at else name),
+        None if rows is None else _stalls(detail, rows, at),
         causes_table(detail),
         _lines(detail),
         _cures(detail),
@@ -366,12 +370,13 @@ def _model_caption(found: ModelAttribution) -> str:
     )
 
 
-def _stalls(detail: LayerDiff, rows: pd.DataFrame) -> Pictures | None:
+def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
     chosen = rows[rows["layer"].isin([detail.layer, detail.target_layer])]
     if not len(stall_shares(chosen).columns):
         return None
     names = [str(name) for name in dict.fromkeys(chosen["backend"])]
-    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}."
+    where = f", {at}" if at else ""
+    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
     draw = functools.partial(_draw_stalls, chosen)
     return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
 
@@ -446,9 +451,11 @@ def _signed(value: float) -> Cell:
 
 
 def _cures(detail: LayerDiff) -> Points | None:
-    """Say what helps against the main causes; None where no counter names one."""
+    """Say what helps against the main cause; None where no counter names one."""
     from perfml.explain.counters.sentences import sided_causes
 
+    if detail.fix is not None:
+        return Points((_capital(detail.fix.sentence()),), "What to do", "advised")
     causes, _ = sided_causes(detail.time, detail.causes)
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:
@@ -460,7 +467,17 @@ def _lines(detail: LayerDiff) -> Points | None:
     """Say which instructions carry the causes; None where no report tells."""
     labels = {total.term.id: total.term.label for total in detail.causes.totals}
     told = tuple(f"{labels[line.term]}: {line.sentence()}" for line in detail.lines)
-    return Points(told, "Where") if told else None
+    return Points(told, "Where", "advised") if told else None
+
+
+def _reasons(detail: LayerDiff) -> tuple[str, ...]:
+    """Return the causes in sentences; what to do stands by itself."""
+    told = None if detail.fix is None else detail.fix.sentence()
+    return tuple(each for each in detail.reasons if each != told)
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _kinds(detail: LayerDiff) -> Text:

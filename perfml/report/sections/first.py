@@ -201,6 +201,9 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         named = f"{label}, {words} from {names.baseline} to {names.target}"
         named += f" (×{first.factor:.2f} in time)"
     cause = f"Cause: {named}."
+    if detail.fix is not None:
+        # it says what a user of a library can do, too
+        return f"{cause} {detail.fix.sentence()[:1].upper()}{detail.fix.sentence()[1:]}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return " ".join(filter(None, (cause, cure, instead)))
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.report import figures
-from perfml.report.document import Cell, Panels, ReportTable, Section, numbers, section, words
+from perfml.report.document import (
+    Block,
+    Cell,
+    Panels,
+    ReportTable,
+    Section,
+    Text,
+    numbers,
+    section,
+    words,
+)
 from perfml.report.figures.comparisons import Roofs
 from perfml.report.labels import listed, percent
 from perfml.report.results import Results
@@ -27,6 +37,10 @@ def roofline_section(results: Results) -> Section | None:
     panels = []
     rows = {condition.label: condition.rows for condition in results.conditions}
     for label, roofs in results.roofs.items():
+        if not roofs.counted:
+            notes = time_texts(time_notes(("", rows[label])))
+            panels.append(section(label, *_rates(roofs, label, results.series), *notes))
+            continue
         draw = functools.partial(_draw_roofs, roofs, results.palette)
         picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
         notes = time_texts(time_notes(("", rows[label])))
@@ -42,6 +56,23 @@ def roofline_section(results: Results) -> Section | None:
     )
 
 
+def _rates(roofs: Roofs, label: str, series: Mapping[str, int]) -> tuple[Block, ...]:
+    """Return what is known without counted bytes: the share of the arithmetic peak."""
+    text = (
+        f"No roofline, {label}: bytes of device memory were not counted (perfml collect --metrics "
+        f"roofline). What is known is the share of the arithmetic peak. Peaks, {roofs.source}."
+    )
+    peak = max(roofs.flops.values())
+    rows = []
+    for row in roofs.points.to_dict("records"):
+        rate, backend = float(row["flop_rate"]), str(row["backend"])
+        cells = [Cell(str(row["layer"])), Cell(backend, series=series.get(backend))]
+        rows.append([*cells, amount(rate / 1e12), share(rate / peak, bar=rate / peak)])
+    columns = (*words("layer", "backend"), *numbers("TFLOP/s", "of the arithmetic peak"))
+    caption = f"Arithmetic rates of the layers, {label}"
+    return Text(text), ReportTable(caption, columns, rows)
+
+
 def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
     return figures.layer_roofline(roofs, palette=palette, width=width)
 
@@ -49,11 +80,6 @@ def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
 def _roofs_caption(roofs: Roofs, label: str) -> str:
     text = f"Layers under the device's roofs, {label}{_reached(roofs.points)}."
     text += f" Peaks, {roofs.source}."
-    if not roofs.counted:
-        text += (
-            " Bytes of device memory were not counted here: the intensity is the highest that the "
-            "layer's shape allows, so a point may belong further left."
-        )
     return text
 
 
