@@ -131,7 +131,10 @@ def explanation_summary(explanation: Explanation) -> Document:
         *time_texts(explanation.time_notes),
         summary=explanation.total.sentence(),
     )
-    layers = (section(_names(each), *_main_points(each)) for each in explanation.details)
+    layers = (
+        section(_names(each), *_main_points(each, short=place > 0))
+        for place, each in enumerate(explanation.details)
+    )
     return Document(title, (overview, *layers, section("", Text(_MORE))))
 
 
@@ -147,8 +150,11 @@ def _aligned(detail: LayerDiff) -> str:
     return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
 
 
-def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
-    """Say the largest cause with its numbers and its cure, the others by name, and what to fear."""
+def _main_points(detail: LayerDiff, *, short: bool) -> tuple[Block, ...]:
+    """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
+
+    The short form is cause and cure.
+    """
     from perfml.explain.counters.sentences import cause_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
@@ -158,8 +164,11 @@ def _main_points(detail: LayerDiff) -> tuple[Block, ...]:
         return (Points(detail.reasons or (text,)),)
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
+    cause = cause_in_words(first, detail.causes)
+    if short:
+        return (Points((cause, f"do: {first.term.action if fix is None else fix.action}")),)
     points = [] if untold is None else [untold.sentence()]
-    points.append(cause_in_words(first, detail.causes))
+    points.append(cause)
     points += [f"where: {text}" for text in detail.where(first.term)]
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
