@@ -43,6 +43,7 @@ def test_layers_that_compute_the_same_are_one_distinct_layer():
     assert len(np.unique(distinct_layers(layers))) == 6
 
 
+@pytest.mark.long
 def test_the_recorded_network_repeats_three_of_its_layers():
     layers = load("h200-sweep").frame
     one = average_repeats(layers[layers["batch"] == 1])

@@ -47,7 +47,13 @@ def run_on_cpu(one, model):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-@pytest.mark.parametrize("cfg", [None, SMALL], ids=["yolov4-tiny", "own-cfg"])
+@pytest.mark.parametrize(
+    "cfg",
+    [
+        pytest.param(None, marks=pytest.mark.long, id="yolov4-tiny"),
+        pytest.param(SMALL, id="own-cfg"),
+    ],
+)
 def test_the_onnx_model_computes_the_reference_network(cfg, precision):
     one, model = exported(precision, cfg)
     rows = one.compare(run_on_cpu(one, model))
@@ -64,6 +70,7 @@ def test_int8_really_quantizes():
     assert errors[1] > 1000 * errors[0]
 
 
+@pytest.mark.long
 def test_every_onnx_node_is_named_after_its_layer():
     onnx = pytest.importorskip("onnx")
     one, exchanged = exported("int8", None)
@@ -96,6 +103,7 @@ def test_a_quantized_kernel_is_within_half_a_step_and_survives_a_zero_filter():
     assert (np.abs(small).max(axis=(1, 2, 3)) == [127, 127, 0, 127, 127]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "int8"])
 def test_a_real_engine_keeps_the_names_of_all_fused_layers(trt, precision):
     one, model = exported(precision, None)

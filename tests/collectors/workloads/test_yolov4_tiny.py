@@ -95,6 +95,7 @@ def test_eighty_classes_change_the_two_head_convolutions_only(network):
     assert sum(layer.flops() for layer in wide.layers) == pytest.approx(6.91e9, rel=1e-3)
 
 
+@pytest.mark.long
 def test_activations_keep_their_scale_through_all_layers(network):
     spread = {}
     forward(
