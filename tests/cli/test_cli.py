@@ -143,7 +143,7 @@ def test_inspect_shows_metrics_and_provenance(tables):
 def test_metrics_prints_what_to_ask_ncu_for():
     done = start("metrics", "published", "--request")
     names = done.stdout.strip().split(",")
-    assert len(names) == 27
+    assert len(names) == 26
     assert "gpu__time_duration.sum" in names
 
 
