@@ -84,14 +84,14 @@ def read_both(
 ) -> tuple[Given, Given]:
     """Return the tables of two sides; kernel and launches to skip stand in `choices`."""
     from perfml.datasets import LaunchChoice
-    from perfml.datasets.loading import read_pair
+    from perfml.datasets.loading import read_pair, without_guesses
 
     wanted = (LaunchChoice(*choices[0]), LaunchChoice(*choices[1]))
     with _passing_on(out_):
         pair = read_pair(arguments, where=where, choices=wanted)
     for given in pair:
         _tell(given, out_)
-    return pair
+    return without_guesses(pair)
 
 
 @contextmanager

@@ -170,8 +170,7 @@ def _sides(
         raise PerfmlError(
             msg, cure="Leave out --baseline, --target and --kernels, or give one table."
         )
-    pair = read_both((dataset, other), out, where, choices)
-    given = [each.without_guess() for each in pair]
+    given = read_both((dataset, other), out, where, choices)
     names = side_names(given, *(kernel for kernel, _ in choices))
     if not all(each.ranged for each in given) and all(each.kernels is not None for each in given):
         return (*_by_kernel(names, given), None)
@@ -182,7 +181,7 @@ def _sides(
     return left, right, None, None
 
 
-def _by_kernel(names: list[str], given: list[Given]) -> tuple[Side, Side, Alignment]:
+def _by_kernel(names: list[str], given: tuple[Given, Given]) -> tuple[Side, Side, Alignment]:
     """Return two sides whose kernels are paired, since ranges do not tell what belongs together."""
     from perfml.explain.pairing import pair_kernels
 

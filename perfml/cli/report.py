@@ -168,12 +168,8 @@ def _compare(
 
     with out_.progress("comparing") as progress:
         pair = read_both(datasets, out_, where, ((kernel, skip), (kernel, skip)))
-        workloads = [set(each.table["workload"].dropna()) for each in pair]
-        # a workload that only a file's name told is kept where the other side has it too
-        alike = bool(workloads[0] & workloads[1])
-        sides_given = list(pair) if alike else [each.without_guess() for each in pair]
-        names = side_names(sides_given)
-        given = paired(names, sides_given, out_)
+        names = side_names(pair)
+        given = paired(names, pair, out_)
         sides, provenance = [], []
         for name, each in zip(names, given, strict=True):
             sides.append((name, each.layers, each.kernels))

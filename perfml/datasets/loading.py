@@ -143,14 +143,14 @@ class Given:
             for each in sources
         )
 
-    def without_guess(self) -> Given:
-        """Return it with the workload unknown where the files' names alone told it."""
+    def without_guess(self, known: str = UNKNOWN) -> Given:
+        """Return it with another workload where the files' names alone told it."""
         if not self.guessed_workload:
             return self
         kept = [
             None
             if frame is None
-            else frame.assign(workload=pd.array([UNKNOWN] * len(frame), dtype="string"))
+            else frame.assign(workload=pd.array([known] * len(frame), dtype="string"))
             for frame in (self.kernels, self.stored)
         ]
         return replace(self, kernels=kept[0], stored=kept[1])
@@ -226,6 +226,20 @@ def read_pair(
         for opened, name, (_, wanted) in zip((first, second), arguments, placed, strict=True)
     ]
     return sides[0], sides[1]
+
+
+def without_guesses(pair: tuple[Given, Given]) -> tuple[Given, Given]:
+    """Return two sides whose workloads differ only where more than files' names says so."""
+    workloads = [
+        sorted(map(str, each.as_read().frame["workload"].dropna().unique())) for each in pair
+    ]
+    if set(workloads[0]) & set(workloads[1]):
+        return pair
+    told = [
+        names[0] if len(names) == 1 and not each.guessed_workload else UNKNOWN
+        for names, each in zip(workloads, pair, strict=True)
+    ]
+    return pair[0].without_guess(told[1]), pair[1].without_guess(told[0])
 
 
 def _placed(argument: str | Path, choice: LaunchChoice | None) -> tuple[str, LaunchChoice]:

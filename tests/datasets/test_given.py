@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perfml.datasets import LaunchChoice, read_given
 from perfml.datasets.kernel_layers import kernels_as_layers
+from perfml.datasets.loading import Given, without_guesses
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
@@ -144,6 +145,24 @@ def test_a_workload_that_only_a_file_s_name_tells_is_a_guess(report, tmp_path):
     (run / "metrics.csv").write_bytes(report.read_bytes())
     (run / "run.json").write_text(json.dumps({"run_id": "a", "workload": "vectors"}))
     assert read_given(run).without_guess().layers["workload"].unique().tolist() == ["vectors"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (("a", True), ("b", True), ("unknown", "unknown")),
+        (("a", True), ("a", False), ("a", "a")),
+        (("a", True), ("b", False), ("b", "b")),
+        (("a", False), ("b", False), ("a", "b")),
+    ],
+)
+def test_workloads_differ_only_where_more_than_file_names_says_so(first, second, expected):
+    def side(name, guessed):
+        source = {"workload_from": "file name"} if guessed else {}
+        return Given(name, make_kernels([{"workload": name}]), None, {"sources": [source]})
+
+    pair = without_guesses((side(*first), side(*second)))
+    assert tuple(each.launches["workload"].iloc[0] for each in pair) == expected
 
 
 def test_a_profile_of_what_makes_inputs_says_so():
