@@ -22,6 +22,7 @@ from perfml.datasets.choosing import split_place
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.counters.sentences import sided_causes
 from perfml.explain.results import Explanation, LayerDiff, Line
+from perfml.explain.sass import awaited, opcode, without_predicate
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
 from perfml.readers import Source
@@ -38,9 +39,6 @@ _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
 _LANES = 32
 
-_PREDICATE = r"^@!?\w+ "
-"""Stands before an operation that not all lanes do: ``@!P0 LDG.E R4, [R2.64]``."""
-
 _ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
 """Operation and base register of a memory access."""
 
@@ -56,20 +54,22 @@ class _Carrier:
     weigh
         Gives each instruction's part, shape (n,).
     opcodes
-        How instructions begin that can carry it; all by default.
+        Operations that can carry it; all by default.
+    reasons
+        Why warps wait at it, where it is that.
     """
 
     of: str
     weigh: Callable[[pd.DataFrame], Array]
     opcodes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     def weights(self, table: pd.DataFrame) -> Array:
         """Return each instruction's part, 0 for those that cannot carry it."""
         values = np.maximum(self.weigh(table), 0.0)
         if not self.opcodes:
             return values
-        opcode = table["sass"].str.replace(_PREDICATE, "", regex=True).str.extract(r"^(\w+)")[0]
-        return np.where(opcode.isin(self.opcodes), values, 0.0)
+        return np.where(table["sass"].map(opcode).isin(self.opcodes), values, 0.0)
 
 
 def _column(name: str) -> Callable[[pd.DataFrame], Array]:
@@ -93,7 +93,8 @@ def _stall(*reasons: str) -> _Carrier:
         parts = [_column(f"{STALLED}{reason}")(table) for reason in reasons]
         return np.asarray(np.sum(parts, axis=0))
 
-    return _Carrier(f"the samples of warps waiting ({' + '.join(reasons)})", samples)
+    of = f"the samples of warps waiting ({' + '.join(reasons)})"
+    return _Carrier(of, samples, reasons=reasons)
 
 
 _LOADS, _STORES = ("LDG", "LD"), ("STG", "ST")
@@ -120,6 +121,8 @@ _CARRIERS: dict[str, _Carrier] = {
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),
     "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
+    "shared_time_per_wavefront": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
+    "instructions": _Carrier("the executed instructions", _RUNS),
     "shared_memory_busy_time": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "local_memory": _Carrier("the local-memory accesses", _RUNS, ("LDL", "STL")),
     "global_atomics": _Carrier("the global atomics", _RUNS, ("RED", "ATOM", "ATOMG", "REDG")),
@@ -212,13 +215,27 @@ def _largest(
         int(alike.transform("size").loc[row]),
         str(first["file"]) if known else None,
         int(first["line"]) if known else None,
+        _awaited(code[str(first["kernel"])], int(first["offset"]), carrier.reasons),
     )
+
+
+def _awaited(table: pd.DataFrame, offset: int, reasons: tuple[str, ...]) -> str | None:
+    """Return what makes the value that an instruction waits for, and where it stands."""
+    sass = table["sass"].tolist()
+    place = int((table["offset"] == offset).to_numpy().argmax())
+    found = (awaited(sass, place, reason) for reason in reasons)
+    at = next((at for at in found if at is not None), None)
+    if at is None:
+        return None
+    line = table["line"].iloc[at]
+    source = "" if pd.isna(line) else f", line {line:.0f}"
+    return f"{sass[at]} at {table['offset'].iloc[at]:#06x}{source}"
 
 
 def _place(rows: pd.DataFrame) -> pd.Series[str]:
     """Return what instructions that count as one have in common."""
     line = rows["file"].astype(str) + ":" + rows["line"].astype(str)
-    base = rows["sass"].str.replace(_PREDICATE, "", regex=True).str.extract(_ACCESS)
+    base = rows["sass"].map(without_predicate).str.extract(_ACCESS)
     unrolled = base[0] + " " + base[1]
     single = rows["offset"].astype(str)
     return line.where(rows["line"].notna(), unrolled.fillna(single))

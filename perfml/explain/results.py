@@ -316,6 +316,8 @@ class Line:
         What that is a part of.
     file, line
         Of the source, or None.
+    awaits
+        Where warps wait: the instruction that makes what they wait for, or None.
     """
 
     term: str
@@ -327,6 +329,7 @@ class Line:
     alike: int = 1
     file: str | None = None
     line: int | None = None
+    awaits: str | None = None
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -336,7 +339,9 @@ class Line:
             path = PureWindowsPath if "\\" in self.file else PurePosixPath
             where = f"{path(self.file).name}:{self.line}, "
         have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
-        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}"
+        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}" + (
+            f", for {self.awaits}" if self.awaits else ""
+        )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from perfml.cli import app
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.lines import _CARRIERS, _RULES, carrying_line
 from perfml.explain.results import Line
+from perfml.explain.sass import awaited
 from perfml.readers.ncu.instructions import EXECUTED, STALLED
 from tests.support.others_files import STRANGERS
 
@@ -81,6 +82,25 @@ def test_stalls_count_samples_of_their_own_reason():
         "stall_sync", code("FADD R1, R2, R3", "BAR.SYNC", "LDS R1, [R2]", **samples)
     )
     assert (line.sass, line.share) == ("BAR.SYNC", 0.75)
+
+
+def test_where_warps_wait_the_load_that_they_wait_for_is_named():
+    kernel = code(
+        *("LDG.E.128 R40, [R2.64]", "LDG.E R8, [R4.64]", "@P1 MOV R41, RZ", "IADD3 R8, R8, 1, RZ"),
+        *("FFMA R9, R8, R41, R9", "EXIT"),
+        lines=[3, 4, 5, 6, 7, 8],
+        **{f"{STALLED}long_scoreboard": [0, 0, 0, 0, 90, 10]},
+    )
+    line = carrying_line("stall_memory_dependency", kernel)
+    assert (line.line, line.awaits) == (7, "LDG.E.128 R40, [R2.64] at 0x0000, line 3")
+    assert line.sentence().endswith(", for LDG.E.128 R40, [R2.64] at 0x0000, line 3")
+
+
+def test_in_a_loop_the_load_may_stand_behind_what_waits_for_it():
+    loop = ["FADD R1, R1, R6", "LDG.E R6, [R2.64]", "BRA 0x0"]
+    assert awaited(loop, 0, "long_scoreboard") == 1
+    assert awaited(loop, 0, "short_scoreboard") is None
+    assert awaited(loop, 2, "long_scoreboard") is None
 
 
 def test_a_kernel_that_ran_more_often_weighs_more():

@@ -196,6 +196,7 @@ class Line(TypedDict):
     alike: Annotated[int, "instructions that count as one: of one line, or made by unrolling"]
     file: str | None
     line: int | None
+    awaits: Annotated[str | None, "the instruction that makes what warps wait for"]
 
 
 class Layer(TypedDict):
