@@ -157,11 +157,11 @@ def roofline_document(
 
 
 def advice_document(advice: Advice, top: int) -> Document:
-    """Return the findings with the largest possible savings, and what could not be checked."""
+    """Return the findings with the largest likely savings, and what could not be checked."""
     summary = f"{count(len(advice.table), 'finding')} in {advice.layers} layers and conditions"
     if advice.below:
         summary += f", {advice.below} more that promise little"
-    caption = "The largest possible savings first (they do not add up)"
+    caption = "The largest likely savings first (they do not add up)"
     blocks: list[Block] = [findings_table(advice.table, caption, most=top)]
     blocks += time_texts(advice.time_notes)
     if advice.agreement is not None:

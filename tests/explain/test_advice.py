@@ -174,6 +174,29 @@ def test_findings_are_sorted_by_the_time_they_may_save():
     assert advice["saved_us"].is_monotonic_decreasing
 
 
+def test_the_likely_gain_lies_between_the_ends_and_orders_the_findings():
+    # more warps would hide what the warps wait for, but the FP32 pipe has little room for them
+    busy = {"theoretical_occupancy": 0.25, "single_precision_fu_utilization": 0.8}
+    table = advise(launch(**(PLANTED["occupancy_registers"] | busy))).table
+    assert (table["gain_low"] <= table["gain"]).all()
+    assert (table["gain"] <= table["gain_high"]).all()
+    assert (table["gain"] * table["time_us"]).is_monotonic_decreasing
+
+
+def test_two_hazards_with_one_cure_are_one_finding():
+    both = {**PLANTED["uncoalesced_load"], **PLANTED["uncoalesced_store"]}
+    table = advise(launch(**both)).table
+    (row,) = table[table["rule"].str.contains("uncoalesced")].to_dict(orient="records")
+    assert set(row["rule"].split(" + ")) == {"uncoalesced_load", "uncoalesced_store"}
+    assert "are asked for" in row["evidence"]
+    assert "are written" in row["evidence"]
+    ends = [
+        advise(launch(**PLANTED[name])).table["gain_high"].max()
+        for name in ("uncoalesced_load", "uncoalesced_store")
+    ]
+    assert row["gain_high"] == pytest.approx(max(ends), abs=0.2)
+
+
 def test_repeats_are_pooled_and_a_stray_launch_is_not_the_layer_s():
     rows = [
         {**HEALTHY, **PLANTED["divergence"], "iteration": i, "kernel_index": 0} for i in range(3)

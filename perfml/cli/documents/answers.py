@@ -163,6 +163,7 @@ class Finding(TypedDict):
     evidence: str
     mitigation: str
     gain_low: Annotated[Number, "fraction of the layer's time"]
+    gain: Annotated[Number, "likely; fraction of the layer's time"]
     gain_high: Annotated[Number, "fraction of the layer's time"]
     time_us: MaybeMicroseconds
     saved_us: MaybeMicroseconds

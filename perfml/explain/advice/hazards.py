@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.explain.advice.after_fix import time_after
 from perfml.explain.advice.inputs import (
     INPUTS,
     LAYER_INPUTS,
@@ -36,6 +37,7 @@ from perfml.explain.advice.representative import (
 )
 from perfml.explain.advice.rules import Flags, Rule, Rules, filled, load_rules
 from perfml.explain.compared import make_side
+from perfml.explain.launches import Launch
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
@@ -50,7 +52,7 @@ MIN_GAIN = 0.02
 
 COLUMNS = (
     "layer", "backend", "precision", "batch", "kernel", "rule", "hazard", "evidence",
-    "mitigation", "gain_low", "gain_high", "time_us", "saved_us", "ncu", "source",
+    "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
 )  # fmt: skip
 
 
@@ -61,11 +63,12 @@ class Advice:
     Attributes
     ----------
     table
-        One row a finding, the largest possible saving first: ``layer, backend, precision, batch,
-        kernel, rule, hazard, evidence, mitigation, gain_low, gain_high`` (fractions of the
-        layer's time), ``time_us`` (of the layer), ``saved_us`` (``gain_high`` of it), ``ncu``
-        (whether Nsight Compute's own rules ``agree`` or are ``silent``; missing where they were
-        not recorded or have no counterpart) and ``source``.
+        One row a finding, the largest likely saving first: ``layer, backend, precision, batch,
+        kernel, rule, hazard, evidence, mitigation, gain_low, gain, gain_high`` (fractions of the
+        layer's time: at least, likely, at most), ``time_us`` (of the layer), ``saved_us``
+        (``gain_high`` of it), ``ncu`` (whether Nsight Compute's own rules ``agree`` or are
+        ``silent``; missing where they were not recorded or have no counterpart) and ``source``.
+        Rules whose cure is the same are one finding, their names joined by `` + ``.
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
         collected``, ``undefined: ...``, ``not known`` or ``not given``).
@@ -253,8 +256,37 @@ def _findings(
     table = pd.DataFrame(found, columns=list(COLUMNS))
     large = table["gain_high"].to_numpy(dtype=float) >= min_gain
     kept = table[large]
-    order = kept["saved_us"].astype(float).sort_values(ascending=False, kind="stable").index
-    return kept.loc[order].reset_index(drop=True), int((~large).sum())
+    likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
+    kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
+    cures = {rule.id: rule.cure for rule in book}
+    return _one_a_cure(kept, cures).reset_index(drop=True), int((~large).sum())
+
+
+def _one_a_cure(findings: pd.DataFrame, cures: Mapping[str, str | None]) -> pd.DataFrame:
+    """Return findings of one kernel with one cure as one finding: that with the largest gain."""
+    together: dict[Any, list[dict[str, Any]]] = {}
+    for place, row in enumerate(findings.to_dict("records")):
+        cure = cures[row["rule"]]
+        where = tuple(str(row[name]) for name in COLUMNS[:5])
+        key = (place,) if cure is None else (*where, cure)
+        together.setdefault(key, []).append({str(name): value for name, value in row.items()})
+    joined = [_joined(rows) for rows in together.values()]
+    return pd.DataFrame(joined, columns=list(COLUMNS))
+
+
+def _joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = dict(rows[0])
+    if len(rows) > 1:
+        first["rule"] = " + ".join(row["rule"] for row in rows)
+        first |= {
+            name: "; ".join(str(row[name]) for row in rows) for name in ("hazard", "evidence")
+        }
+        first |= {
+            name: max(row[name] for row in rows)
+            for name in ("gain_low", "gain", "gain_high", "saved_us")
+        }
+        first["ncu"] = "agrees" if any(row["ncu"] == "agrees" for row in rows) else first["ncu"]
+    return first
 
 
 def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str, Any]]:
@@ -282,12 +314,28 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
                 rule,
                 rows.iloc[worst],
                 said,
-                float(low[same] @ share[same]),
-                float(high[same] @ share[same]),
+                (
+                    float(low[same] @ share[same]),
+                    float(_likely(rule, rows, same, high) @ share[same]),
+                    float(high[same] @ share[same]),
+                ),
                 _beside(rule, rows, same),
             )
         )
     return found
+
+
+def _likely(rule: Rule, rows: pd.DataFrame, same: Places, high: Array) -> Array:
+    """Return the likely gain of some launches: that of the rule's cause, at most the limit."""
+    if rule.term is None:
+        return high[same]
+    names = metric_columns(rows)
+    likely = []
+    for place, limit in zip(same, high[same], strict=True):
+        counters = rows.iloc[place][names].astype(float).to_dict()
+        after = time_after(Launch("", float(rows["time_us"].iloc[place]), counters), rule.term)
+        likely.append(limit if np.isnan(after) else min(limit, 1 - after))
+    return np.array(likely)
 
 
 def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
@@ -343,13 +391,18 @@ def _of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[
         said = filled(rule.evidence, values)
         most = float(high[place])
         least = min(float(low[place]), most)
-        found.append(_finding(rule, firsts.iloc[place], said, least, most, None))
+        found.append(_finding(rule, firsts.iloc[place], said, (least, most, most), None))
     return found
 
 
 def _finding(
-    rule: Rule, row: pd.Series, evidence: str, low: float, high: float, ncu: str | None
+    rule: Rule,
+    row: pd.Series,
+    evidence: str,
+    gains: tuple[float, float, float],
+    ncu: str | None,
 ) -> dict[str, Any]:
+    low, likely, high = gains
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {
         **cells,
@@ -359,6 +412,7 @@ def _finding(
         "evidence": evidence,
         "mitigation": rule.mitigation,
         "gain_low": low,
+        "gain": likely,
         "gain_high": high,
         "time_us": float(row["layer_us"]),
         "saved_us": high * float(row["layer_us"]),

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import InputError, PerfmlError
+from perfml.explain.advice.after_fix import CURES
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
 
@@ -76,6 +77,8 @@ class Rule:
     precisions: tuple[str, ...]
     single: bool
     ncu: tuple[NcuRule, ...]
+    term: str | None = None
+    cure: str | None = None
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -217,11 +220,22 @@ def _rule(table: Any, where: str, place: int) -> Rule:
             precisions=tuple(map(str, table.get("precisions", ()))),
             single=bool(table.get("single", False)),
             ncu=tuple(_ncu(each) for each in table.get("ncu", ())),
+            term=_term(table.get("term")),
+            cure=None if table.get("cure") is None else str(table["cure"]),
         )
     except PerfmlError as error:
         raise _broken(place_in, f"{error.what}: {error.where}, {error.found}") from error
     except (TypeError, AttributeError, KeyError, ValueError, re.error) as error:
         raise _broken(place_in, str(error)[:200]) from error
+
+
+def _term(name: Any) -> str | None:
+    if name is None:
+        return None
+    if name not in CURES:
+        msg = f"no cause with an estimate: {str(name)[:80]!r}"
+        raise ValueError(msg)
+    return str(name)
 
 
 def _condition(text: str) -> Condition:

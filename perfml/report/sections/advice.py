@@ -140,11 +140,13 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     gain = percent(high)
     if low == low and percent(low) != gain:
         gain = f"{percent(low)} to {gain}"
+    likely = percent(float(row["gain"]))
+    certainty = f", likely {likely}" if likely != percent(high) else ""
     source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     return [
         Cell(str(row[first]), note="" if first == "side" else _condition(row)),
-        amount(float(row["saved_us"]), note=f"{gain} of the layer"),
+        amount(float(row["saved_us"]), note=f"{gain} of the layer{certainty}"),
         Cell(str(row["hazard"]), note=str(row["rule"])),
         Cell(str(row["evidence"]), note=kernel),
         Cell(str(row["mitigation"]), note=source),
