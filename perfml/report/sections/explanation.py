@@ -165,10 +165,10 @@ def _main_points(detail: LayerDiff, *, short: bool) -> tuple[Block, ...]:
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
-    if short:
-        return (Points((cause, f"do: {first.term.action if fix is None else fix.action}")),)
     points = [] if untold is None else [untold.sentence()]
     points.append(cause)
+    if short:
+        return (Points((*points, f"do: {first.term.action if fix is None else fix.action}")),)
     points += [f"where: {text}" for text in detail.where(first.term)]
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
