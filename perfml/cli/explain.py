@@ -208,7 +208,7 @@ def _of_one(
         raise _two_needed(given, by)
     if not given.ranged:
         before, after = (require_value(given.launches, by, name) for name in (baseline, target))
-        paired = pair_kernels((baseline, before), (target, after))
+        paired = pair_kernels((baseline, before), (target, after), by=by)
         return paired.baseline, paired.target, paired.alignment, None
     launches = launches_behind(given, kernels, where)
     return (*sides_of(table, baseline, target, by=by, kernels=launches), None, table)

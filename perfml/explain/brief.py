@@ -114,7 +114,11 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
         Brief(
             tuple(map(_cut, of)),
             _cut(f"{title}: {explanation.total.sentence()}"),
-            tuple(_layer(each) for each in explanation.details if each.layer in matter),
+            tuple(
+                _layer(each, explanation.baseline)
+                for each in explanation.details
+                if each.layer in matter
+            ),
             tuple(map(_cut, missing)),
             tuple(map(_cut, notes)),
         )
@@ -144,7 +148,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))
 
 
-def _layer(detail: LayerDiff) -> BriefLayer:
+def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     name = _name(detail.layer)
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
@@ -156,19 +160,19 @@ def _layer(detail: LayerDiff) -> BriefLayer:
             BriefCause(
                 f"{each.term.label} x{each.factor:.2f}",
                 _cut("; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)])),
-                _cut(_do(each.term, detail)),
+                _cut(_do(each.term, detail, baseline)),
             )
             for each in causes
         ),
     )
 
 
-def _do(term: Term, detail: LayerDiff) -> str:
-    """Return what to do about a cause; about the first one, with what that may save."""
+def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
+    """Return what to do about a cause on the slower side; about the first, with what it saves."""
     fix = detail.fix
-    if fix is None or fix.term != term:
-        return term.action
-    return f"{fix.action} {fix.saving()}".rstrip()
+    known = fix is not None and fix.term == term
+    text = f"{fix.action} {fix.saving()}".rstrip() if fix is not None and known else term.action
+    return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 
 def _fitting(whole: Brief) -> Brief:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,12 +37,15 @@ class Side:
         Kernels table of the same runs, or None.
     warnings
         What the user has to know of it.
+    by
+        Column that tells it from the other side; empty where they are two tables.
     """
 
     name: str
     layers: pd.DataFrame
     kernels: pd.DataFrame | None
     warnings: tuple[str, ...] = ()
+    by: str = ""
 
     @cached_property
     def _repeats(self) -> dict[str, pd.DataFrame]:
@@ -159,7 +162,7 @@ def sides_of(
             # a table of other runs would give kernels of another measurement
             launches = launches[launches["run_id"].isin(rows["run_id"])]
             launches = None if launches.empty else launches
-        sides.append(make_side(value, rows, launches))
+        sides.append(replace(make_side(value, rows, launches), by=by))
     return sides[0], sides[1]
 
 
@@ -206,7 +209,7 @@ def check_conditions(baseline: Side, target: Side) -> list[str]:
                 )
     for name in _SHARED:
         left, right = _values(baseline, name), _values(target, name)
-        if left != right and left and right:
+        if left != right and left and right and name not in (baseline.by, target.by):
             warnings.append(
                 f"the sides differ in {name} too: {', '.join(left)} against {', '.join(right)}"
             )

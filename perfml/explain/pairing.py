@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -59,6 +59,7 @@ def pair_kernels(
     baseline: tuple[str, pd.DataFrame],
     target: tuple[str, pd.DataFrame],
     *,
+    by: str = "",
     notes: Sequence[str] = (),
 ) -> Pairing:
     """Pair the kernels of two Kernels tables.
@@ -67,6 +68,8 @@ def pair_kernels(
     ----------
     baseline, target
         Name and Kernels table of either side; ranges in them are not looked at.
+    by
+        Column that tells the sides apart; empty where they are two tables.
     notes
         What else to say of the pairing.
     """
@@ -92,7 +95,7 @@ def pair_kernels(
         launches=None if even else ours.launches,
         said=tuple(each for each in sentences if each),
     )
-    return Pairing(ours.side, theirs.side, alignment)
+    return Pairing(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
 
 
 def _pairs(left: Sequence[KernelUnit], right: Sequence[KernelUnit]) -> list[_Pair]:

@@ -89,6 +89,15 @@ def test_two_files_with_two_names_are_no_difference_in_workload(report, tmp_path
     assert not [text for text in found["warnings"] if "workload" in text]
 
 
+def test_what_tells_the_sides_apart_is_no_difference_besides(report, tmp_path):
+    (tmp_path / "both").mkdir()
+    for name in ("first", "second"):
+        shutil.copy(report, tmp_path / "both" / f"{name}.csv")
+    words = ("both", "--by", "workload", "--baseline", "first", "--target", "second")
+    found = document("explain", *words, "--model", "none")
+    assert not [text for text in found["warnings"] if "workload" in text]
+
+
 def test_one_side_alone_says_how_to_make_two(report):
     result = run("explain", report)
     assert result.exit_code == 1

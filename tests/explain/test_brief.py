@@ -55,3 +55,8 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
     assert len(text.encode()) <= LARGEST
     assert "\\u001b" not in text
     assert brief.left_out > 0
+
+
+def test_where_the_target_is_faster_what_to_do_is_for_the_baseline():
+    brief = brief_explanation(explain(side("a", 1, 5), side("b", 1, 2), model=None), ("a", "b"))
+    assert all(each.do.startswith("in a: ") for each in brief.layers[0].causes)
