@@ -37,8 +37,6 @@ _LEAST = 0.1
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
-_LANES = 32
-
 _ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
 """Operation and base register of a memory access."""
 
@@ -85,7 +83,13 @@ def _beyond_ideal(name: str) -> Callable[[pd.DataFrame], Array]:
 
 
 def _idle_lanes(table: pd.DataFrame) -> Array:
-    return _LANES * _column(EXECUTED)(table) - _column("thread_inst_executed")(table)
+    """Return lanes that were launched and idle; those that no thread was launched in are no part.
+
+    Every warp runs the first instruction, with all threads that it has.
+    """
+    ran, active = _column(EXECUTED)(table), _column("thread_inst_executed")(table)
+    launched = active[0] / ran[0] if ran[0] else 0.0
+    return launched * ran - active
 
 
 def _stall(*reasons: str) -> _Carrier:

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.explain import lines
+from perfml.explain.advice.hazards import Advice
 from perfml.explain.counters.terms import TERMS
-from perfml.explain.lines import _CARRIERS, _RULES, carrying_line
+from perfml.explain.lines import (
+    _CARRIERS,
+    _RULES,
+    advice_with_lines,
+    carrying_line,
+    report_of,
+)
 from perfml.explain.results import Line
 from perfml.explain.sass import awaited
 from perfml.readers.ncu.instructions import EXECUTED, STALLED
@@ -74,6 +82,8 @@ def test_divergence_names_the_branch_and_without_one_the_idle_lanes():
     assert branch.sass == "@P0 BRA 0x40"
     idle = carrying_line("active_threads_per_warp", code(*sass, **lanes))
     assert (idle.sass, idle.share) == ("FADD R1, R2, R3", 1.0)
+    # blocks of two threads: no instruction made the other lanes idle
+    assert carrying_line("active_threads_per_warp", code(*sass, thread_inst_executed=16)) is None
 
 
 def test_stalls_count_samples_of_their_own_reason():
@@ -143,10 +153,25 @@ def test_a_path_of_windows_shows_its_file_alone():
 
 @pytest.mark.skipif(not STRANGERS.is_dir(), reason="public profiles may be read, not committed")
 @pytest.mark.slow
-def test_explain_and_advise_name_the_line_of_a_public_report():
+def test_explain_names_the_line_of_a_public_report():
     naive, better = (STRANGERS / "hpca" / f"{name}.ncu-rep" for name in ("naive", "variant1"))
     told = CliRunner().invoke(app, ["explain", str(better), str(naive)])
     assert "where: conv_kernels.cu:44, @!P6 LDG.E.CONSTANT" in told.stdout.replace("\n", " ")
-    other = STRANGERS / "feather" / "512_01_naive.ncu-rep"
-    told = CliRunner().invoke(app, ["advise", str(other), "--json"])
-    assert "at 0x0000 has 50% of the idle lanes of warps" in told.stdout
+
+
+def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, tmp_path):
+    path = tmp_path / "a.ncu-rep"
+    path.write_bytes(b"NVR\x00")
+    kernel = code("BAR.SYNC", "LDS R1, [R2]", **{f"{STALLED}barrier": [30, 10]})
+    found = {"void k<1>(int)": kernel["k"]}
+    monkeypatch.setattr(lines, "instructions", lambda source, kernels: found)
+    rules = ["barrier_stalls", "small_grid"]
+    table = pd.DataFrame({"kernel": "k", "rule": rules, "evidence": "seen"})
+    launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})
+    advice = Advice(table, pd.DataFrame())
+    told = advice_with_lines(advice, launches, report_of(f"{path}@3"))
+    assert told.table["evidence"].tolist() == [
+        "seen; BAR.SYNC at 0x0000 has 75% of the samples of warps waiting (barrier + membar)",
+        "seen",
+    ]
+    assert advice_with_lines(advice, launches, report_of(str(tmp_path))) is advice
