@@ -118,7 +118,8 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
 def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Return which launch of its unit in its run a row is, from 0."""
     groups = [kernels["run_id"].astype("string").fillna("").to_numpy(), codes]
-    return np.asarray(kernels.groupby(groups, sort=False).cumcount().to_numpy())
+    # a copy: pandas gives out its own numbers, which cannot be written to
+    return np.array(kernels.groupby(groups, sort=False).cumcount(), dtype=np.intp)
 
 
 def with_layers(

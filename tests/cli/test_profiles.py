@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -133,6 +136,15 @@ def test_a_file_of_others_is_answered_or_named_by_every_verb(name, tmp_path, mon
         check(name, (verb, path))
     if name.startswith("public"):  # reports fit models; one stranger's file is as another
         check(name, ("report", path, "--splits", "2", "--resamples", "2"))
+
+
+@pytest.mark.wallclock
+@pytest.mark.parametrize("name", sorted(OTHERS, key=lambda name: OTHERS[name].stat().st_size)[-3:])
+def test_an_answer_or_a_cure_comes_within_five_seconds(name):
+    words = [sys.executable, "-m", "perfml", "explain", OTHERS[name], OTHERS[name]]
+    began = time.perf_counter()
+    subprocess.run(words, capture_output=True, check=False, timeout=60)
+    assert time.perf_counter() - began < 5
 
 
 def check(name, words):

@@ -2,9 +2,12 @@
 
 import pandas as pd
 import pytest
+from hypothesis import given as tried_with
+from hypothesis import strategies as st
 
 from perfml.explain.compare import explain
 from perfml.explain.pairing import pair_kernels
+from tests.support.examples import examples
 from tests.support.tables import make_kernels
 
 
@@ -73,6 +76,12 @@ def test_kernels_that_were_fused_are_one_pair_and_the_sign_is_that_of_the_time()
     assert by_term.sum() == pytest.approx(detail.time.log_ratio)
 
 
+def test_a_group_that_is_launched_unequally_often_is_one_repeat():
+    before = [("conv", 6), ("conv", 6), ("relu", 2)]
+    pairing, _ = paired(launches(*before), launches(("conv_relu", 7)))
+    assert pairing.baseline.layers["time_us"].tolist() == [14]
+
+
 def test_repeats_of_a_fused_group_are_its_launches_where_all_are_launched_equally_often():
     before = [("conv", 6), ("relu", 2)] * 3
     pairing, _ = paired(launches(*before), launches(*[("conv_relu", 7)] * 2))
@@ -86,6 +95,36 @@ def test_kernels_launched_unequally_often_are_counted_as_the_baseline_launches_t
     )
     assert total(pairing).ratio == pytest.approx((10 * 1 + 5) / (10 * 2 + 5))
     assert "gemm 10 and 4 times" in pairing.alignment.said[1]
+
+
+SIDE = st.lists(
+    st.tuples(
+        st.sampled_from(["gemm<1>(int)", "gemm<2>(int)", "relu()", "pool()", "conv()", "add()"]),
+        st.sampled_from(["(1, 1, 1)", "(2, 1, 1)"]),
+        st.floats(0.5, 9.0),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.long
+@examples(40)
+@tried_with(SIDE, SIDE)
+def test_every_launch_is_in_one_pair_or_said_to_be_alone(before, after):
+    pairing, pairs = paired(launches(*before), launches(*after))
+    assert pairs
+    sides = (
+        (pairing.baseline, 0, pairing.alignment.only_baseline, before),
+        (pairing.target, 1, pairing.alignment.only_target, after),
+    )
+    for side, column, alone, rows in sides:
+        names = [pair[column] for pair in pairs]
+        assert len(set(names)) == len(names)
+        assert {*names, *alone} == set(side.layers["layer"])
+        assert not set(names) & set(alone)
+        assert side.layers["time_us"].sum() == pytest.approx(sum(row[2] for row in rows))
+    assert not (pairing.alignment.only_baseline and pairing.alignment.only_target)
 
 
 def test_a_kernel_without_a_partner_is_named():
