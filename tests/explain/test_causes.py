@@ -281,6 +281,30 @@ def test_bank_conflicts_are_told_from_more_loads_of_shared_memory():
     assert loads["wavefronts_per_shared_load"] == pytest.approx(0.0, abs=1e-9)
 
 
+def test_waiting_for_the_queue_of_shared_memory_is_the_loads_where_these_are_more():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "issue_slot_utilization": 0.1,
+        "shared_utilization": 0.55,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 2e6,
+        "stall_pipe_busy": 0.1,
+        "stall_mio_throttle": 0.1,
+        "stall_math_pipe_throttle": 0.0,
+    }
+    full = {"time_us": 300.0, "stall_pipe_busy": 0.7, "stall_mio_throttle": 0.7}
+    full["shared_utilization"] = 0.22
+    # 1.2 times the wavefronts, but twice the instructions
+    more = {"inst_executed_shared_loads": 2e6, "shared_load_transactions": 2.4e6}
+    found = values(split({**full, **more}, counted))
+    assert found["shared_loads"] == pytest.approx(math.log(2))
+    # as many loads as before: the queue is full for another reason
+    found = values(split(full, counted))
+    assert found["mio_throttle"] > 0.3
+    assert found.get("shared_loads", 0.0) == pytest.approx(0.0)
+
+
 def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
     counted = {
         "flop_count_sp": math.nan,
