@@ -1,7 +1,7 @@
 """What the documentation takes from the program when it is built, so that it cannot go stale.
 
-A page says where with ``<!-- generated: commands -->``, ``<!-- generated: metrics -->``, or
-``<!-- data card: datasets/NAME -->``.
+A page says where with ``<!-- generated: commands -->``, ``<!-- generated: metrics -->``,
+``<!-- generated: words -->``, or ``<!-- data card: datasets/NAME -->``.
 """
 
 from __future__ import annotations
@@ -60,6 +60,21 @@ def metrics() -> str:
     return "\n".join(rows) + "\n\n" + "\n\n".join(_metric(each) for each in found)
 
 
+def words() -> str:
+    """Return the glossary of reports: words around causes, and the causes; metrics have a page."""
+    from perfml.metrics import load_catalogue
+    from perfml.report.glossary import entries
+
+    metrics_ = set(load_catalogue().names)
+    rows = ["| word | what it means |", "|---|---|"]
+    rows += [
+        f"| {_plain(each.name)} | {_plain(each.sentence)} |"
+        for each in entries()
+        if each.name not in metrics_
+    ]
+    return "\n".join(rows)
+
+
 def _metric(metric: Any) -> str:
     lines = [f"## `{metric.name}` {{ #{metric.name} }}", _plain(metric.description) + "."]
     formula = metric.ncu.text if metric.ncu else None
@@ -84,4 +99,8 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"commands": commands, "metrics": metrics}
+GENERATORS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "metrics": metrics,
+    "words": words,
+}

@@ -27,7 +27,7 @@ RUNNABLE = [
     for name in [*PAGES, *CARDS]
     if any(block.kind != "text" for block in read_page(DOCS / name).blocks)
 ]
-LONG = {"tutorial.md"}
+LONG = {"tutorial.md", "tour.md"}
 """Pages that take ten seconds: left to CI."""
 
 
@@ -122,6 +122,13 @@ def test_the_site_builds_without_a_warning(site):
     assert "not included in the" not in log, "a page is missing from nav in mkdocs.yml"
     for name in PAGES:
         assert (folder / name).with_suffix(".html").is_file()
+
+
+def test_every_page_stands_in_the_navigation_once():
+    text = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    listed = re.findall(r"([\w/-]+\.md)\s*$", text, re.MULTILINE)
+    assert sorted(listed) == sorted(set(listed))
+    assert set(listed) == set(PAGES)
 
 
 def test_the_site_fetches_nothing_from_elsewhere(site):

@@ -1,4 +1,4 @@
-"""The README's commands and code run as they stand."""
+"""The commands and code of the README and of the tour run as they stand."""
 
 import lzma
 import re
@@ -13,19 +13,20 @@ from perfml.metrics import load_catalogue
 
 pytestmark = pytest.mark.page
 
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+PAGES = ("README.md", "docs/tour.md")
+BLOCK = re.compile(r"```(\w+)(?: [^\n]*)?\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def blocks(root):
-    return BLOCK.findall((root / "README.md").read_text(encoding="utf-8"))
+    return [block for name in PAGES for block in BLOCK.findall((root / name).read_text("utf-8"))]
 
 
 @pytest.fixture(scope="module")
 def commands(blocks):
     lines = [line for kind, text in blocks if kind == "console" for line in text.splitlines()]
     assert all(line.startswith("$ ") for line in lines)
-    return [line.removeprefix("$ ") for line in lines]
+    return list(dict.fromkeys(line.removeprefix("$ ") for line in lines))
 
 
 def start(command: str, folder) -> subprocess.CompletedProcess[str]:
@@ -158,11 +159,15 @@ def test_the_python_example_runs(blocks, tmp_path):
 
 
 def test_every_verb_of_the_command_line_is_in_the_table(root):
-    text = (root / "README.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^\| `perfml (\w+)`", text, re.MULTILINE))
+    text = (root / "docs" / "tour.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `perfml (\w+)[^`]*`", text, re.MULTILINE))
     help_text = start("perfml --help", None).stdout
     verbs = set(re.findall(r"^  (\w+) ", help_text.split("Commands:")[1], re.MULTILINE))
     assert listed == verbs
+
+
+def test_the_readme_is_read_in_five_minutes(root):
+    assert len((root / "README.md").read_text(encoding="utf-8").split()) < 1200
 
 
 def test_linked_files_exist(root):
