@@ -46,7 +46,7 @@ def test_methods_that_are_asked_something_else_have_a_table_of_their_own():
         assert not any(method in table_of(part) for part in ("base", "between", "mixtures"))
 
 
-def test_the_readme_says_what_the_default_collection_gives():
+def test_the_tour_says_what_the_default_collection_gives():
     sets = measured_sets()
     planted_h200 = [sets[f"planted, {name}, H200"]["columns"] for name in FAMILIES]
     cases, first, published = (
@@ -60,7 +60,7 @@ def test_the_readme_says_what_the_default_collection_gives():
     aside = sets["six families kept aside, H200"]["columns"]["default"]
     strangers = sets["public reports of strangers"]["same_questions"]
     ours, rules = strangers["perfml, default metrics"], strangers["Nsight Compute's rules"]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
     for sentence in (
         f"first in {first} of {cases} cases of the 37 families that it was developed on (H200)",
         f"in {aside['first']} of {aside['cases']} of six families kept aside",
