@@ -256,11 +256,10 @@ def test_pruning_leaves_one_leaf_on_a_linear_law_with_noise():
     assert LinearModelTreeRegressor().fit(x, y).get_n_leaves() == 1
 
 
-@pytest.mark.parametrize("prune", ["bic", "aic"])
-def test_pruning_keeps_a_real_change_of_law_and_predicts_better(prune):
+def test_pruning_keeps_a_real_change_of_law_and_predicts_better():
     x, y = regimes(noise=5.0)
     z, true = regimes(n=2000, seed=9, noise=0.0)
-    pruned = LinearModelTreeRegressor(prune=prune).fit(x, y)
+    pruned = LinearModelTreeRegressor().fit(x, y)
     grown = LinearModelTreeRegressor(prune=None).fit(x, y)
     assert 2 <= pruned.get_n_leaves() < grown.get_n_leaves()
     assert np.std(pruned.predict(z) - true) < np.std(grown.predict(z) - true)
@@ -275,8 +274,8 @@ def test_a_leaf_does_not_extrapolate_beyond_its_training_range_and_margin():
     far[0, 0] = 1e6
     side = x[:, 1] <= 0.4
     width = np.ptp(y[side])
-    safe = LinearModelTreeRegressor(max_depth=1, clip_margin=0.25).fit(x, y)
-    assert safe.predict(far)[0] == pytest.approx(y[side].max() + 0.25 * width)
+    safe = LinearModelTreeRegressor(max_depth=1).fit(x, y)
+    assert safe.predict(far)[0] == pytest.approx(y[side].max() + 0.1 * width)
     free = LinearModelTreeRegressor(max_depth=1, clip=False).fit(x, y)
     assert free.predict(far)[0] > 1e6
 
@@ -490,9 +489,7 @@ def test_it_works_in_pipelines_searches_and_pickles():
         ("max_bins", "many"),
         ("alpha", -1.0),
         ("alpha", np.inf),
-        ("min_gain", 1.5),
-        ("prune", "often"),
-        ("clip_margin", -0.1),
+        ("prune", "aic"),
     ],
 )
 def test_a_parameter_out_of_range_is_named_with_its_cure(name, value):

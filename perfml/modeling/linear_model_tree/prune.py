@@ -1,4 +1,4 @@
-"""Choose the subtree to keep, by information criterion.
+"""Choose the subtree to keep, by the Bayesian information criterion.
 
 It minimises ``rss + price * degrees of freedom`` over all subtrees that share the root. The cost
 adds up over leaves, so one pass from the leaves to the root finds the best subtree (the argument
@@ -15,7 +15,7 @@ import numpy as np
 from perfml.modeling.linear_model_tree.gram import Design
 from perfml.modeling.linear_model_tree.grow import Node
 
-Prune = Literal["bic", "aic"] | None
+Prune = Literal["bic"] | None
 
 # Degrees of freedom of a threshold that was searched for (Friedman, Multivariate adaptive
 # regression splines, Annals of Statistics 19, 1991, finds 2 to 4 a knot, and uses 3).
@@ -63,12 +63,11 @@ def best_subtree(nodes: list[Node], price: float, n_targets: int) -> list[Node]:
     return kept
 
 
-def prune_by_criterion(nodes: list[Node], design: Design, criterion: str) -> list[Node]:
-    """Prune by Akaike's (``"aic"``) or the Bayesian (``"bic"``) information criterion.
+def prune_by_bic(nodes: list[Node], design: Design) -> list[Node]:
+    """Prune by the Bayesian information criterion.
 
-    With the noise variance estimated once from the unpruned tree, the criteria are Mallows'
-    ``rss / variance + c * dof`` with c = 2 and c = log(n).
+    With the noise variance estimated once from the unpruned tree it is
+    ``rss / variance + log(n) * dof``.
     """
-    factor = 2.0 if criterion == "aic" else float(np.log(max(design.weight, 2.0)))
-    price = factor * noise_variance(nodes, design)
+    price = float(np.log(max(design.weight, 2.0))) * noise_variance(nodes, design)
     return best_subtree(nodes, price, design.n_targets)

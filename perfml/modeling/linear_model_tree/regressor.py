@@ -15,7 +15,7 @@ from perfml.modeling.linear_model_tree import show
 from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances
 from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, make_design
 from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, MaxBins, Node
-from perfml.modeling.linear_model_tree.prune import Prune, prune_by_criterion
+from perfml.modeling.linear_model_tree.prune import Prune, prune_by_bic
 from perfml.modeling.linear_model_tree.smooth import Smoothing, smooth
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _UNLIMITED = 10**9
 # A split must save this share of the variance, or rounding alone could grow a tree.
 _MIN_GAIN = 1e-10
+# A clipped prediction may leave the range of its leaf's targets by this share of the range.
+_CLIP_MARGIN = 0.1
 
 
 class ParameterError(PerfmlError, ValueError):
@@ -56,10 +58,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         Ridge penalty on the slopes of a leaf, in rows: a leaf of n rows spread as widely as all
         the data shrinks a slope by ``n / (n + alpha)``. 0 is least squares, with just enough
         penalty (1e-10 of the rows) that a collinear leaf has one solution.
-    min_gain
-        Share of the variance of the target that a split must explain at least.
     prune
-        ``"bic"`` or ``"aic"`` prune by that information criterion, None keeps the tree as grown.
+        ``"bic"`` prunes by the Bayesian information criterion, None keeps the tree as grown.
     smoothing
         Rows a feature by which a node's equation is pulled towards its parent's: a leaf of n rows
         keeps ``n / (n + smoothing * n_features)`` of its own (Quinlan 1992, Learning with
@@ -68,10 +68,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         equations of neighbouring leaves then meet; a sharp one is left alone.
     clip
         Keep the prediction of a leaf inside the range of the training targets of that leaf,
-        widened by `clip_margin` times that range on both sides. A slope fitted on a narrow leaf
-        otherwise extrapolates without limit.
-    clip_margin
-        See `clip`.
+        widened by a tenth of that range on both sides. A slope fitted on a narrow leaf otherwise
+        extrapolates without limit.
 
     Attributes
     ----------
@@ -119,22 +117,18 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         min_samples_split: int = 6,
         max_bins: MaxBins = None,
         alpha: float = 0.1,
-        min_gain: float = 0.0,
         prune: Prune = "bic",
         smoothing: Smoothing = "loo",
         clip: bool = True,
-        clip_margin: float = 0.1,
     ) -> None:
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.min_samples_split = min_samples_split
         self.max_bins = max_bins
         self.alpha = alpha
-        self.min_gain = min_gain
         self.prune = prune
         self.smoothing = smoothing
         self.clip = clip
-        self.clip_margin = clip_margin
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow and prune the tree.
@@ -176,7 +170,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         design = make_design(x_scale.apply(x), y_scale.apply(target), self.alpha, weights)
         nodes = Grower(design, x, self._growth_rules(design.weight), self.max_bins).grow()
         if self.prune is not None and len(nodes) > 1:
-            nodes = prune_by_criterion(nodes, design, self.prune)
+            nodes = prune_by_bic(nodes, design)
         nodes, self.smoothing_ = smooth(nodes, design, x, self.smoothing)
         self.tree_ = self._fitted(nodes, design, x_scale, y_scale)
         self.feature_importances_ = importances(nodes, design)
@@ -205,13 +199,11 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
                 'None, "linear-tree" or an integer from 1 to 65000',
             ),
             "alpha": (0 <= self.alpha < math.inf, "a finite number from 0"),
-            "min_gain": (0 <= self.min_gain < 1, "a number in [0, 1)"),
-            "prune": (self.prune in (None, "bic", "aic"), 'None, "bic" or "aic"'),
+            "prune": (self.prune in (None, "bic"), 'None or "bic"'),
             "smoothing": (
                 smoothing == "loo" or (smooth_number and 0 <= smoothing < math.inf),
                 '"loo" or a finite number from 0',
             ),
-            "clip_margin": (0 <= self.clip_margin < math.inf, "a finite number from 0"),
         }
         for name, (right, wanted) in rules.items():
             if not right:
@@ -227,7 +219,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             max_depth=_UNLIMITED if self.max_depth is None else int(self.max_depth),
             min_leaf=max(min_leaf, 1),
             min_split=int(self.min_samples_split),
-            min_gain=max(self.min_gain, _MIN_GAIN) * n_rows,
+            min_gain=_MIN_GAIN * n_rows,
         )
 
     def _fitted(
@@ -255,7 +247,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         """Return the standardised bounds of each node's predictions, infinite without clip."""
         low = np.stack([node.low for node in nodes])
         high = np.stack([node.high for node in nodes])
-        margin = self.clip_margin * (high - low) if self.clip else np.inf
+        margin = _CLIP_MARGIN * (high - low) if self.clip else np.inf
         return low - margin, high + margin
 
     def _rows(self, X: ArrayLike) -> Array:
