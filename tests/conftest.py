@@ -12,6 +12,9 @@ from tests.support.examples import load_profile
 from tests.support.paths import ROOT
 from tests.support.tables import make_kernels
 
+# pytest-xdist tells its workers the width of a terminal; a pipe, which most tests read, has none
+os.environ.pop("COLUMNS", None)
+
 pytest_plugins = ["tests.support.processor_time"]
 load_profile()
 
