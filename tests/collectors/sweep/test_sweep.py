@@ -217,7 +217,9 @@ def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_pa
     until(lambda: len(list((host / "runs").glob("*/run.json"))) == 2)
     other = tmp_path / "other"
     other.mkdir()
-    # what a snapshot of the disk holds while the sweep runs: half a run, locks, the manifest
+    # what a snapshot of the disk holds while the sweep runs: half a run, locks, the manifest;
+    # a snapshot is of one moment, so the driver writes nothing meanwhile
+    process.send_signal(signal.SIGSTOP)
     shutil.copytree(host / "runs", other / "runs", symlinks=True)
     for name in ("p", "sweep.yaml"):
         shutil.copy(host / name, other / name)
