@@ -272,7 +272,7 @@ def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
     _name_imbalance_of_multiprocessors(decomposition, pair)
     achieved = OCCUPANCY[1]
     fits = pair.levels("theoretical_occupancy")
-    if achieved in decomposition and _alike(*waves) and _alike(*fits):
+    if achieved in decomposition and _alike(*waves) and min(fits) > 0 and _alike(*fits):
         steps = [
             launch["achieved_occupancy"] / fit for launch, fit in zip(pair.both, fits, strict=True)
         ]
@@ -282,11 +282,10 @@ def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
 
 
 def _name_imbalance_of_multiprocessors(decomposition: Decomposition, pair: Pair) -> None:
-    uneven = [
-        launch["sm_active_cycles_max"] / launch["sm_active_cycles_mean"] for launch in pair.both
-    ]
-    if not all(level > 0 for level in uneven):
+    most, mean = pair.levels("sm_active_cycles_max"), pair.levels("sm_active_cycles_mean")
+    if not all(level > 0 for level in (*most, *mean)):
         return
+    uneven = [highest / usual for highest, usual in zip(most, mean, strict=True)]
     source = _cost(decomposition)
     step, rest = math.log(uneven[1] / uneven[0]), decomposition.log_ratio(source)
     if WAVES in decomposition:
