@@ -191,7 +191,15 @@ class WholeLayers:
                 waiting = []
                 yield self._gathered(unit)
                 continue
-            for table in _read_ahead(self._files.read(unit, names, self._size)):
+            tables = _read_ahead(self._files.read(unit, names, self._size))
+            if self._files.rows_in(unit) <= self._size:
+                # never cut, because it was not asked whether its layers lie together
+                waiting.extend(tables)
+                if sum(map(len, waiting)) >= self._size:
+                    yield from self._last(waiting)
+                    waiting = []
+                continue
+            for table in tables:
                 waiting.append(table)
                 if sum(map(len, waiting)) < self._size:
                     continue

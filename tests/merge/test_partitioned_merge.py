@@ -128,6 +128,12 @@ def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_
     assert merged["kernels"].tolist() == [2]
 
 
+def test_a_layer_in_pieces_stays_whole_where_its_file_just_fills_a_batch(tmp_path):
+    rows = [{"iteration": 0}, {"iteration": 1}, {"iteration": 0}, {"iteration": 0}]
+    path = write(make_kernels(rows), tmp_path / "k.parquet", 1)
+    same(on_disk(path, tmp_path, 4), merge(read_table(path).frame))
+
+
 @pytest.mark.parametrize("weights", ["own", "layer-mean"])
 @pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
 def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):

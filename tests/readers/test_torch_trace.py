@@ -165,7 +165,8 @@ def test_any_change_of_a_value_gives_a_table_or_one_error(tmp_path_factory, data
     odd = st.sampled_from([None, -1, 0, 2**70, 1e300, "", "x", [], {}, True, [1, 2], "[1, 2, 3]"])
     for _ in range(data.draw(st.integers(1, 4))):
         event = data.draw(st.sampled_from(trace.events))
-        target = event["args"] if event.get("args") and data.draw(st.booleans()) else event
+        inner = event.get("args")
+        target = inner if inner and isinstance(inner, dict) and data.draw(st.booleans()) else event
         target[data.draw(st.sampled_from(sorted(target)))] = data.draw(odd)
     path = tmp_path_factory.mktemp("trace") / "trace.json"
     path.write_bytes(trace.data())
