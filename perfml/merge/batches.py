@@ -186,29 +186,32 @@ class WholeLayers:
         names = [*self._identity, *columns]
         waiting: list[pa.Table] = []
         for unit in self._files.units:
-            if unit in self._in_pieces:
+            small = self._files.rows_in(unit) <= self._size
+            if small:
+                # never cut, because it was not asked whether its layers lie together
+                waiting.extend(_read_ahead(self._files.read(unit, names, self._size)))
+            if not small or sum(map(len, waiting)) >= self._size:
                 yield from self._last(waiting)
                 waiting = []
+            if unit in self._in_pieces:
                 yield self._gathered(unit)
+            elif not small:
+                yield from self._cut(unit, names)
+        yield from self._last(waiting)
+
+    def _cut(self, unit: tuple[Path, ...], names: Sequence[str]) -> Iterator[Batch]:
+        """Yield a unit that is larger than a batch, cut where a layer begins."""
+        waiting: list[pa.Table] = []
+        for table in _read_ahead(self._files.read(unit, names, self._size)):
+            waiting.append(table)
+            if sum(map(len, waiting)) < self._size:
                 continue
-            tables = _read_ahead(self._files.read(unit, names, self._size))
-            if self._files.rows_in(unit) <= self._size:
-                # never cut, because it was not asked whether its layers lie together
-                waiting.extend(tables)
-                if sum(map(len, waiting)) >= self._size:
-                    yield from self._last(waiting)
-                    waiting = []
-                continue
-            for table in tables:
-                waiting.append(table)
-                if sum(map(len, waiting)) < self._size:
-                    continue
-                whole = pa.concat_tables(waiting)
-                batch = self._batch(whole)
-                end = _last_layer(batch.launches)
-                waiting = [whole.slice(end)]
-                if end:
-                    yield batch.first(end)
+            whole = pa.concat_tables(waiting)
+            batch = self._batch(whole)
+            end = _last_layer(batch.launches)
+            waiting = [whole.slice(end)]
+            if end:
+                yield batch.first(end)
         yield from self._last(waiting)
 
     def _last(self, waiting: list[pa.Table]) -> Iterator[Batch]:
