@@ -13,6 +13,7 @@ from perfml.metrics.catalogue import (
     Metric,
     load_catalogue,
 )
+from perfml.metrics.clocked import clock_of
 from perfml.metrics.expressions import Expression, parse
 from perfml.metrics.ncu_names import ncu_name, with_ncu_name
 
@@ -24,6 +25,7 @@ __all__ = [
     "Evaluation",
     "Expression",
     "Metric",
+    "clock_of",
     "load_catalogue",
     "ncu_name",
     "parse",

@@ -17,8 +17,8 @@ from perfml.tables import metric_columns
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CONDITION_COLUMNS = ("workload", "device", "backend", "precision", "batch", "layer")
-"""Rows that agree in these are repeats of one measurement."""
+CONDITION_COLUMNS = ("workload", "device", "backend", "variant", "precision", "batch", "layer")
+"""Rows that agree in these are repeats of one measurement; ``variant`` are further settings."""
 
 CONFIGURATION_COLUMNS = CONDITION_COLUMNS[:-1]
 """A condition without its layer: what is known of a layer nobody has measured yet."""
@@ -44,6 +44,9 @@ SHAPE_COLUMNS = (
 
 SHAPE_AMOUNTS = SHAPE_COLUMNS[:4]
 """Layers that agree in these compute the same."""
+
+BOUND = "bound_us"
+"""Column with the least time, in microseconds, that the machine's peaks allow a row's work."""
 
 FEATURE_SETS = ("published", "collected", "before-run", "published+before-run")
 """``published``: the 19 of the study. ``collected``: every metric of the table that does not
@@ -198,8 +201,12 @@ class Problem:
     condition, configuration, layer, shape, run
         Group codes of each row; -1 in `layer` and `shape` where the table does not say. Layers
         with the same amounts of work have the same shape.
+    network, kind, device
+        Group codes of workload, kind of layer and GPU; all 0 where the table has no such column.
     layer_names, backend
         For people, one a row.
+    bound_ms
+        What the machine's peaks alone would take (column `BOUND`); None where no row has it.
     """
 
     task: str
@@ -212,8 +219,12 @@ class Problem:
     layer: Ints
     shape: Ints
     run: Ints
+    network: Ints
+    kind: Ints
+    device: Ints
     layer_names: npt.NDArray[np.object_]
     backend: npt.NDArray[np.object_]
+    bound_ms: Floats | None = None
 
     @property
     def rows(self) -> int:
@@ -273,13 +284,23 @@ def build_problem(
         layer=np.asarray(layer, dtype=np.int64),
         shape=_shape_codes(layers, np.asarray(layer, dtype=np.int64)),
         run=group_codes(layers, ("run_id", "iteration")),
+        network=group_codes(layers, ("workload",)),
+        kind=group_codes(layers, ("kind",)),
+        device=group_codes(layers, ("device",)),
         layer_names=layer_names,
         backend=backend,
+        bound_ms=_numeric(layers, BOUND) / 1000.0 if BOUND in layers.columns else None,
     )
 
 
 def _shape_codes(layers: pd.DataFrame, layer: Ints) -> Ints:
-    """Number layers by what they compute: a layer measured at two batch sizes is one shape."""
+    """Number layers by what they compute: a layer measured at two batch sizes is one shape.
+
+    Layers of several networks that compute the same anywhere are one shape.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     amounts = [name for name in SHAPE_AMOUNTS if name in layers.columns]
     if (
         len(amounts) < len(SHAPE_AMOUNTS)
@@ -287,10 +308,14 @@ def _shape_codes(layers: pd.DataFrame, layer: Ints) -> Ints:
         or layers[amounts].isna().any(axis=None)
     ):
         return np.full(len(layers), -1, dtype=np.int64)
-    amount = group_codes(layers, ("workload", *amounts))
-    kinds = [tuple(np.unique(amount[layer == code])) for code in range(int(layer.max()) + 1)]
-    number = {kind: index for index, kind in enumerate(dict.fromkeys(kinds))}
-    return np.array([number[kinds[code]] for code in layer], dtype=np.int64)
+    amount = group_codes(layers, amounts)
+    named = group_codes(layers, ("workload", "layer"))
+    count = int(named.max()) + 1
+    ties = coo_array(
+        (np.ones(len(layers)), (named, count + amount)), shape=(count + int(amount.max()) + 1,) * 2
+    )
+    piece = connected_components(ties, directed=False)[1][named]
+    return np.asarray(pd.factorize(piece)[0], dtype=np.int64)
 
 
 def group_codes(layers: pd.DataFrame, columns: Sequence[str]) -> Ints:

@@ -1,4 +1,4 @@
-"""Prepare a Layers table: add what is known of a layer before it runs, average its repeats."""
+"""Prepare a Layers table: add what is known of a layer before it runs, average what repeats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,28 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError
-from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, group_codes
+from perfml.modeling.features import (
+    CONDITION_COLUMNS,
+    CONFIGURATION_COLUMNS,
+    SHAPE_AMOUNTS,
+    Ints,
+    group_codes,
+)
 
 AMOUNTS = SHAPE_AMOUNTS
 """What a layer computes, reads and writes, for the whole batch."""
+
+_WINDOW = ("size", "stride", "groups", "filters")
+
+FACTS = ("kind", "input", "output", "parameters", *AMOUNTS, *_WINDOW)
+"""What a run of a PyTorch model says of each layer: its class or first operator, shapes,
+parameters, amounts of work, and the window of a convolution or pooling. Shapes are text as
+``8x64x56x56``, sizes as ``3x3``."""
+
+_TEXTS = ("kind", "input", "output", "size", "stride")
+
+_DEFAULTS = {"attention": "default", "compile": "model"}
+"""Settings that are no variant of a run."""
 
 _KEYS = ("run_id", "workload", "precision", "batch", "layer")
 
@@ -130,6 +148,63 @@ def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
     return pd.Series(text, dtype=object)
 
 
+def with_layer_facts(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
+    """Add what the runs say of each layer, and the settings that tell runs apart.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    provenance
+        Its document, with the manifests of the runs.
+
+    Returns
+    -------
+    DataFrame
+        The table with `FACTS`, ``arithmetic_intensity`` and ``variant`` (such as
+        ``attention=flash``; empty where all is as usual). A layer that no run describes has
+        missing ones. Columns that the table has already stay as they are.
+    """
+    told = {(row.get("run_id"), row["layer"]): row for row in described_layers(provenance)}
+    runs = layers["run_id"].astype(object).where(layers["run_id"].notna(), None)
+    keys = list(zip(runs, layers["layer"].astype(object), strict=True))
+    known = {key: told.get(key, told.get((None, key[1]), {})) for key in set(keys)}
+    rows = [known[key] for key in keys]
+    joined = layers.copy()
+    for name in FACTS:
+        if name in layers.columns:
+            continue
+        values = [_fact(row.get(name), name in _TEXTS) for row in rows]
+        joined[name] = pd.Series(values, dtype="string" if name in _TEXTS else "float64").array
+    moved = joined["weight_bytes"] + joined["input_bytes"] + joined["output_bytes"]
+    joined["arithmetic_intensity"] = joined["flops"] / moved.where(moved > 0)
+    if "variant" not in layers.columns:
+        variants = {run.get("run_id"): _variant(run) for run in _mappings(provenance.get("runs"))}
+        joined["variant"] = pd.array([variants.get(run, "") for run in runs], dtype="string")
+    return joined
+
+
+def _fact(value: object, is_text: bool) -> str | float | None:
+    """Return a fact in the type of its column; what is malformed is missing."""
+    if is_text:
+        if isinstance(value, (list, tuple)):
+            return "x".join(map(str, value))
+        return None if value is None else str(value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number else np.nan  # type: ignore[arg-type]
+
+
+def _variant(run: Mapping[str, Any]) -> str:
+    settings = run.get("settings")
+    if not isinstance(settings, Mapping):
+        return ""
+    return ", ".join(
+        f"{name}={settings[name]}"
+        for name, usual in _DEFAULTS.items()
+        if settings.get(name) not in (None, usual)
+    )
+
+
 def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
     """Return one row a condition: the mean of its repeats.
 
@@ -143,12 +218,45 @@ def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
         Columns as in `layers`, in order of first appearance; ``iteration`` is the first repeat's,
         numbers are means (undefined cells left out), text is the first repeat's.
     """
-    codes = group_codes(layers, CONDITION_COLUMNS)
+    return _means(layers, group_codes(layers, CONDITION_COLUMNS))
+
+
+def average_copies(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for all layers of a run that compute the same: a stack of equal blocks is one.
+
+    So a network of 200 equal blocks weighs no more than its distinct layers do. Layers are copies
+    of each other if their configuration and all `FACTS` agree; one without facts has no copies.
+
+    Parameters
+    ----------
+    layers
+        One row a condition, as `average_repeats` returns it, with `FACTS`.
+
+    Returns
+    -------
+    DataFrame
+        The means, under the first copy's name, with the number of ``copies``.
+    """
+    codes = group_codes(layers, (*CONFIGURATION_COLUMNS, *FACTS))
+    unknown = layers["kind"].isna().to_numpy()
+    codes[unknown] = codes.max() + 1 + np.arange(int(unknown.sum()))
+    codes = np.asarray(pd.factorize(codes)[0], dtype=np.int64)
+    averaged = _means(layers, codes)
+    averaged["copies"] = np.bincount(codes)
+    return averaged
+
+
+def _means(layers: pd.DataFrame, codes: Ints) -> pd.DataFrame:
+    """Return one row a code: means of numbers, the first of everything else."""
     first = np.unique(codes, return_index=True)[1]
     means = layers.iloc[first].reset_index(drop=True)
     kept = {*CONDITION_COLUMNS, "run_id", "iteration"}
-    for name in layers.columns:
-        if name not in kept and pd.api.types.is_numeric_dtype(layers[name]):
-            values = layers[name].astype("Float64").groupby(codes).mean()
-            means[name] = values.to_numpy(dtype=float, na_value=np.nan)
+    numeric = [
+        name
+        for name in layers.columns
+        if name not in kept and pd.api.types.is_numeric_dtype(layers[name])
+    ]
+    plain = layers[numeric].astype("Float64").groupby(codes).mean()
+    for name in numeric:
+        means[name] = plain[name].to_numpy(dtype=float, na_value=np.nan)
     return means

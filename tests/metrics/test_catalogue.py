@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from perfml.errors import PerfmlError
-from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.metrics import PUBLISHED, clock_of, load_catalogue
 
 GLD = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct"
 GLD_GUARD = "smsp__sass_inst_executed_op_global_ld.sum"
@@ -151,3 +151,13 @@ def test_the_default_set_holds_the_published_and_what_explanations_read():
     assert catalogue.lacking(["default"]) == ()
     assert "flop_count_sp" in catalogue.lacking(["published"])
     assert not set(catalogue.lacking(["published"])) & set(PUBLISHED)
+
+
+def test_metrics_say_whether_they_hold_the_time():
+    held = {name: clock_of(name) for name in load_catalogue().names}
+    assert {held[name] for name in ("inst_executed", "gld_efficiency", "threads")} == {"counted"}
+    shares = ("dram_utilization", "ipc", "stall_sync", "achieved_occupancy", "sm_efficiency")
+    assert {held[name] for name in shares} == {"clocked"}
+    assert {held[name] for name in ("dram_read_throughput", "sm_active_cycles_max")} == {"timed"}
+    # what a launch fixes is known before it runs
+    assert held["theoretical_occupancy"] == held["waves_per_sm"] == "counted"

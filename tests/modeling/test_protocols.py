@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,13 +20,14 @@ from perfml.modeling import (
     build_problem,
     make_protocol,
 )
+from perfml.modeling.features import SHAPE_AMOUNTS
 from perfml.modeling.scoring.protocols import PROTOCOLS, twin_codes
-from tests.support.modeling_data import linear_layers, six_conditions
+from tests.support.modeling_data import linear_layers, networks_with_law, six_conditions
 
 
 def test_every_protocol_tests_rows_it_did_not_train_on():
-    problem = build_problem(six_conditions())
-    for name in (each for each in PROTOCOLS if "shape" not in each):
+    problem = build_problem(networks_with_law(networks=3), features="before-run")
+    for name in PROTOCOLS:
         protocol = make_protocol(name, problem, splits=3)
         for train, test in protocol.splits:
             assert len(test)
@@ -34,8 +36,8 @@ def test_every_protocol_tests_rows_it_did_not_train_on():
 
 
 def test_grouped_protocols_test_every_row_once():
-    problem = build_problem(six_conditions())
-    for name in (each for each in PROTOCOLS[1:] if "shape" not in each):
+    problem = build_problem(networks_with_law(networks=3), features="before-run")
+    for name in (*PROTOCOLS[1:], "leave-one-layer-out:4", "leave-one-shape-out:3"):
         tested = np.concatenate([test for _, test in make_protocol(name, problem).splits])
         assert sorted(tested) == list(range(problem.rows)), name
 
@@ -74,6 +76,40 @@ def test_leave_one_layer_out_has_a_split_a_layer():
 
 def test_leave_one_condition_out_has_a_split_a_condition():
     assert LeaveOneConditionOut().get_n_splits(six_conditions()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("network", "workload"), ("kind", "kind"), ("device", "device")]
+)
+def test_networks_kinds_and_gpus_are_left_out_whole(name, column):
+    layers = networks_with_law(networks=3)
+    protocol = make_protocol(f"leave-one-{name}-out", build_problem(layers, features="before-run"))
+    held_out = [set(layers[column].iloc[test]) for _, test in protocol.splits]
+    assert [len(each) for each in held_out] == [1] * layers[column].nunique()
+    for train, test in protocol.splits:
+        assert not set(layers[column].iloc[train]) & set(layers[column].iloc[test])
+
+
+def test_a_shape_that_two_networks_have_is_left_out_of_both():
+    layers = networks_with_law(networks=3)
+    amounts = list(SHAPE_AMOUNTS)
+    other = layers["workload"] != layers["workload"].iloc[0]
+    twin = layers[other].iloc[0].copy()
+    twin[amounts] = layers[amounts].iloc[0].to_numpy()
+    twin["layer"] = "twin"
+    layers = pd.concat([layers, twin.to_frame().T.astype(layers.dtypes)], ignore_index=True)
+    shape = build_problem(layers, features="before-run").shape
+    assert shape[-1] == shape[0]
+
+
+def test_groups_are_dealt_out_into_as_many_folds_as_asked():
+    problem = build_problem(networks_with_law(networks=3), features="before-run")
+    folds = make_protocol("leave-one-layer-out:4", problem).splits
+    assert len(folds) == 4
+    for train, test in folds:
+        assert not set(problem.layer[train]) & set(problem.layer[test])
+    with pytest.raises(PerfmlError, match="number of folds"):
+        make_protocol("leave-one-layer-out:x", problem)
 
 
 def test_no_twin_leaves_no_copy_of_a_test_row_in_training():

@@ -16,6 +16,10 @@ REGRESSION_BASELINES = ("training-mean", "backend-mean", "condition-mean", "look
 batch); of its condition, or its configuration where the condition was never seen; of the rows
 with the nearest value of the one metric that predicts the training rows best."""
 
+ROOFLINE_BASELINES = ("roofline", "roofline-scaled")
+"""Where the table has the column ``bound_us``: that time as it is, and times the median factor of
+the training rows' configuration."""
+
 CLASSIFICATION_BASELINES = ("most-frequent", "lookup")
 """The backend with the most training rows; the usual backend at the nearest value of one
 metric."""
@@ -24,6 +28,13 @@ metric."""
 def baseline_names(task: str) -> tuple[str, ...]:
     """Return the baselines of a task."""
     return REGRESSION_BASELINES if task == "regression" else CLASSIFICATION_BASELINES
+
+
+def possible_baselines(problem: Problem) -> tuple[str, ...]:
+    """Return the baselines that a problem allows."""
+    names = baseline_names(problem.task)
+    bounded = problem.task == "regression" and problem.bound_ms is not None
+    return (*names, *ROOFLINE_BASELINES) if bounded else names
 
 
 def predict_baseline(
@@ -47,11 +58,29 @@ def predict_baseline(
         )
         table = Lookup.fit(values[train, column], truth, problem.task)
         return table.predict(values[test, column])
+    if name.startswith("roofline"):
+        return _roofline(name, problem, train, test)
     overall = np.full(len(test), truth.mean())
     by_configuration = _group_mean(problem.configuration, truth, train, test, overall)
     if name == "backend-mean":
         return by_configuration
     return _group_mean(problem.condition, truth, train, test, by_configuration)
+
+
+def _roofline(
+    name: str, problem: Problem, train: npt.NDArray[np.intp], test: npt.NDArray[np.intp]
+) -> Floats:
+    assert problem.bound_ms is not None
+    bound = problem.bound_ms[test]
+    if name == "roofline":
+        return bound
+    # a median of logarithms: a layer far from its bound must not decide
+    factor = np.log(problem.truth[train] / problem.bound_ms[train])
+    overall = np.full(len(test), np.median(factor))
+    codes = problem.configuration
+    medians = {code: np.median(factor[codes[train] == code]) for code in np.unique(codes[train])}
+    scale = [medians.get(code, middle) for code, middle in zip(codes[test], overall, strict=True)]
+    return np.asarray(bound * np.exp(scale), dtype=np.float64)
 
 
 @dataclass(frozen=True)

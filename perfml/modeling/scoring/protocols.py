@@ -120,6 +120,27 @@ class LeaveOneShapeOut(_Grouped):
     columns = SHAPE_AMOUNTS
 
 
+class LeaveOneNetworkOut(_Grouped):
+    """Each network (workload) is the test set once."""
+
+    what = "network"
+    columns = ("workload",)
+
+
+class LeaveOneKindOut(_Grouped):
+    """Each kind of layer (column ``kind``, such as ``Conv2d``) is the test set once."""
+
+    what = "kind"
+    columns = ("kind",)
+
+
+class LeaveOneDeviceOut(_Grouped):
+    """Each GPU is the test set once."""
+
+    what = "device"
+    columns = ("device",)
+
+
 class LeaveOneConditionOut(_Grouped):
     """Each condition (workload, backend, precision, batch, layer) is the test set once."""
 
@@ -160,6 +181,10 @@ class ByRun(_GroupFolds):
 
     what = "run"
     columns = ("run_id", "iteration")
+
+
+class GroupFolds(_GroupFolds):
+    """K folds of whole groups of any kind; ``groups`` are needed."""
 
 
 class NoTwin(_GroupFolds):
@@ -206,10 +231,15 @@ PROTOCOLS = (
     "leave-one-layer-out",
     "leave-one-shape-out",
     "leave-one-condition-out",
+    "leave-one-network-out",
+    "leave-one-kind-out",
+    "leave-one-device-out",
     "by-run",
     "no-twin",
 )
-"""Names that `make_protocol` knows; ``random:0.2`` sets the share of test rows.
+"""Names that `make_protocol` knows; ``random:0.2`` sets the share of test rows, and
+``leave-one-layer-out:10`` deals the layers (or other groups) out into ten folds, where one fold
+each would be too many.
 
 ``leave-one-shape-out`` holds out layers of one shape together: a network often has the same layer
 twice, and leaving out only one of them tests on a copy. It needs the shapes (`with_shapes`).
@@ -217,7 +247,14 @@ twice, and leaving out only one of them tests on a copy. It needs the shapes (`w
 
 _LEAVE_ONE = {
     f"leave-one-{kind.what}-out": kind
-    for kind in (LeaveOneLayerOut, LeaveOneShapeOut, LeaveOneConditionOut)
+    for kind in (
+        LeaveOneLayerOut,
+        LeaveOneShapeOut,
+        LeaveOneConditionOut,
+        LeaveOneNetworkOut,
+        LeaveOneKindOut,
+        LeaveOneDeviceOut,
+    )
 }
 _ALIASES = {"grouped": "leave-one-layer-out"}
 
@@ -242,7 +279,7 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         If there is no such protocol, or the rows do not have the groups it needs.
     """
     base, _, argument = _ALIASES.get(name, name).partition(":")
-    if base not in PROTOCOLS or (argument and base != "random"):
+    if base not in PROTOCOLS or (argument and base != "random" and base not in _LEAVE_ONE):
         msg = f"no protocol is called {name!r}"
         known = f"Protocols are: {', '.join(PROTOCOLS)}."
         raise PerfmlError(msg, cure=did_you_mean(name, PROTOCOLS, known))
@@ -258,7 +295,11 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         splitter, groups = ByRun(random_state=seed), problem.run
     else:
         kind = _LEAVE_ONE[base]
-        splitter, groups = kind(), getattr(problem, kind.what)
+        groups = getattr(problem, kind.what)
+        if argument:
+            splitter = GroupFolds(_folds(argument, name), random_state=seed)
+        else:
+            splitter = kind()
     found = tuple(splitter.split(values, groups=groups))
     return Protocol(_ALIASES.get(name, name), found, base in ("random", "by-run", "no-twin"))
 
@@ -274,6 +315,14 @@ def _test_size(argument: str, name: str) -> float:
         msg = f"the share of test rows in {name!r} must lie between 0 and 1"
         raise PerfmlError(msg, found=argument, cure="Write, for example, random:0.2.")
     return size
+
+
+def _folds(argument: str, name: str) -> int:
+    number = int(argument) if argument.isdecimal() else 0
+    if not 2 <= number <= 1000:
+        msg = f"the number of folds in {name!r} must be a whole number from 2 to 1000"
+        raise PerfmlError(msg, found=argument, cure=f"Write, for example, {name.split(':')[0]}:10.")
+    return number
 
 
 def _labels(X: Any, groups: Any, columns: tuple[str, ...], what: str) -> Ints:

@@ -8,17 +8,19 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError
-from perfml.modeling.features import Floats
+from perfml.modeling.features import BOUND, Floats
 
-TARGETS = ("time", "log-time", "time-per-flop", "time-per-byte")
+TARGETS = ("time", "log-time", "time-per-flop", "time-per-byte", "time-per-bound")
 """``time`` (milliseconds) is the study's. ``log-time`` makes errors relative, as MAPE is. The
-last two are logarithms of the time per floating-point operation or per byte of input, weights and
-output: how far a layer is from the machine's peak, so that its size does not have to be learned.
+others are logarithms of the time per floating-point operation, per byte of input, weights and
+output, or over the time that the machine's peaks would take (column ``bound_us``): how far a layer
+is from the machine's peak, so that its size does not have to be learned.
 """
 
 _SCALES = {
     "time-per-flop": ("flops",),
     "time-per-byte": ("input_bytes", "weight_bytes", "output_bytes"),
+    "time-per-bound": (BOUND,),
 }
 
 
