@@ -13,6 +13,7 @@ from collectors.workloads.base import CheckRow, Options
 from collectors.workloads.module_ranges import ModuleRanges
 from collectors.workloads.ranges import Ranges
 from collectors.workloads.session import relative_error
+from collectors.workloads.turns import wait_for_turn
 from perfml.errors import PerfmlError
 from perfml.util.extras import import_extra
 
@@ -43,14 +44,15 @@ class TorchModelSession:
     def __init__(self, name: ModelName, options: Options, settings: Mapping[str, str]) -> None:
         self._torch = torch = import_extra("torch", "gpu", "this workload")
         self._name, self._options, self._settings = name, options, settings
+        self._built = built = build(name, options.batch, options.seed, settings)
+        self._expected = self._in_fp32_on_the_cpu()
+        wait_for_turn()
         if options.device == "cuda" and not torch.cuda.is_available():
             what, cure = "torch finds no NVIDIA GPU", "Run it where nvidia-smi lists one."
             raise PerfmlError(what, where="--device cuda", cure=cure)
         self._device = torch.device(options.device)
         half = {"fp16": torch.float16, "bf16": torch.bfloat16}
         self._dtype = half.get(options.precision, torch.float32)
-        built = build(name, options.batch, options.seed, settings)
-        self._built = built
         self._model = copy.deepcopy(built.model).to(self._device, self._dtype)
         self._arguments = self._on_device(built.arguments)
         self._keywords = self._on_device(dict(built.keywords))
@@ -62,10 +64,16 @@ class TorchModelSession:
         if options.backend == "inductor":
             self._compile()
 
-    def _described(self) -> list[dict[str, Any]]:
-        whole = GRAPH if self._whole else None
+    def _in_fp32_on_the_cpu(self) -> list[Any]:
+        """Return the output tensors that the GPU's are compared with."""
+        built = self._built
+        with self._torch.no_grad(), self._explained():
+            return list(tensors([built.model(*built.arguments, **built.keywords)]))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
-            return layer_rows(self._model, self._named, self._call_eagerly, whole=whole)
+            yield
         except PerfmlError:
             raise
         except Exception as error:
@@ -74,6 +82,11 @@ class TorchModelSession:
             raised = f"{type(error).__name__}: {error}"
             cure = "Give the shape of one sample: --set input=3x224x224; or another precision."
             raise PerfmlError(what, where=self._name.name, found=raised, cure=cure) from error
+
+    def _described(self) -> list[dict[str, Any]]:
+        whole = GRAPH if self._whole else None
+        with self._explained():
+            return layer_rows(self._model, self._named, self._call_eagerly, whole=whole)
 
     def _call_eagerly(self) -> Any:
         return self._model(*self._arguments, **self._keywords)
@@ -200,9 +213,7 @@ class TorchModelSession:
         """Compare the floating-point outputs with those of the model in fp32 on the CPU."""
         with self.active():
             outputs = list(tensors([self.run(Ranges())]))
-        with self._torch.no_grad():
-            built = self._built
-            expected = list(tensors([built.model(*built.arguments, **built.keywords)]))
+        expected = self._expected
         if len(outputs) != len(expected) or not outputs:
             what = "the model has other outputs than on the CPU"
             raise PerfmlError(what, found=f"{len(outputs)} and {len(expected)} tensors")

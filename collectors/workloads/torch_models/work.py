@@ -18,6 +18,9 @@ from collectors.workloads.module_ranges import ModuleRanges
 _LOOKUPS = frozenset({"embedding", "index", "index_select", "gather"})
 """Operators that read of their first tensor only what they return."""
 
+_ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty"})
+"""Operators that only make room for another one's result, and are no kind of work."""
+
 _RECURRENT = frozenset({"_cudnn_rnn", "miopen_rnn", "mkldnn_rnn_layer"})
 _SELF_ATTENTION = frozenset({"_transformer_encoder_layer_fwd", "_native_multi_head_attention"})
 """Operators that do many products in one, which torch's counter does not know."""
@@ -97,7 +100,7 @@ def layer_rows(
         outside = [key for key in work.reads if key not in weights]
         row = {
             "layer": name,
-            "kind": work.operators[0],
+            "kind": next(iter(work.operators), "empty"),
             "input": work.first_input,
             "output": work.last_output,
             "parameters": sum(trained.get(key, 0) for key in own),
@@ -176,7 +179,8 @@ def _file(
 ) -> None:
     """Add one operator to a layer's work."""
     name = func._schema.name.partition("::")[2]
-    work.operators.append(name.strip("_"))
+    if name not in _ALLOCATIONS:
+        work.operators.append(name.strip("_"))
     flops = _flops(func, name, args, kwargs, result)
     work.flops = None if flops is None or work.flops is None else work.flops + flops
     for number, tensor in enumerate(given):

@@ -1,0 +1,1 @@
+"""The atlas: layers of many networks, how they were recorded and what they say about metrics."""

@@ -1,0 +1,109 @@
+"""Record the atlas: every run of a sweep's file, as many as fit into a given time.
+
+``python -m studies.atlas.record studies/atlas/sweep.yaml --out runs --gpus 0,1 --seconds 480``
+
+Several processes a GPU prepare on the CPU; one at a time has the GPU (`PERFML_GPU_TURN`). Runs
+are begun in the order of `STAGES`, so that a short lease gets every network once before it gets
+any of them in all precisions. What is there already is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from collectors.collect import collect_one
+from collectors.place import Place
+from collectors.run_spec import Run
+from collectors.sweep.spec import read_sweep
+from collectors.sweep.task import own_gpu
+from collectors.workloads.turns import TURN
+from perfml.errors import PerfmlError
+
+STAGES = (
+    ("cudnn", "fp32", 1),
+    ("cudnn", "fp16", 8),
+    ("cudnn", "tf32", 8),
+    ("cudnn", "fp16", 1),
+    ("inductor", "fp16", 8),
+    ("cublas", "fp32", 8),
+    ("cudnn", "fp32", 8),
+    ("inductor", "fp32", 1),
+    ("cudnn", "tf32", 1),
+)
+"""Backend, precision and batch, the most wanted first; others follow in the file's order."""
+
+
+def order(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs by stage; within one as the file has them."""
+    rank = {stage: number for number, stage in enumerate(STAGES)}
+    keys = [(run.backend or "", run.precision or "", run.batch or 0) for run in runs]
+    ranked = sorted(range(len(runs)), key=lambda i: rank.get(keys[i], len(STAGES)))
+    return [runs[i] for i in ranked]
+
+
+def _begin(gpus: multiprocessing.Queue, folder: str) -> None:
+    """Give a worker process its GPU, and the file that says whose turn it is there."""
+    gpu = gpus.get()
+    os.environ |= {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    os.environ[TURN] = str(Path(folder) / f"gpu-{gpu}")
+
+
+def _measure(run: Run, out: str, deadline: float, timeout_s: float) -> tuple[str, str, str, float]:
+    if time.time() > deadline:
+        return run.run_id, "left out", "", 0.0
+    began = time.monotonic()
+    result = collect_one(run, Place(own_gpu(), (), timeout_s), Path(out))
+    return result.run_id, result.status, result.message, time.monotonic() - began
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record, and print what became of every run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweep", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gpus", default="0", help="numbers of nvidia-smi, with commas")
+    parser.add_argument("--workers", type=int, default=5, help="processes a GPU")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin no run after these")
+    parser.add_argument("--timeout", type=float, default=120.0, help="of a run, waiting included")
+    given = parser.parse_args(arguments)
+    try:
+        runs = order(list(read_sweep(given.sweep).runs.values()))
+    except PerfmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    deadline = time.time() + given.seconds
+    context = multiprocessing.get_context("spawn")
+    gpus, names = context.Queue(), given.gpus.split(",")
+    workers = given.workers * len(names)
+    for number in range(workers):
+        gpus.put(names[number % len(names)])
+    counts: dict[str, int] = {}
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="perfml-turns-") as folder,
+        ProcessPoolExecutor(workers, context, _begin, (gpus, folder)) as pool,
+    ):
+        rest = (str(given.out), deadline, given.timeout)
+        for done in as_completed([pool.submit(_measure, run, *rest) for run in runs]):
+            run_id, status, message, seconds = done.result()
+            counts[status] = counts.get(status, 0) + 1
+            if status != "left out":
+                when = time.monotonic() - began
+                print(f"{when:6.0f} s  {status:6}  {seconds:5.1f} s  {run_id}  {message[:200]}")
+    print(
+        ", ".join(f"{count} {status}" for status, count in counts.items()), f"of {len(runs)} runs"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
