@@ -13,11 +13,13 @@ batch of whole layers at a time (`batches`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from perfml.errors import PerfmlError, TableError
 from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
@@ -102,7 +104,10 @@ def merged_layers(
     values
         Gives a column's numbers, one a launch, NaN where missing; asked for one at a time.
     """
-    merged = {name: groups.reduce(name, values(name)) for name in columns}
+    with ThreadPoolExecutor(1) as pool:
+        # most of both is spent in NumPy and Arrow, which let the other one run
+        named = pool.submit(groups.layers)
+        merged = {name: groups.reduce(name, values(name)) for name in columns}
     coverage = []
     for name, share in groups.shares():
         if groups.rule(name) == "time_weighted":
@@ -112,7 +117,7 @@ def merged_layers(
         found = coverage_of(name, share, np.isnan(merged[name]))
         if found is not None:
             coverage.append(found)
-    return pd.concat([groups.layers(), pd.DataFrame(merged)], axis=1), coverage
+    return pd.concat([named.result(), pd.DataFrame(merged)], axis=1), coverage
 
 
 def unattributed(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -285,14 +290,12 @@ class LaunchGroups:
         is_category = isinstance(kernels.dtype, pd.CategoricalDtype)
         numbers, distinct_names = pd.factorize(kernels)
         names = np.asarray(distinct_names, dtype=object)
-        codes = numbers[self._attributed].astype(np.int32)
-        coded, size = self._ordered(codes).tobytes(), codes.itemsize
-        ends = ((self._starts + self._lengths) * size).tolist()
-        distinct: dict[bytes, int] = {}
-        start, sequence = 0, []
-        for end in ends:
-            sequence.append(distinct.setdefault(coded[start:end], len(distinct)))
-            start = end
+        codes = self._ordered(numbers[self._attributed].astype(np.int32))
+        # each row's numbers are the bytes of one binary value, and Arrow numbers those
+        ends = np.append(self._starts, len(codes)).astype(np.int64) * codes.itemsize
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(codes))]
+        rows = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).dictionary_encode()
+        sequence, distinct = np.asarray(rows.indices), rows.dictionary.to_pylist()
         texts = ["\n".join(names[np.frombuffer(key, dtype=np.int32)]) for key in distinct]
         which, joined = pd.factorize(np.array(texts, dtype=object))
         if is_category:

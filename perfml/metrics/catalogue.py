@@ -228,6 +228,13 @@ class Metric:
             return values
         return np.clip(values, self.low, self.high)
 
+    def holds(self, values: Array) -> bool:
+        """Tell whether no value lies outside the metric's limits; NaN lies nowhere."""
+        # two passes without a copy, where clipping and comparing takes five
+        return (self.low is None or np.fmin.reduce(values, initial=np.inf) >= self.low) and (
+            self.high is None or np.fmax.reduce(values, initial=-np.inf) <= self.high
+        )
+
     def beyond(self, values: Array) -> int:
         """Return how many values lie outside the metric's limits by more than rounding (0.01)."""
         return int(np.count_nonzero(np.abs(self.clip(values) - values) > 0.01))
@@ -419,7 +426,7 @@ class Catalogue:
             values = _defined(metric, counters, source)
             if metric.scale != 1.0:
                 values = values * metric.scale
-            if metric.low is not None or metric.high is not None:
+            if not metric.holds(values):
                 beyond = metric.beyond(values)
                 if beyond:
                     clipped[name] = beyond

@@ -2,75 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
+from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.occurrences import count_within, layer_column, occurrences, text_column
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
-from perfml.util.ranges import ITERATION
 
 MOST_NESTED = 500
 """Ranges within ranges; more are those of a program that begins ranges and never ends them."""
-
-
-@dataclass(frozen=True)
-class CodedRanges:
-    """Range paths of many launches, each distinct one once.
-
-    Attributes
-    ----------
-    codes
-        A number for each launch's ranges, shape (n,).
-    paths
-        The range names that a number stands for, outermost first.
-    """
-
-    codes: npt.NDArray[np.int64]
-    paths: list[tuple[str, ...]]
-
-
-def split_range(path: Sequence[str]) -> tuple[int | None, tuple[str, ...]]:
-    """Split nested range names, outermost first, into an iteration and a layer name.
-
-    Returns
-    -------
-    iteration
-        From the first range called like ``iter_3``; None without one.
-    layer
-        The other names.
-
-    Examples
-    --------
-    >>> split_range(["iter_3", "conv_01"])
-    (3, ('conv_01',))
-    >>> split_range(["model", "block", "conv"])
-    (None, ('model', 'block', 'conv'))
-    """
-    iteration = _iteration(path[0]) if path else None
-    if iteration is not None:  # as nearly always: the iteration is outermost
-        return iteration, tuple(path[1:])
-    layer: list[str] = []
-    for name in path:
-        number = _iteration(name) if iteration is None else None
-        if number is not None:
-            iteration = number
-        else:
-            layer.append(name)
-    return iteration, tuple(layer)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _iteration(name: str) -> int | None:
-    """Return the number of an iteration's range; names recur in every launch."""
-    match = ITERATION.fullmatch(name.strip())
-    return int(match.group(1)) if match is not None else None
 
 
 def kernels_frame(
@@ -106,29 +50,17 @@ def kernels_frame(
     InputError
         If ranges are nested more than `MOST_NESTED` deep.
     """
-    # Launches share few range paths: each distinct one is split once.
-    coded = ranges if isinstance(ranges, CodedRanges) else _coded(ranges)
-    codes, paths = coded.codes, coded.paths
-    outermost = {name: _iteration(name) for name in {path[0] for path in paths if path}}
-    split = [
-        (number, path[1:])
-        if path and (number := outermost[path[0]]) is not None
-        else split_range(path)
-        for path in paths
-    ]
-    distinct: dict[tuple[str, ...], int] = {}
-    of_path = [distinct.setdefault(layer, len(distinct)) for _, layer in split]
-    layers, layer = list(distinct), np.array(of_path, dtype="int64")[codes]
+    coded = ranges if isinstance(ranges, CodedRanges) else CodedRanges.of(ranges)
+    found = coded.split()
+    layers, layer, iterations = found.layers, found.codes, found.iterations
     nested = max(map(len, layers), default=0)
     if nested > MOST_NESTED:
         msg = f"the NVTX ranges are nested {nested} deep"
         cure = "Let the program end each range that it begins, and profile it again."
         where = f"ranges around kernel {next(iter(launches['kernel']))}"
         raise InputError(msg, where=where, cure=cure)
-    numbered = any(iteration is not None for iteration, _ in split)
-    iterations = np.array([iteration or 0 for iteration, _ in split], dtype="int64")[codes]
     occurrence = occurrences(iterations, layer, layers, instances)
-    iteration = iterations if numbered else occurrence
+    iteration, again = (iterations, occurrence) if found.numbered else (occurrence, 0 * occurrence)
     # one frame of finished columns: setting them one by one costs more than reading a report
     cells: dict[str, Any] = {
         str(name): column.array if isinstance(column, pd.Series) else column
@@ -136,10 +68,10 @@ def kernels_frame(
     }
     cells |= {
         "iteration": iteration,
-        "layer": layer_column(layer, layers, occurrence if numbered else occurrence * 0).array,
+        "layer": layer_column(layer, layers, again).array,
         "kernel_index": count_within(iteration),
     }
-    return validate_kernels(pd.DataFrame(_typed(cells, len(codes)), copy=False))
+    return validate_kernels(pd.DataFrame(_typed(cells, len(layer)), copy=False))
 
 
 _TEXTS = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
@@ -170,9 +102,3 @@ def _typed(cells: dict[str, Any], rows: int) -> dict[str, Any]:
         else:
             typed[name] = column
     return typed
-
-
-def _coded(ranges: Sequence[Sequence[str]]) -> CodedRanges:
-    numbers: dict[tuple[str, ...], int] = {}
-    codes = [numbers.setdefault(tuple(path), len(numbers)) for path in ranges]
-    return CodedRanges(np.array(codes, dtype="int64"), list(numbers))

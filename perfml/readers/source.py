@@ -23,6 +23,7 @@ import numpy as np
 from perfml.errors import InputError
 from perfml.util.digest import sha256_of, sha256_of_file
 from perfml.util.files import require_file
+from perfml.util.threads import in_threads
 
 LARGEST = 4 << 30
 """Bytes a file may hold when decompressed; beyond it lies a mistake or an attack."""
@@ -50,6 +51,9 @@ _LONG = 1 << 20
 """Bytes from which a file is hashed aside."""
 
 _BLOCK = 1 << 20
+_PART = 1 << 24
+"""Bytes that one thread reads of a long file."""
+
 _UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 
 Opener = Callable[[Path], IO[bytes]]
@@ -164,13 +168,29 @@ class Source:
             return memoryview(self.data)
         with self._unchanged() as size:
             self._limited(size)
-            whole, filled = np.empty(size, dtype=np.uint8).data, 0
-            with self._errors(), self.path.open("rb", buffering=0) as stream:
-                while filled < size and (count := stream.readinto(whole[filled:])):
-                    filled += count
-        view = whole[:filled].toreadonly()
-        self._hash_aside(view)
-        return view
+            whole = np.empty(size, dtype=np.uint8).data
+            with self._errors():
+                in_threads(lambda start: self._fill(whole, start), range(0, size, _PART))
+        return whole.toreadonly()
+
+    def _fill(self, whole: memoryview, start: int) -> None:
+        """Read a part of the file into its place."""
+        part = whole[start : start + _PART]
+        with self.path.open("rb", buffering=0) as stream:
+            stream.seek(start)
+            while part and (count := stream.readinto(part)):
+                part = part[count:]
+        if part:
+            msg = f"it ends {len(part)} bytes early"
+            raise EOFError(msg)
+
+    def hash_aside(self) -> None:
+        """Begin to compute `sha256` beside what the caller does next, if the file is long.
+
+        Best called when what keeps all cores busy is done.
+        """
+        if not self.compressed and self._hashing is None:
+            self._hash_aside(self.view)
 
     def _limited(self, size: int) -> None:
         if size > LARGEST:

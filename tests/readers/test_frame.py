@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.frame import kernels_frame, split_range
+from perfml.readers.coded_ranges import split_range
+from perfml.readers.frame import kernels_frame
 from perfml.readers.occurrences import occurrences
 
 

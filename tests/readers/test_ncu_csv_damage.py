@@ -56,6 +56,17 @@ def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing)
     assert failing(b"\n".join(after)).where.endswith(":7")
 
 
+@pytest.mark.parametrize("cell", ["", "n/a", "7.5", "seven"])
+def test_a_process_that_is_no_whole_number_is_an_error_that_names_the_line(failing, cell):
+    good, bad = (
+        raw_page({DURATION: ("ns", ["12.5", "13"])}, process=process).splitlines(keepends=True)
+        for process in ("7", cell)
+    )
+    error = failing("".join([*good[:3], bad[3]]).encode())
+    assert error.where.endswith(":4")
+    assert (error.what, error.found) == ("column Process ID needs a whole number", repr(cell))
+
+
 def test_two_exports_in_one_file_are_an_error_that_names_the_seam(cudnn, failing):
     error = failing(cudnn + cudnn)
     assert error.where.endswith(":75")

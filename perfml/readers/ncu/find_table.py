@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import numpy.typing as npt
 
 from perfml.errors import InputError
 from perfml.readers.ncu.page import CUT, NOTICE, Notices, Page, cells_of, header_at
 from perfml.readers.source import Source
+from perfml.util.threads import in_threads
 
 _SUMMARY = re.compile(rb'(?m)^"?Process ID"?,[^\r\n]*')
 _INK = re.compile(rb"\S")
@@ -24,7 +26,7 @@ _FIRSTNOTICES = 1 << 20
 
 _UTF_16 = frozenset({b"\xff\xfe", b"\xfe\xff"})
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
-_PART = 1 << 20
+_PART = 1 << 22
 _SHORTEST = 4
 """Bytes of the shortest line that can be a row."""
 
@@ -121,13 +123,12 @@ def _clean_rows(data: bytes | memoryview, body: int, page: Page) -> bool:
     text = np.frombuffer(data, dtype=np.uint8)[body:]
     if text[-1] != _NEWLINE:
         return False
+
     # By parts, which stay in the processor's cache and need no second copy of the file.
-    ends = np.concatenate(
-        [
-            np.flatnonzero(text[at : at + _PART] == _NEWLINE) + at
-            for at in range(0, len(text), _PART)
-        ]
-    )
+    def ends_in(at: int) -> npt.NDArray[np.intp]:
+        return np.flatnonzero(text[at : at + _PART] == _NEWLINE) + at
+
+    ends = np.concatenate(in_threads(ends_in, range(0, len(text), _PART)))
     starts = np.concatenate(([0], ends[:-1] + 1))
     sizes = ends - starts
     if (sizes < _SHORTEST).any():

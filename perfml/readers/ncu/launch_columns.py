@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.readers.frame import CodedRanges
+from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.ncu.launches import BLOCK, DEVICE_NAME, GRID, Launches, shape_of
 from perfml.readers.ncu.table import Table, dimensions
 from perfml.readers.occurrences import text_column
@@ -76,9 +76,7 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
     places: npt.NDArray[Any] = codes
     plain = names
     if any("/" in name for name in names):
-        inner: dict[str, int] = {}
-        of_path = [inner.setdefault(path[-1] if path else "", len(inner)) for path in ranges.paths]
-        ends, last = list(inner), np.array(of_path)[ranges.codes]
+        last, ends = ranges.innermost()
         places, pairs = pd.factorize(codes * len(ends) + last)
         plain = [
             _without_range(names[pair // len(ends)], ends[pair % len(ends)])

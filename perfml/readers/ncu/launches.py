@@ -15,7 +15,8 @@ from perfml.errors import InputError
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.metrics.catalogue import DURATION
 from perfml.metrics.expressions import Array
-from perfml.readers.frame import CodedRanges, kernels_frame
+from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu.units import to_base
 from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions

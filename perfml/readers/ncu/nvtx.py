@@ -10,7 +10,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfml.readers.coded_ranges import CodedRanges
 
 _SEPARATOR = re.compile(r'"\s+"')
 _BETWEEN = '"  "'
@@ -30,32 +37,59 @@ def push_pop(cell: str) -> tuple[str, ...]:
     ...          '"nets:conv:a:none:none:none:none:none:none" ')
     ('iter_0', 'conv:a')
     """
-    return push_pops([cell])[0]
+    return push_pops(pa.array([cell])).path(0)
 
 
-def push_pops(cells: Iterable[str]) -> list[tuple[str, ...]]:
+def push_pops(cells: pa.StringArray) -> CodedRanges:
     """Return `push_pop` of each cell.
 
     Many cells share their outermost range, which is an iteration, and many the ranges inside it,
     so each of both is taken apart once.
     """
-    outermost: dict[str, tuple[str, ...]] = {}
-    inner: dict[str, tuple[str, ...]] = {}
-    found = []
-    for cell in cells:
-        before, _, after = cell.partition(_BETWEEN)
-        first, rest = outermost.get(before), inner.get(after)
-        if first is None:
-            start = before.find('"')
-            whole = start >= 0 and '"' not in before[start + 1 :]
-            first = outermost[before] = (_name(before[start + 1 :]),) if whole else ()
-        if rest is None:
-            end = after.rfind('"')
-            rest = inner[after] = (
-                tuple(map(_name, _SEPARATOR.split(after[:end]))) if end > 0 else ()
-            )
-        found.append(first + rest if first and rest else tuple(map(_name, _entries(cell))))
-    return found
+    parts = pc.split_pattern(cells, _BETWEEN, max_splits=1)
+    halves = parts.flatten().dictionary_encode()
+    texts, codes = halves.dictionary.to_pylist(), np.asarray(halves.indices).astype(np.int64)
+    ends = np.asarray(parts.offsets)
+    halved = np.flatnonzero(np.diff(ends) == 2)
+    outer, inner = np.zeros((2, len(cells)), dtype=np.int64)
+    outer[halved], around = _paths(texts, codes[ends[halved]], _outermost)
+    inner[halved], within = _paths(texts, codes[ends[halved] + 1], _inner)
+    odd = np.flatnonzero((outer == 0) | (inner == 0))
+    whole = [tuple(map(_name, _entries(cell))) for cell in cells.take(pa.array(odd)).to_pylist()]
+    outer[odd], inner[odd] = 0, len(within) + np.arange(len(odd))
+    return CodedRanges(outer, around, inner, [*within, *whole])
+
+
+def start_ends(cells: pa.StringArray) -> CodedRanges:
+    """Return `start_end` of each cell."""
+    return CodedRanges.of([start_end(cell) for cell in cells.to_pylist()])
+
+
+def _paths(
+    texts: Sequence[str], used: npt.NDArray[np.int64], path: Callable[[str], tuple[str, ...]]
+) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
+    """Return the number of the path in each text that is used, and the paths; 0 is no path."""
+    number = np.zeros(len(texts), dtype=np.int64)
+    paths: list[tuple[str, ...]] = [()]
+    for code in np.flatnonzero(np.bincount(used, minlength=len(texts))).tolist():
+        names = path(texts[code])
+        if names:
+            number[code] = len(paths)
+            paths.append(names)
+    return number[used], paths
+
+
+def _outermost(text: str) -> tuple[str, ...]:
+    """Return the range in a cell's text before a separator; none if it is not just one."""
+    start = text.find('"')
+    whole = start >= 0 and '"' not in text[start + 1 :]
+    return (_name(text[start + 1 :]),) if whole else ()
+
+
+def _inner(text: str) -> tuple[str, ...]:
+    """Return the ranges in a cell's text after a separator; none without an end."""
+    end = text.rfind('"')
+    return tuple(map(_name, _split(text[:end]))) if end > 0 else ()
 
 
 def start_end(cell: str) -> tuple[str, ...]:
@@ -68,7 +102,11 @@ def _entries(cell: str) -> list[str]:
     last = cell.rfind('"')
     if first < 0 or last <= first:
         return []
-    return _SEPARATOR.split(cell[first + 1 : last])
+    return _split(cell[first + 1 : last])
+
+
+def _split(entries: str) -> list[str]:
+    return _SEPARATOR.split(entries) if '"' in entries else [entries]
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -15,7 +15,7 @@ import pyarrow.csv
 
 from perfml.errors import InputError
 from perfml.metrics.expressions import Array
-from perfml.readers.frame import CodedRanges
+from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.ncu import nvtx
 from perfml.readers.ncu.find_table import find_page
 from perfml.readers.ncu.page import CUT
@@ -33,7 +33,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 
 _DIMENSIONS = re.compile(r"\(?\s*(\d{1,20})[,;x\s]+(\d{1,20})[,;x\s]+(\d{1,20})\s*\)?")
-_BLOCK = 1 << 20
+_BLOCK = 1 << 19
 _SAMPLE = 50
 """Rows that show how the numbers of a file are written."""
 
@@ -51,6 +51,8 @@ _REPEATED = (
 )
 """Columns whose texts recur, kept once each."""
 
+_WHOLE = ("ID", "Process ID")
+"""Columns of whole numbers, parsed as such in a file of plain numbers."""
 
 T = TypeVar("T")
 
@@ -102,6 +104,7 @@ class Table:
                 if not plain:
                     raise
                 self._columns = self._parse(wanted)
+            self.source.hash_aside()
             damaged = len(self) != self.page.count
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             damaged = True
@@ -145,6 +148,8 @@ class Table:
             if name in recurring
             else pa.float64()
             if name in plain
+            else pa.int64()
+            if plain and name in _WHOLE
             else pa.string()
             for name, number in place.items()
         }
@@ -288,6 +293,10 @@ class Table:
             If a cell is something else.
         """
         cells = self.column(name)
+        if pa.types.is_integer(cells.type):
+            if not cells.null_count:
+                return np.asarray(cells.to_numpy())
+            cells = self._parse([name])[name]
         try:
             return np.asarray(pc.cast(cells, pa.int64()).to_numpy())
         except pa.ArrowInvalid:
@@ -307,31 +316,28 @@ class Table:
 
     def ranges(self) -> CodedRanges:
         """Return the range names around each row, start/end ranges outermost."""
-        found = CodedRanges(np.zeros(len(self), dtype=np.int64), [()])
+        found = CodedRanges.none(len(self))
         for name in sorted(self.ranges_in(), key=lambda name: _PUSH_POP in name):
-            codes, texts = self.coded(name)
-            stack = _PUSH_POP in name
-            names = nvtx.push_pops(texts) if stack else list(map(nvtx.start_end, texts))
-            if not any(names):
-                continue
-            if found.paths == [()]:
-                found = CodedRanges(codes.astype(np.int64), names)
-                continue
-            pairs, joined = np.unique(found.codes * len(names) + codes, return_inverse=True)
-            paths = [found.paths[each // len(names)] + names[each % len(names)] for each in pairs]
-            found = CodedRanges(joined.astype(np.int64), paths)
+            codes, cells = self._encoded(name)
+            taken_apart = nvtx.push_pops if _PUSH_POP in name else nvtx.start_ends
+            found = taken_apart(cells).take(codes).inside(found)
         return found
 
-    def coded(self, name: str) -> tuple[Codes, list[str]]:
-        """Return a column of recurring texts as numbers, and the text each number stands for."""
+    def _encoded(self, name: str) -> tuple[Codes, pa.StringArray]:
+        """Return a column of recurring texts as numbers, and the texts."""
         cells = self.column(name)
         if not pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_encode()
         cells = cells.unify_dictionaries()
         if not cells.num_chunks:
-            return np.empty(0, dtype=np.int64), []
+            return np.empty(0, dtype=np.int64), pa.array([], pa.string())
         codes = np.concatenate([np.asarray(chunk.indices) for chunk in cells.chunks])
-        return codes.astype(np.int64), cells.chunk(0).dictionary.to_pylist()
+        return codes.astype(np.int64), cells.chunk(0).dictionary
+
+    def coded(self, name: str) -> tuple[Codes, list[str]]:
+        """Return a column of recurring texts as numbers, and the text each number stands for."""
+        codes, texts = self._encoded(name)
+        return codes, texts.to_pylist()
 
     def mapped(self, name: str, function: Callable[[str], T]) -> npt.NDArray[Any]:
         """Apply a function to a column of recurring texts, once a distinct text."""

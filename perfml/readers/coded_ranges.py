@@ -1,0 +1,174 @@
+"""The NVTX ranges around many launches, each recurring name once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.util.ranges import ITERATION
+
+Ints = npt.NDArray[np.int64]
+
+Path = tuple[str, ...]
+"""Range names, outermost first."""
+
+
+@dataclass(frozen=True)
+class SplitRanges:
+    """What the ranges around launches say.
+
+    Attributes
+    ----------
+    iterations
+        The iteration of each launch, 0 where no range numbers it, shape (n,).
+    numbered
+        Whether any range numbers an iteration.
+    codes
+        A number for the layer of each launch, shape (n,).
+    layers
+        The range names that a number stands for, each layer once.
+    """
+
+    iterations: Ints
+    numbered: bool
+    codes: Ints
+    layers: list[Path]
+
+
+@dataclass(frozen=True)
+class CodedRanges:
+    """The range path of each launch, in two parts: ``around[outer] + within[inner]``.
+
+    A program of 1,000 iterations through 30 layers has 30,000 paths, but only 1,000 names around
+    and 30 within, and each of those is taken apart once.
+
+    Attributes
+    ----------
+    outer, inner
+        A number for each part of a launch's path, shape (n,).
+    around, within
+        The range names that a number stands for.
+    """
+
+    outer: Ints
+    around: list[Path]
+    inner: Ints
+    within: list[Path]
+
+    @classmethod
+    def none(cls, launches: int) -> CodedRanges:
+        """Return launches that run in no range."""
+        nowhere = np.zeros(launches, dtype=np.int64)
+        return cls(nowhere, [()], nowhere, [()])
+
+    @classmethod
+    def of(cls, paths: Sequence[Sequence[str]]) -> CodedRanges:
+        """Return the ranges of launches whose whole paths are known."""
+        numbers: dict[Path, int] = {}
+        codes = [numbers.setdefault(tuple(path), len(numbers)) for path in paths]
+        outer = np.array(codes, dtype=np.int64)
+        return cls(outer, list(numbers) or [()], np.zeros(len(codes), dtype=np.int64), [()])
+
+    def path(self, launch: int) -> Path:
+        """Return the names around one launch."""
+        outer, inner = int(self.outer[launch]), int(self.inner[launch])
+        return self.around[outer] + self.within[inner]
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> CodedRanges:
+        """Return the ranges of these launches."""
+        return CodedRanges(self.outer[rows], self.around, self.inner[rows], self.within)
+
+    def inside(self, others: CodedRanges) -> CodedRanges:
+        """Return these ranges with others around them."""
+        if not any(others.around) and not any(others.within):
+            return self
+        if not any(self.around) and not any(self.within):
+            return others
+        whole, paths = _joined(others.outer, others.around, others.inner, others.within)
+        outer, around = _joined(whole, paths, self.outer, self.around)
+        return CodedRanges(outer, around, self.inner, self.within)
+
+    def innermost(self) -> tuple[Ints, list[str]]:
+        """Return a number for the innermost range of each launch, and the names; "" for none."""
+        numbers: dict[str, int] = {}
+        last_around, last_within = (
+            np.array([numbers.setdefault(path[-1] if path else "", len(numbers)) for path in paths])
+            for paths in (self.around, self.within)
+        )
+        nothing = np.array([not path for path in self.within])[self.inner]
+        codes = np.where(nothing, last_around[self.outer], last_within[self.inner])
+        return codes, list(numbers)
+
+    def split(self) -> SplitRanges:
+        """Take apart iterations and layers, as `split_range` does with one path."""
+        around, within = map(split_range, self.around), map(split_range, self.within)
+        counts, rests = zip(*around, strict=True)
+        counts_within, rests_within = zip(*within, strict=True)
+        count = _counts(counts)[self.outer]
+        later = count < 0  # the iteration may lie within
+        iterations = np.where(later, _counts(counts_within)[self.inner], count)
+        places, heads = _numbered(rests)
+        # in an iteration, what looks like one more of them is a layer
+        ends, tails = _numbered([*self.within, *rests_within])
+        end = ends[self.inner + np.where(later, len(self.within), 0)]
+        codes, layers = _joined(places[self.outer], heads, end, tails)
+        numbered = bool((iterations >= 0).any())
+        return SplitRanges(np.maximum(iterations, 0), numbered, codes, layers)
+
+
+def split_range(path: Sequence[str]) -> tuple[int | None, Path]:
+    """Split nested range names, outermost first, into an iteration and a layer name.
+
+    Returns
+    -------
+    iteration
+        From the first range called like ``iter_3``; None without one.
+    layer
+        The other names.
+
+    Examples
+    --------
+    >>> split_range(["iter_3", "conv_01"])
+    (3, ('conv_01',))
+    >>> split_range(["model", "block", "conv"])
+    (None, ('model', 'block', 'conv'))
+    """
+    for place, name in enumerate(path):
+        number = _iteration(name)
+        if number is not None:
+            return number, (*path[:place], *path[place + 1 :])
+    return None, tuple(path)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _iteration(name: str) -> int | None:
+    """Return the number of an iteration's range; names recur in every launch."""
+    match = ITERATION.fullmatch(name.strip())
+    return int(match.group(1)) if match is not None else None
+
+
+def _counts(numbers: Sequence[int | None]) -> Ints:
+    return np.array([-1 if number is None else number for number in numbers], dtype=np.int64)
+
+
+def _numbered(paths: Sequence[Path]) -> tuple[Ints, list[Path]]:
+    """Return a number for each path, and the distinct paths."""
+    numbers: dict[Path, int] = {}
+    codes = [numbers.setdefault(path, len(numbers)) for path in paths]
+    return np.array(codes, dtype=np.int64), list(numbers)
+
+
+def _joined(
+    outer: Ints, around: Sequence[Path], inner: Ints, within: Sequence[Path]
+) -> tuple[Ints, list[Path]]:
+    """Return a number for each launch's whole path, and the distinct paths."""
+    places, pairs = pd.factorize(outer * len(within) + inner)
+    paths = [around[pair // len(within)] + within[pair % len(within)] for pair in pairs.tolist()]
+    codes, distinct = _numbered(paths)
+    return codes[places], distinct
