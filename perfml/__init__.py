@@ -1,25 +1,58 @@
 """Tell which hardware metrics explain a GPU latency, and whether to trust the answer.
 
-In a PyTorch script, `perfml.layers` names the layers for a profiler and `perfml.iteration` the
-repeats; both are in `collectors.layers`, which is loaded when one of them is first asked for.
+What people need has a name here, and is loaded when it is first used:
+
+- `read` and `load_dataset` give tables, `merge` makes layers of kernels;
+- `rank` and `evaluate` say which metrics explain a time, and how well;
+- `explain` says why one side is slower, `advise` what a layer suffers from;
+- `report` writes the page, `plot` draws one figure;
+- in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats.
 """
 
 import importlib
 from typing import Any
 
-from perfml._version import __version__
+from perfml._version import __version__ as __version__
 
-__all__ = ["__version__", "iteration", "layers"]
+_HOMES = {
+    "advise": "perfml.explain.advice.hazards",
+    "evaluate": "perfml.modeling.scoring.evaluate",
+    "iteration": "collectors.layers",
+    "layers": "collectors.layers",
+    "load_dataset": "perfml.datasets.frames",
+    "plot": "perfml.report.figures.registry",
+    "rank": "perfml.modeling.ranking.rank",
+    "read": "perfml.datasets.frames",
+}
+"""Public name to the module that defines it."""
 
-_IN_THE_PROFILED_PROGRAM = ("iteration", "layers")
+_CALLABLE = ("explain", "merge", "report")
+"""Packages that can be called, see `perfml.util.lazy.callable_package`."""
+
+__all__ = [
+    "advise",
+    "evaluate",
+    "explain",
+    "iteration",
+    "layers",
+    "load_dataset",
+    "merge",
+    "plot",
+    "rank",
+    "read",
+    "report",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _IN_THE_PROFILED_PROGRAM:
-        return getattr(importlib.import_module("collectors.layers"), name)
+    if name in _HOMES:
+        globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return globals()[name]
+    if name in _CALLABLE:
+        return importlib.import_module(f"{__name__}.{name}")
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -9,7 +9,7 @@ file's metadata, so that a table never gets separated from where it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,7 @@ LAYER_OPTIONAL = ("process", "time_source")
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kernels:
     """What a reader returns: one row a kernel launch, where it came from, what went wrong.
 
@@ -105,6 +105,9 @@ class Kernels:
     provenance: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return _screen(self.frame, "launches", self.warnings)
+
     def _repr_html_(self) -> str:
         from perfml.util.html import runs, section
 
@@ -112,7 +115,7 @@ class Kernels:
         return section(title, self.warnings, runs(self.frame, "launches"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A table read back from disk, with its provenance document."""
 
@@ -120,12 +123,26 @@ class Table:
     kind: str
     provenance: dict[str, Any]
 
+    def __repr__(self) -> str:
+        rows = "launches" if self.kind == "kernels" else "layers"
+        return _screen(self.frame, rows, self.provenance.get("warnings", ()))
+
     def _repr_html_(self) -> str:
         from perfml.util.html import runs, section
 
         rows = "launches" if self.kind == "kernels" else "layers"
         title = f"{len(self.frame)} {rows}, {len(metric_columns(self.frame))} metrics"
         return section(title, self.provenance.get("warnings", ()), runs(self.frame, rows))
+
+
+def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
+    from perfml.util.html import runs
+    from perfml.util.text import screen
+
+    found = runs(frame, rows)
+    order = ["workload", "backend", "precision", "batch", rows, "time, µs", "iterations", "device"]
+    title = f"{len(frame)} {rows}, {len(metric_columns(frame))} metrics"
+    return screen(title, warnings, found[order], rest=".frame")
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:

@@ -159,7 +159,7 @@ def _sides(
     where: list[str] | None,
 ) -> tuple[Side, Side, Alignment | None, pd.DataFrame | None]:
     """Return both sides, which of their layers pair up, and what the model may learn from."""
-    from perfml.explain.compared import make_side
+    from perfml.explain.load import given_sides
 
     if other is None and choices[0] != choices[1]:
         other = dataset  # two kernels of one profile
@@ -172,24 +172,7 @@ def _sides(
         )
     given = read_both((dataset, other), out, where, choices)
     names = side_names(given, *(kernel for kernel, _ in choices))
-    if not all(each.ranged for each in given) and all(each.kernels is not None for each in given):
-        return (*_by_kernel(names, given), None)
-    left, right = (
-        make_side(name, each.table, each.kernels if each.ranged else None)
-        for name, each in zip(names, given, strict=True)
-    )
-    return left, right, None, None
-
-
-def _by_kernel(names: list[str], given: tuple[Given, Given]) -> tuple[Side, Side, Alignment]:
-    """Return two sides whose kernels are paired, since ranges do not tell what belongs together."""
-    from perfml.explain.pairing import pair_kernels
-
-    unranged = [name for name, each in zip(names, given, strict=True) if not each.ranged]
-    note = f"{unranged[0]} has no ranges, so kernels are compared." if len(unranged) == 1 else ""
-    tables = [(name, each.launches) for name, each in zip(names, given, strict=True)]
-    paired = pair_kernels(tables[0], tables[1], notes=(note,))
-    return paired.baseline, paired.target, paired.alignment
+    return (*given_sides(names, given), None)
 
 
 def _of_one(

@@ -29,9 +29,6 @@ from perfml.errors import PerfmlError
 if TYPE_CHECKING:
     from perfml.report.document import Document
 
-_SHOWN = ("builtin", "permutation", "group-permutation")
-"""What a report ranks by: drop-column takes longest and has no part in the summary."""
-
 
 class Form(StrEnum):
     """What a report is written as."""
@@ -101,54 +98,22 @@ def report(
             seed=seed,
         )
         return
-    from perfml.modeling import evaluate
-    from perfml.modeling import rank as rank_metrics
-    from perfml.report import advise_conditions, build_report, explain_pairs
-    from perfml.tables import Table
+    from perfml.report.write import analysed
 
     given = by_kernel(read(dataset, out_, where, kernel, skip), out_)
-    table = Table(given.layers, "layers", given.provenance)
-    launches = launches_behind(given, kernels, where)
-    tasks = ["regression"]
-    if len(table.frame["backend"].dropna().unique()) > 1:
-        tasks.append("classification")
-    evaluations, rankings, warnings = [], [], []
     with out_.progress("analysing") as progress:
-        for task in tasks:
-            try:
-                evaluations.append(
-                    evaluate(table.frame, task=task, splits=splits, seed=seed, progress=progress)
-                )
-                rankings.append(
-                    rank_metrics(
-                        table.frame,
-                        task=task,
-                        resamples=resamples,
-                        seed=seed,
-                        progress=progress,
-                        methods=_SHOWN,
-                    )
-                )
-            except PerfmlError as error:
-                # too few layers to learn from is no reason to withhold the times
-                warnings.append(f"no {task} analysis: {error.what}")
-    with out_.progress("explaining") as progress:
-        pairs = explain_pairs(table.frame, launches, seed=seed, progress=progress)
-        advice = advise_conditions(table.frame, launches)
-    provenance = dict(table.provenance)
-    provenance["warnings"] = [*provenance.get("warnings", []), *warnings]
+        document, warnings = analysed(
+            given.layers,
+            launches_behind(given, kernels, where),
+            provenance=given.provenance,
+            splits=splits,
+            resamples=resamples,
+            seed=seed,
+            title=title,
+            progress=progress,
+        )
     for warning in warnings:
         out_.warn(warning)
-    document = build_report(
-        table.frame,
-        kernels=launches,
-        evaluations=evaluations,
-        rankings=rankings,
-        pairs=pairs,
-        advice=advice,
-        provenance=provenance,
-        title=title,
-    )
     _write(out_, out, document, markdown=markdown, warnings=warnings)
 
 
@@ -188,11 +153,11 @@ def _compare(
 def _write(
     out_: Output, out: Path, document: Document, *, markdown: bool, warnings: Sequence[str] = ()
 ) -> None:
-    from perfml.report import to_html, to_markdown
     from perfml.report.labels import clean
+    from perfml.report.write import rendered
     from perfml.tables import replacing
 
-    text = to_markdown(document) if markdown else to_html(document)
+    text = rendered(document, markdown=markdown)
     with replacing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     lines = [clean(line) for line in document.lines]

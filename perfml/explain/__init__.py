@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfml.util.lazy import resolve
+from perfml.util.lazy import callable_package, resolve
 
 _HOMES = {
     "explain": "compare",
@@ -44,6 +44,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+callable_package(__name__, "compare", "explain")
 
 
 def __getattr__(name: str) -> Any:

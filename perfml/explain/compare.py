@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,8 +37,8 @@ Progress = Callable[[int, int, str], None]
 
 
 def explain(
-    baseline: pd.DataFrame | Side,
-    target: pd.DataFrame | Side,
+    baseline: pd.DataFrame | Side | str | Path,
+    target: pd.DataFrame | Side | str | Path,
     *,
     layers: Sequence[str] | None = None,
     top: int = 3,
@@ -54,7 +55,8 @@ def explain(
     Parameters
     ----------
     baseline, target
-        Kernels or Layers tables, or what `sides_of` or `make_side` returned.
+        Kernels or Layers tables, names of what ``perfml explain`` takes (profiles, folders,
+        tables), or what `sides_of` or `make_side` returned.
     layers
         Layers of the baseline to explain in detail; by default the `top` ones with the largest
         absolute time difference.
@@ -95,10 +97,9 @@ def explain(
     >>> explain(*pair, layers=["conv_20"], model=None).details[0].time.verdict
     'slower'
     """
-    left = baseline if isinstance(baseline, Side) else make_side("baseline", baseline)
-    right = target if isinstance(target, Side) else make_side("target", target)
+    left, right, paired = _sides(baseline, target)
     warnings = check_conditions(left, right)
-    alignment = alignment or align_layers(left.layers, right.layers)
+    alignment = alignment or paired or align_layers(left.layers, right.layers)
     pairs = alignment.pairs
     ratios = corrected_verdicts(
         [
@@ -149,6 +150,36 @@ def explain(
         pairing=alignment.said,
         time_notes=time_notes((left.name, left.layers), (right.name, right.layers)),
     )
+
+
+def _sides(
+    baseline: pd.DataFrame | Side | str | Path, target: pd.DataFrame | Side | str | Path
+) -> tuple[Side, Side, Alignment | None]:
+    """Return two sides, and which of their kernels answer to each other without ranges."""
+    given = (baseline, target)
+    if isinstance(baseline, str | Path) and isinstance(target, str | Path):
+        from perfml.datasets.choosing import LaunchChoice
+        from perfml.datasets.loading import read_pair, without_guesses
+        from perfml.explain.load import given_sides
+
+        pair = (str(baseline), str(target))
+        read = without_guesses(read_pair(pair, choices=(LaunchChoice(), LaunchChoice())))
+        names = [Path(name).name for name in pair]
+        return given_sides(names if names[0] != names[1] else pair, read)
+    sides = [
+        each if isinstance(each, Side) else make_side(name, _table(each))
+        for name, each in zip(("baseline", "target"), given, strict=True)
+    ]
+    return sides[0], sides[1], None
+
+
+def _table(given: pd.DataFrame | str | Path) -> pd.DataFrame:
+    if isinstance(given, pd.DataFrame):
+        return given
+    from perfml.datasets.loading import read_given
+
+    read = read_given(given)
+    return read.table if read.kernels is None else read.launches
 
 
 def _times(side: Side, layer: str) -> np.ndarray:

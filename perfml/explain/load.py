@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.datasets.loading import read_given
+from perfml.datasets.loading import Given, read_given
 from perfml.errors import InputError
+from perfml.explain.align import Alignment
+from perfml.explain.compared import Side, make_side
 
 
 def load_tables(
@@ -37,6 +39,37 @@ def load_tables(
     given = read_given(dataset, where=where)
     # without ranges the launches are the table; `make_side` makes one layer of them
     return given.table, given.kernels if given.ranged else None
+
+
+def given_sides(
+    names: Sequence[str], given: Sequence[Given]
+) -> tuple[Side, Side, Alignment | None]:
+    """Return two sides, and which of their layers answer to each other if ranges do not tell.
+
+    Parameters
+    ----------
+    names
+        What the sides are called.
+    given
+        What was read of either.
+    """
+    left, right = zip(names, given, strict=True)
+    unranged = [name for name, each in (left, right) if not each.ranged]
+    if unranged and all(each.kernels is not None for each in given):
+        from perfml.explain.pairing import pair_kernels
+
+        note = f"{unranged[0]} has no ranges, so kernels are compared."
+        paired = pair_kernels(
+            (left[0], left[1].launches),
+            (right[0], right[1].launches),
+            notes=(note if len(unranged) == 1 else "",),
+        )
+        return paired.baseline, paired.target, paired.alignment
+    sides = [
+        make_side(name, each.table, each.kernels if each.ranged else None)
+        for name, each in (left, right)
+    ]
+    return sides[0], sides[1], None
 
 
 def load_ncu_rules(path: str | Path) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from perfml.explain.advice.fix import Fix
 from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.util.json_values import json_value, records
+from perfml.util.text import screen
 
 
 @dataclass(frozen=True)
@@ -424,7 +425,7 @@ class LayerDiff:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Two sides compared.
 
@@ -476,6 +477,13 @@ class Explanation:
         }
         cleaned: dict[str, Any] = json_value(document)
         return cleaned
+
+    def __repr__(self) -> str:
+        order = ["layer", "baseline_us", "target_us", "ratio", "low", "high", "verdict", "share"]
+        table = self.layers.sort_values("share", ascending=False)[order]
+        reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
+        title = f"{self.target} against {self.baseline}: {self.total.sentence()}"
+        return screen(title, self.warnings, table, after=reasons, rest=".layers")
 
     def _repr_html_(self) -> str:
         parts = [

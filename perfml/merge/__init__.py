@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfml.util.lazy import resolve
+from perfml.util.lazy import callable_package, resolve
 
 _HOMES = {
     "launch_totals": "rule",
@@ -21,6 +21,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+callable_package(__name__, "rule", "merge")
 
 
 def __getattr__(name: str) -> Any:

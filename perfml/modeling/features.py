@@ -183,6 +183,35 @@ def _useless(values: Floats) -> str | None:
 
 
 @dataclass(frozen=True)
+class Words:
+    """What sentences call the target and what is held out together.
+
+    Attributes
+    ----------
+    target, group
+        As the user named them.
+    own
+        Whether features and target are the user's own instead of a Layers table.
+    grouped
+        Whether the user told which rows belong together.
+    """
+
+    target: str = "time"
+    group: str = "layer"
+    own: bool = False
+    grouped: bool = True
+
+    @property
+    def groups(self) -> str:
+        """Several of them."""
+        return f"{self.group}s" if self.group in ("layer", "group") else f"values of {self.group}"
+
+
+OF_LAYERS = Words()
+"""Those of a Layers table."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """A Layers table as arrays: everything a fit, a split or a baseline needs.
 
@@ -207,6 +236,8 @@ class Problem:
         For people, one a row.
     bound_ms
         What the machine's peaks alone would take (column `BOUND`); None where no row has it.
+    words
+        What sentences call its parts.
     """
 
     task: str
@@ -225,11 +256,17 @@ class Problem:
     layer_names: npt.NDArray[np.object_]
     backend: npt.NDArray[np.object_]
     bound_ms: Floats | None = None
+    words: Words = OF_LAYERS
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.time_us)
+
+    @property
+    def group(self) -> Ints:
+        """What must not be on both sides of a split: layers, or the groups that the user told."""
+        return self.layer
 
     @property
     def n_layers(self) -> int:

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.modeling.features import OF_LAYERS, Words
 from perfml.modeling.ranking.leakage import Leakage
 from perfml.modeling.ranking.null import Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
+from perfml.util.text import screen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """How well the models predict, under each protocol, next to their baselines.
 
@@ -46,6 +48,8 @@ class Evaluation:
         The backends in the order of their codes; empty for regression.
     target
         What the regression fitted: ``time``, ``log-time``, ...
+    words
+        What the target and the groups are called.
     """
 
     task: str
@@ -59,6 +63,7 @@ class Evaluation:
     importances: pd.DataFrame = field(default_factory=pd.DataFrame)
     classes: tuple[str, ...] = ()
     target: str = "time"
+    words: Words = OF_LAYERS
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -73,17 +78,29 @@ class Evaluation:
             "warnings": list(self.warnings),
         }
 
+    def __repr__(self) -> str:
+        shown = self._shown().drop(columns=["score", "median"])
+        return screen(self._title(), self.warnings, shown, rest=".scores", most=24)
+
     def _repr_html_(self) -> str:
+        return section(self._title(), self.warnings, self._shown())
+
+    def _title(self) -> str:
+        rows = len(self.predictions["row"].unique())
+        score = "MAPE, a fraction" if self.task == "regression" else "accuracy"
+        width = len(self.features)
+        metrics = f"{width} metric{'' if width == 1 else 's'}"
+        return f"{self.task} of {rows} rows by {metrics}: scores ({score})"
+
+    def _shown(self) -> pd.DataFrame:
         scores = self.scores.drop(columns="baseline").rename(
             columns={"q025": "2.5 %", "q975": "97.5 %", "splits": "fits"}
         )
         scores["model"] += np.where(self.scores["baseline"], " (baseline)", "")
-        rows = len(self.predictions["row"].unique())
-        title = f"{self.task} of {rows} rows by {len(self.features)} metrics: scores"
-        return section(title, self.warnings, scores)
+        return scores
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ranking:
     """Which metrics matter, and how sure that is.
 
@@ -119,6 +136,8 @@ class Ranking:
         How many there are; copies count once.
     null
         What a leading group gets by chance; None for a ranking that was put together by hand.
+    words
+        What the target and the groups of rows are called.
     """
 
     task: str
@@ -132,6 +151,7 @@ class Ranking:
     resamples: int = 0
     distinct_layers: int = 0
     null: Null | None = None
+    words: Words = OF_LAYERS
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -149,17 +169,47 @@ class Ranking:
             "warnings": list(self.warnings),
         }
 
-    def _repr_html_(self) -> str:
-        title = f"{self.task}: ranking over {self.resamples} resamples of {self.resampling}"
-        summary = self.summary.drop(columns="group").rename(
-            columns={
-                "members": "interchangeable metrics",
-                "mean_rank": "mean rank",
-                "rank_low": "2.5 %",
-                "rank_high": "97.5 %",
-                "p_top1": "P(first)",
-                "p_top3": "P(top 3)",
-                "null_p_top3": "chance, 95 %",
-            }
+    @property
+    def chance(self) -> str:
+        """Whether the ranking shows more than chance does, in a sentence; empty without a null."""
+        if self.summary.empty or "null_p_top3" not in self.summary:
+            return ""
+        leader = self.summary.nlargest(1, "p_top3").iloc[0]
+        share, limit = float(leader["p_top3"]), float(leader["null_p_top3"])
+        beyond = "more than" if share > limit else "no more than"
+        what = self.words.target if self.words.own else _PERMUTED[self.task]
+        return (
+            f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.2f}, {beyond} chance "
+            f"gives: with {what} permuted between {self.words.groups} a leading metric stays at or "
+            f"below {limit:.2f} in 95 % of the cases."
         )
-        return section(title, self.warnings, summary)
+
+    def __repr__(self) -> str:
+        order = ["members", "p_top3", "null_p_top3", "mean_rank", "rank_low", "rank_high", "p_top1"]
+        after = (self.chance,) if self.chance else ()
+        found = [name for name in order if name in self.summary]
+        names = [str(value).split(", ") for value in self.summary["members"]]
+        short = [f"{first} + {len(more)} more" if more else first for first, *more in names]
+        table = self.summary[found].assign(members=short).rename(columns=_HEADS)
+        return screen(self._title(), self.warnings, table, after=after, rest=".summary")
+
+    def _repr_html_(self) -> str:
+        table = self.summary.drop(columns="group").rename(columns=_HEADS)
+        return section(self._title(), self.warnings, table, after=self.chance)
+
+    def _title(self) -> str:
+        return f"{self.task}: ranking over {self.resamples} resamples of {self.resampling}"
+
+
+_PERMUTED = {"regression": "times", "classification": "backends"}
+
+_HEADS = {
+    "members": "interchangeable metrics",
+    "mean_rank": "mean rank",
+    "rank_low": "2.5 %",
+    "rank_high": "97.5 %",
+    "p_top1": "P(first)",
+    "p_top3": "P(top 3)",
+    "null_p_top3": "chance, 95 %",
+}
+"""Columns of `Ranking.summary`, for people."""

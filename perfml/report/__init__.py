@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfml.util.lazy import resolve
+from perfml.util.lazy import callable_package, resolve
 
 _HOMES = {
     "build_report": "build",
@@ -19,6 +19,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+callable_package(__name__, "write", "report")
 
 
 def __getattr__(name: str) -> Any:

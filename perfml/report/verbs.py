@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import count, members
+from perfml.report.labels import count
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import ranks_table
 from perfml.report.sections.summary import error_sentence
@@ -55,27 +55,14 @@ def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) 
         title,
         *(() if score is None else (Text(score.text),)),
         ranks_table(ranking.summary, top),
-        Text(chance_sentence(ranking)),
-    )
-
-
-def chance_sentence(ranking: Ranking) -> str:
-    """Say whether the ranking shows more than chance does."""
-    leader = ranking.summary.nlargest(1, "p_top3").iloc[0]
-    share, limit = float(leader["p_top3"]), float(leader["null_p_top3"])
-    beyond = "more than" if share > limit else "no more than"
-    what = "times" if ranking.task == "regression" else "backends"
-    return (
-        f"P(top 3) of {members(leader['members'])[0]} is {share:.2f}, {beyond} chance gives: with "
-        f"{what} permuted between layers a leading metric stays at or below {limit:.2f} in 95 % of "
-        "the cases."
+        Text(ranking.chance),
     )
 
 
 def weights_document(both: WeightsComparison, top: int) -> Document:
     """Return the metric groups under both merge weights, and whether the weights matter."""
     groups = both.groups.drop(columns="group")
-    verdicts = (Text(chance_sentence(both.own)), Text(both.verdict))
+    verdicts = (Text(both.own.chance), Text(both.verdict))
     blocks = (frame_table(groups, most=top), *verdicts)
     return _single("Ranking under both merge weights", *blocks)
 

@@ -14,7 +14,7 @@ _STYLE = "<style>table.perfml th, table.perfml td { text-align: left }</style>"
 """Notebooks set cells flush right, which sentences cannot be read in."""
 
 
-def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
+def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: str = "") -> str:
     """Return a fragment of HTML; all text in it is shown as text.
 
     Parameters
@@ -25,6 +25,8 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
         Sentences that the reader has to see before the table.
     frame
         The table; its row labels are not shown, missing cells are empty.
+    after
+        A sentence below it.
     """
     notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
     if notes.count("<p>") > _OPEN:
@@ -39,7 +41,8 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame) -> str:
             na_rep="",
             float_format=lambda value: f"{value:.4g}",
         )
-    return f"<div>{_STYLE}<h4>{html.escape(title)}</h4>{notes}{table}</div>"
+    below = f"<p>{html.escape(after)}</p>" if after else ""
+    return f"<div>{_STYLE}<h4>{html.escape(title)}</h4>{notes}{table}{below}</div>"
 
 
 def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:

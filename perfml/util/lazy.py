@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,3 +33,32 @@ def resolve(package: str, names: dict[str, Any], homes: Mapping[str, str], name:
         raise AttributeError(msg)
     names[name] = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
     return names[name]
+
+
+def callable_package(package: str, home: str, name: str) -> None:
+    """Make a package callable: ``perfml.merge(kernels)`` is ``perfml.merge.merge(kernels)``.
+
+    Parameters
+    ----------
+    package
+        The package's name; it is being imported.
+    home, name
+        The module, within the package, that defines the function, and the function's name.
+    """
+
+    def function() -> Any:
+        return getattr(importlib.import_module(f"{package}.{home}"), name)
+
+    class CallablePackage(types.ModuleType):
+        """A package whose name is that of its main function."""
+
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            return function()(*args, **options)
+
+        @property
+        def __signature__(self) -> Any:
+            import inspect
+
+            return inspect.signature(function())
+
+    sys.modules[package].__class__ = CallablePackage

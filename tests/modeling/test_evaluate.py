@@ -72,7 +72,9 @@ def test_classification_scores_are_the_ones_plain_scikit_learn_gives():
     X = layers[list(build_problem(layers).design.names)].to_numpy()
     y = layers["backend"].to_numpy()
     a, b, c, d = train_test_split(X, y, test_size=0.3, random_state=0)
-    found = evaluate(layers, "classification", models=["dt", "lr"], protocols=["random"], splits=1)
+    found = evaluate(
+        layers, task="classification", models=["dt", "lr"], protocols=["random"], splits=1
+    )
     tree = DecisionTreeClassifier(random_state=0).fit(a, pd.factorize(c)[0])
     # class codes follow the study's order, so ties may fall otherwise: compare accuracy loosely
     reference = np.mean(pd.factorize(c)[1][tree.predict(b)] == d)
@@ -165,7 +167,7 @@ def test_twin_layers_can_be_held_out_together():
 
 
 def test_classification_predicts_backends_by_name():
-    found = evaluate(six_conditions(), "classification", models=["dt"], splits=3)
+    found = evaluate(six_conditions(), task="classification", models=["dt"], splits=3)
     assert set(found.scores["score"]) == {"accuracy"}
     assert found.classes == ("trt", "cublas", "cudnn")
     assert set(found.predictions["predicted"]) <= {"trt", "cublas", "cudnn"}

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.datasets.loading import read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.after_fix import time_after
 from perfml.explain.advice.inputs import (
@@ -44,6 +45,7 @@ from perfml.tables import metric_columns
 from perfml.time_sources import time_notes
 from perfml.util.html import section
 from perfml.util.json_values import records
+from perfml.util.text import screen
 
 Places = npt.NDArray[np.intp]
 
@@ -56,7 +58,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
     """What the rules say of a table.
 
@@ -109,9 +111,18 @@ class Advice:
             "time_notes": list(self.time_notes),
         }
 
+    def __repr__(self) -> str:
+        table = self.table[["layer", "hazard", "gain", "gain_high", "backend", "kernel"]]
+        first = [] if table.empty else [f"First: {self.table['mitigation'].iloc[0]}"]
+        warnings = (*self.warnings, *self.time_notes)
+        return screen(self._title(), warnings, table, after=first, rest=".table")
+
+    def _title(self) -> str:
+        return f"{len(self.table)} findings in {self.layers} layers"
+
     def _repr_html_(self) -> str:
         shown = ["layer", "backend", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
-        title = f"{len(self.table)} findings in {self.layers} layers"
+        title = self._title()
         page = section(title, (*self.warnings, *self.time_notes), self.table[shown])
         if len(self.not_checked):
             rules = sorted(set(self.not_checked["rule"]))
@@ -120,7 +131,7 @@ class Advice:
 
 
 def advise(
-    table: pd.DataFrame,
+    table: pd.DataFrame | str | Path,
     *,
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
@@ -135,7 +146,7 @@ def advise(
     Parameters
     ----------
     table
-        Kernels or Layers table.
+        Kernels or Layers table, or the name of a profile, a folder, a table or a recorded data set.
     kernels
         Kernels table behind a Layers table; rules about single launches need it.
     peaks
@@ -171,6 +182,10 @@ def advise(
     >>> "bank_conflicts" in set(found.table["rule"])
     True
     """
+    if not isinstance(table, pd.DataFrame):
+        read = read_given(table)
+        read = read if read.ranged else read.by_kernel()
+        table, kernels = read.layers, read.kernels if kernels is None else kernels
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
     source = kernels if kernels is not None or "kernel_names" in table.columns else table

@@ -50,6 +50,8 @@ class Model:
         Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
     require
         Raises MissingExtraError where a package that the model needs is not installed.
+    own
+        Whether it is an estimator of the user's (`perfml.modeling.models.own`).
     """
 
     name: str
@@ -60,6 +62,12 @@ class Model:
     seeded: bool
     cost: float
     require: Callable[[], None] | None = None
+    own: bool = False
+
+    @property
+    def handle(self) -> str | Model:
+        """What `get_model` finds it by in another process: its name, or itself if it is own."""
+        return self if self.own else self.name
 
 
 def _seeded(kind: Callable[..., Any]) -> Callable[[int], Any]:
@@ -185,13 +193,14 @@ def model_names(task: str) -> tuple[str, ...]:
     return tuple(_REGISTRY[task])
 
 
-def get_model(name: str, task: str) -> Model:
+def get_model(name: str | Model, task: str) -> Model:
     """Return a model of the registry.
 
     Parameters
     ----------
     name
-        One of `model_names`, ``ebm``, or ``lr:0.1`` for logistic regression with another C.
+        One of `model_names`, ``ebm``, or ``lr:0.1`` for logistic regression with another C; a
+        model is returned as it is.
     task
         ``regression`` or ``classification``.
 
@@ -202,6 +211,8 @@ def get_model(name: str, task: str) -> Model:
     MissingExtraError
         If the model's package is not installed.
     """
+    if isinstance(name, Model):
+        return name
     registry = _REGISTRY[task]
     if name in registry:
         return registry[name]

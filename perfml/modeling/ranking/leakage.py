@@ -120,7 +120,7 @@ def detect_leakage(
         identifying_metrics=_identifying(problem),
         warning=None,
     )
-    return replace(found, warning=_warning(found, problem.task, best))
+    return replace(found, warning=_warning(found, problem, best))
 
 
 def _lookup_metric(problem: Problem, train: npt.NDArray[np.intp]) -> str:
@@ -161,7 +161,9 @@ def _identifying(problem: Problem) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _warning(found: Leakage, task: str, model: str) -> str | None:
+def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
+    task, words = problem.task, problem.words
+    repeated, several = (words.group, words.groups) if words.own else ("condition", "conditions")
     if task == "classification":
         if found.lookup_score < found.model_score - 0.01:
             return None
@@ -172,18 +174,18 @@ def _warning(found: Leakage, task: str, model: str) -> str | None:
         if found.lookup_score <= limit:
             rival, reached = f"a lookup table on {found.lookup_metric} alone", found.lookup_score
         elif found.condition_score is not None and found.condition_score <= limit:
-            rival, reached = "the mean of the row's condition", found.condition_score
+            rival, reached = f"the mean of the row's {repeated}", found.condition_score
         else:
             return None
         scores = f"MAPE {reached:.4f} against {found.model_score:.4f} of {model}"
-    about = "time" if task == "regression" else "backend"
+    about = words.target if task == "regression" or words.own else "backend"
     start = f"On random splits {rival} does about as well as the models (median {scores})"
     if found.rows == found.conditions:
         return (
-            f"{start}: no condition was measured twice, so the models add nothing to what that "
+            f"{start}: no {repeated} was measured twice, so the models add nothing to what that "
             "one metric tells."
         )
     return (
-        f"{start}: the {found.rows} rows are repeats of {found.conditions} conditions, so such "
-        f"scores show recognition of a condition, not understanding of its {about}."
+        f"{start}: the {found.rows} rows are repeats of {found.conditions} {several}, so such "
+        f"scores show recognition of a {repeated}, not understanding of its {about}."
     )

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfml.modeling.features import Floats, Problem
+from perfml.modeling.models.own import has_exact_shapley
 from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.ranking.groups import Groups
-from perfml.modeling.ranking.importance import (
-    builtin_importance,
-    permutation_importance,
-    shapley_importance,
-)
+from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
 from perfml.modeling.ranking.resamples import Drawn
 from perfml.modeling.scoring.folds import (
     REPEATS,
     Prepared,
     copies_loss,
     fit,
+    model_importance,
     predict,
     predict_copies,
     prepare,
@@ -39,7 +37,7 @@ class Resample:
 
     problem: Problem
     target: Target
-    models: tuple[str, ...]
+    models: tuple[str | Model, ...]
     methods: tuple[str, ...]
     groups: Groups
     drawn: Drawn
@@ -123,7 +121,9 @@ class _Fit:
     def _builtin(self) -> tuple[Floats, Floats] | None:
         if self.model.builtin is None:
             return None
-        values = builtin_importance(self.fitted, self.prepared.owners, self.width)
+        values = model_importance(self.model, self.fitted, self.prepared, self.width)
+        if values is None:
+            return None
         return values, np.array([values[list(group)].sum() for group in self.work.groups])
 
     def _permuted(self) -> tuple[Floats, Floats]:
@@ -158,6 +158,8 @@ class _Fit:
         return float(self.loss(guess[None, :])[0])
 
     def _shapley(self) -> tuple[Floats, Floats] | None:
+        if not has_exact_shapley(self.model, self.fitted):
+            return None
         rows = self.rng.permutation(len(self.prepared.test))[:MAX_EXPLAINED]
         group_of = np.empty(self.width, dtype=np.int64)
         for code, group in enumerate(self.work.groups):

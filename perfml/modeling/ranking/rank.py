@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +14,9 @@ from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.features import Ints, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
-from perfml.modeling.models.registry import Model, get_models
+from perfml.modeling.models.own import Models, chosen_models
+from perfml.modeling.models.registry import Model
+from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import Progress, run_all
 from perfml.modeling.ranking.groups import Groups, spearman_groups
 from perfml.modeling.ranking.importance import has_shap
@@ -78,20 +81,22 @@ class _Plan:
 
 
 def rank(
-    layers: pd.DataFrame,
-    task: str = "regression",
-    models: str | Sequence[str] | None = None,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    task: str | None = None,
+    models: Models = None,
     resamples: int = 50,
     seed: int = 0,
     progress: Progress | None = None,
-    *,
-    features: str | Sequence[str] = "published",
+    features: str | Sequence[str] | None = None,
     target: str = "time",
     methods: str | Sequence[str] | None = None,
     permutations: int = 40,
     n_jobs: int | None = None,
 ) -> Ranking:
-    """Rank the metrics of a Layers table.
+    """Rank the metrics of a Layers table, or features of your own, by what they say of the target.
 
     Repeats of a condition are averaged. Each resample draws distinct layers with replacement
     (copies of a layer count as one, see `distinct_layers`), fits every model with a new seed and a
@@ -103,14 +108,13 @@ def rank(
     deviations (Altmann et al. 2010), so that a large group has no advantage; and the probability
     of being among the first three stands beside what a leading group gets there.
 
+    Rows of your own are taken as they are, and a group of them is what a layer is above.
+
     Parameters
     ----------
-    layers
-        A Layers table.
-    task
-        ``"regression"`` of the time or ``"classification"`` of the backend.
-    models
-        Name or names of the registry; None for the three of the study.
+    X, y, groups, task, models
+        As for `evaluate`. An estimator of your own is ranked by its ``coef_`` or
+        ``feature_importances_``, where it has one, and by the other `methods`.
     resamples
         Bootstrap resamples.
     seed
@@ -136,6 +140,20 @@ def rank(
     PerfmlError
         If a name is unknown, the table does not name its layers, has fewer than five distinct
         ones, or has too few backends for the task.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import perfml
+    >>> from sklearn.linear_model import Ridge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(40, 3))
+    >>> found = perfml.rank(
+    ...     X, 1 + 5 * X[:, 1], features=["a", "b", "c"], groups=np.repeat(range(20), 2),
+    ...     models=Ridge(), resamples=5, permutations=20, methods="permutation",
+    ... )
+    >>> found.summary["members"][0]
+    'b'
     """
     if resamples < 2:
         msg = "an interval needs at least two resamples"
@@ -143,15 +161,23 @@ def rank(
     if permutations < FEWEST_PERMUTATIONS:
         msg = f"the 95 % point of chance needs at least {FEWEST_PERMUTATIONS} permutations"
         raise PerfmlError(msg, found=str(permutations), cure="Ask for 40.")
-    chosen = get_models(models, task)
     wanted, notes = _methods(methods)
-    every_row = build_problem(layers, task, features)
-    pieces = _enough_layers(every_row, layers)
-    averaged = average_repeats(layers)
-    problem = build_problem(averaged, task, features)
+    if y is None:
+        task = task or "regression"
+        features = features or "published"
+        every_row = build_problem(X, task, features)
+        pieces = _enough_layers(every_row, X)
+        averaged = average_repeats(X)
+        problem = build_problem(averaged, task, features)
+        goal = make_target(target, averaged)
+    else:
+        problem = every_row = own_problem(X, y, groups, task, features)
+        pieces = _enough_groups(problem)
+        goal = make_target(target, pd.DataFrame())
+    chosen = chosen_models(models, problem.task)
     plan = _Plan(
         problem,
-        make_target(target, averaged),
+        goal,
         pieces,
         spearman_groups(problem),
         chosen,
@@ -165,8 +191,11 @@ def rank(
     baselines = _baselines(permuted)
     leakage = detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
-    if task == "regression" and (note := time_note(layers)) is not None:
+    timed = problem.task == "regression" and not problem.words.own
+    if timed and (note := time_note(X)) is not None:
         warnings.append(note)
+    if not problem.words.grouped:
+        warnings.insert(0, NO_GROUPS)
     null = Null(
         permutations,
         plan.null_resamples,
@@ -174,17 +203,18 @@ def rank(
     )
     summary = group_table(problem, plan.groups, *group_scores(observed, baselines))
     return Ranking(
-        task=task,
+        task=problem.task,
         table=metric_table(problem, plan.groups, observed),
         summary=summary.assign(null_p_top3=null.limit),
         groups=tuple(tuple(problem.design.names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
         warnings=(*warnings, *_cautions(problem), *notes, *sentences(fits)),
         dropped=problem.design.dropped,
-        resampling="layers",
+        resampling=problem.words.groups,
         resamples=resamples,
         distinct_layers=int(pieces.max()) + 1,
         null=null,
+        words=problem.words,
     )
 
 
@@ -192,7 +222,7 @@ def _measured(
     plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
 ) -> tuple[list[Measured], list[list[Measured]]]:
     """Return the importances of the table, and those of each permutation of it."""
-    names = tuple(model.name for model in plan.models)
+    names = tuple(model.handle for model in plan.models)
     works = [
         Resample(
             plan.problem,
@@ -291,13 +321,26 @@ def _enough_layers(problem: Problem, layers: pd.DataFrame) -> Ints:
     )
 
 
+def _enough_groups(problem: Problem) -> Ints:
+    """Return the group of each row of the user's own, or say why there is no ranking."""
+    if problem.n_layers >= ENOUGH_LAYERS:
+        return problem.layer
+    what = problem.words.groups if problem.words.grouped else "distinct rows"
+    msg = (
+        f"no ranking: it needs {ENOUGH_LAYERS} {what}, because with fewer any feature that tells "
+        "them apart comes first"
+    )
+    raise PerfmlError(msg, found=str(problem.n_layers), cure="Give rows of more groups.")
+
+
 def _cautions(problem: Problem) -> list[str]:
     conditions = int(problem.condition.max()) + 1
     features = len(problem.design.names)
     if conditions > features:
         return []
+    what = problem.words.groups if problem.words.own else "conditions"
     caution = (
-        f"{conditions} conditions cannot tell {features} metrics apart: several metrics make "
+        f"{conditions} {what} cannot tell {features} metrics apart: several metrics make "
         "the same cut, and which of them a model names is chance."
     )
     return [caution]

@@ -124,11 +124,11 @@ def rank_both_weights(
     own, mean = (
         rank(
             table,
-            task,
-            models,
-            resamples,
-            seed,
-            progress,
+            task=task,
+            models=models,
+            resamples=resamples,
+            seed=seed,
+            progress=progress,
             features=features,
             target=target,
             methods=methods or CHEAP_METHODS,

@@ -33,6 +33,8 @@ def baseline_names(task: str) -> tuple[str, ...]:
 def possible_baselines(problem: Problem) -> tuple[str, ...]:
     """Return the baselines that a problem allows."""
     names = baseline_names(problem.task)
+    if problem.words.own:  # its rows have no configuration
+        return tuple(name for name in names if name != "backend-mean")
     bounded = problem.task == "regression" and problem.bound_ms is not None
     return (*names, *ROOFLINE_BASELINES) if bounded else names
 

@@ -15,7 +15,9 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.models.convergence import Notes, sentences
-from perfml.modeling.models.registry import Model, get_models
+from perfml.modeling.models.own import Models, chosen_models
+from perfml.modeling.models.registry import Model
+from perfml.modeling.own_data import NO_GROUPS, own_problem, own_protocols
 from perfml.modeling.parallel import Progress, run_all
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.results import Evaluation
@@ -25,7 +27,7 @@ from perfml.modeling.scoring.baselines import (
     possible_baselines,
 )
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
-from perfml.modeling.scoring.protocols import Protocol, make_protocol
+from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import make_target
 from perfml.time_sources import time_note
 
@@ -52,33 +54,46 @@ class _Task:
 
 
 def evaluate(
-    layers: pd.DataFrame,
-    task: str = "regression",
-    models: str | Sequence[str] | None = None,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    task: str | None = None,
+    models: Models = None,
     protocols: str | Sequence[str] = PROTOCOLS_SHOWN,
-    features: str | Sequence[str] = "published",
+    features: str | Sequence[str] | None = None,
     splits: int = 20,
     seed: int = 0,
     progress: Progress | None = None,
-    *,
     target: str = "time",
     importances: bool | str | Sequence[str] = False,
     n_jobs: int | None = None,
 ) -> Evaluation:
-    """Train and test the models.
+    """Train and test models: on repeats of what they have seen, and on what they have not.
 
     Parameters
     ----------
-    layers
-        A Layers table.
+    X
+        A Layers table; or features of your own, a DataFrame or an array, and then `y`.
+    y
+        With features of your own: the target, one a row or the name of a column. Positive numbers
+        in any unit, or labels.
+    groups
+        With features of your own: what must not be on both sides of a split (layers, kernels,
+        inputs), one label a row or the name of a column. Without, only rows with equal features
+        are kept together, and a warning says so.
     task
-        ``"regression"`` of the time or ``"classification"`` of the backend.
+        ``"regression"`` of the time or ``"classification"`` of the backend; with features of your
+        own, by default what `y` looks like.
     models
-        Name or names of the registry; None for the three of the study.
+        Names of the registry, scikit-learn estimators (every fit is of a clone), or both; None for
+        the three of the study.
     protocols
-        Name or names: how to split, see `perfml.modeling.scoring.protocols.PROTOCOLS`.
+        Name or names: how to split, see `perfml.modeling.scoring.protocols.PROTOCOLS`. With
+        features of your own a random split never comes without one that holds out groups.
     features
-        A feature set or column names, see `perfml.modeling.features.FEATURE_SETS`.
+        A feature set or column names, see `perfml.modeling.features.FEATURE_SETS`; by default
+        ``published``. With features of your own, columns of `X`; by default all that hold numbers.
     splits
         Random splits. Grouped protocols have as many splits as groups, and fit every model that
         has one with 3 to 10 seeds, so that about `splits` scores come together.
@@ -102,12 +117,32 @@ def evaluate(
     ------
     PerfmlError
         If a name is unknown, or the table has too few rows, layers or backends for the task.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> from sklearn.linear_model import Ridge
+    >>> table = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
+    >>> found = perfml.evaluate(
+    ...     table[["layer", "dram_utilization", "achieved_occupancy", "time_us"]],
+    ...     "time_us", groups="layer", models=["dt", Ridge()], splits=2,
+    ... )
+    >>> scores = found.scores[~found.scores["baseline"]]
+    >>> sorted(set(zip(scores["model"], scores["protocol"])))  # doctest: +NORMALIZE_WHITESPACE
+    [('Ridge', 'leave-one-group-out'), ('Ridge', 'random'),
+     ('dt', 'leave-one-group-out'), ('dt', 'random')]
     """
     _check_splits(splits)
-    problem = build_problem(layers, task, features)
-    chosen = get_models(models, task)
-    goal = make_target(target, layers)
+    if y is None:
+        problem = build_problem(X, task or "regression", features or "published")
+        frame = X
+    else:
+        problem = own_problem(X, y, groups, task, features)
+        frame = pd.DataFrame()
+    chosen = chosen_models(models, problem.task)
+    goal = make_target(target, frame)
     named = (protocols,) if isinstance(protocols, str) else protocols
+    named = own_protocols(named, problem) if problem.words.own else named
     kept, warnings = _possible(named, problem)
     tasks = []
     for name in kept:
@@ -116,7 +151,7 @@ def evaluate(
             Work(
                 problem,
                 goal,
-                tuple(model.name for model in chosen),
+                tuple(model.handle for model in chosen),
                 possible_baselines(problem),
                 split,
                 _seeds(protocol, index, splits, seed, problem.rows),
@@ -127,7 +162,8 @@ def evaluate(
         _check_trainable(problem, protocol)
         tasks.append(_Task(protocol, works, []))
     notes = _run(tasks, chosen, problem, n_jobs, progress)
-    if task == "regression" and (note := time_note(layers)) is not None:
+    timed = problem.task == "regression" and not problem.words.own
+    if timed and (note := time_note(frame)) is not None:
         warnings.append(note)
     return _result(problem, tasks, chosen, seed, target, (*warnings, *sentences(notes)))
 
@@ -187,13 +223,16 @@ def _lacking(name: str, problem: Problem) -> str | None:
 def _check_trainable(problem: Problem, protocol: Protocol) -> None:
     if problem.task == "regression":
         return
+    words = problem.words
     for train, test in protocol.splits:
         if len(np.unique(problem.truth[train])) < 2:
-            msg = f"protocol {protocol.name} leaves one backend to learn from"
+            what = "class" if words.own else "backend"
+            msg = f"protocol {protocol.name} leaves one {what} to learn from"
+            cure = "Profile every backend on at least two layers, or use random splits."
+            if words.own:
+                cure = f"Give rows of every class in at least two {words.groups}."
             raise PerfmlError(
-                msg,
-                where=f"layer {problem.layer_names[test[0]]} held out",
-                cure="Profile every backend on at least two layers, or use random splits.",
+                msg, where=f"{words.group} {problem.layer_names[test[0]]} held out", cure=cure
             )
 
 
@@ -241,8 +280,9 @@ def _result(
     folds = _folds(tasks)
     scores = _scores(folds, problem.task)
     leakage = _leakage(problem, scores, models, seed)
-    notes = [leakage.warning] if leakage.warning else []
-    notes += _gap_warnings(scores, problem.task)
+    notes = [] if problem.words.grouped else [NO_GROUPS]
+    notes += [leakage.warning] if leakage.warning else []
+    notes += _gap_warnings(scores, problem)
     return Evaluation(
         task=problem.task,
         features=problem.design.names,
@@ -255,6 +295,7 @@ def _result(
         importances=_importances(problem, tasks),
         classes=problem.classes,
         target=target,
+        words=problem.words,
     )
 
 
@@ -311,9 +352,11 @@ def _leakage(problem: Problem, scores: pd.DataFrame, models: Sequence[Model], se
     )
 
 
-def _gap_warnings(scores: pd.DataFrame, task: str) -> list[str]:
+def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
     """Return sentences about scores that do not survive holding out layers."""
-    unseen = _means(scores[scores["protocol"] == "leave-one-layer-out"])
+    task, words = problem.task, problem.words
+    kind = scores["protocol"].str.partition(":")[0]
+    unseen = _means(scores[kind.isin(UNSEEN)])
     seen = _means(scores[scores["protocol"].str.startswith("random")])
     if not unseen:
         return []
@@ -334,8 +377,8 @@ def _gap_warnings(scores: pd.DataFrame, task: str) -> list[str]:
     if worse:
         verb = "predicts" if len(worse) == 1 else "predict"
         notes.append(
-            f"On layers not seen in training {', '.join(worse)} {verb} no better than the baseline "
-            f"{rival} ({simple[rival]:.3g})."
+            f"On {words.groups} not seen in training {', '.join(worse)} {verb} no better than the "
+            f"baseline {rival} ({simple[rival]:.3g})."
         )
     fallen = [
         f"{name} {seen[name]:.3g} to {unseen[name]:.3g}"
@@ -344,8 +387,8 @@ def _gap_warnings(scores: pd.DataFrame, task: str) -> list[str]:
     ]
     if fallen:
         notes.append(
-            "From random splits to layers not seen in training the mean MAPE goes from "
-            f"{', from '.join(fallen)}; the second number is what a new layer will get."
+            f"From random splits to {words.groups} not seen in training the mean MAPE goes from "
+            f"{', from '.join(fallen)}; the second number is what a new {words.group} will get."
         )
     return notes
 

@@ -94,12 +94,12 @@ class Work:
 
     problem: Problem
     target: Target
-    models: tuple[str, ...]
+    models: tuple[str | Model, ...]
     baselines: tuple[str, ...]
     split: Split
     seeds: tuple[int, ...]
     importances: tuple[str, ...]
-    find: Callable[[str, str], Model] = get_model
+    find: Callable[[Any, str], Model] = get_model
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,9 @@ def run_split(work: Work) -> list[Outcome]:
         guess = predict_baseline(name, problem, train, test)
         outcomes.append(Outcome(name, -1, score(problem.task, truth, guess), guess))
     prepared = prepare(problem, train, test)
-    for name in work.models:
-        model = work.find(name, problem.task)
+    for handle in work.models:
+        model = work.find(handle, problem.task)
+        name = handle if isinstance(handle, str) else handle.name
         for seed in work.seeds if model.seeded else work.seeds[:1]:
             fitted = fit(model, problem, work.target, prepared.train, train, seed)
             guess = predict(fitted, problem, work.target, prepared.test, test)
@@ -157,7 +158,9 @@ def _importances(
     width = work.problem.design.values.shape[1]
     found: dict[str, Floats] = {}
     if "builtin" in work.importances and model.builtin is not None:
-        found[model.builtin] = builtin_importance(fitted, prepared.owners, width)
+        brought = model_importance(model, fitted, prepared, width)
+        if brought is not None:
+            found[model.builtin] = brought
     if "classes" in work.importances and hasattr(fitted, "coef_"):
         found["classes"] = np.abs(class_coefficients(fitted))
     if "permutation" in work.importances:
@@ -171,6 +174,15 @@ def _importances(
             rng=np.random.default_rng([seed, 3]),
         )
     return found
+
+
+def model_importance(model: Model, fitted: Any, prepared: Prepared, width: int) -> Floats | None:
+    """Return the importance that a fitted model brings along, one number a feature, or None."""
+    if model.own:
+        from perfml.modeling.models.own import own_importance
+
+        return own_importance(fitted, prepared.train, prepared.owners, width)
+    return builtin_importance(fitted, prepared.owners, width)
 
 
 def predict_copies(

@@ -141,6 +141,10 @@ class LeaveOneDeviceOut(_Grouped):
     columns = ("device",)
 
 
+class LeaveOneGroupOut(_Grouped):
+    """Each group is the test set once; ``groups`` are needed."""
+
+
 class LeaveOneConditionOut(_Grouped):
     """Each condition (workload, backend, precision, batch, layer) is the test set once."""
 
@@ -245,6 +249,12 @@ each would be too many.
 twice, and leaving out only one of them tests on a copy. It needs the shapes (`with_shapes`).
 """
 
+OWN_PROTOCOL = "leave-one-group-out"
+"""Holds out the groups that the user told, where rows are no layers."""
+
+UNSEEN = ("leave-one-layer-out", OWN_PROTOCOL)
+"""What tests on layers, or groups, that no model has seen."""
+
 _LEAVE_ONE = {
     f"leave-one-{kind.what}-out": kind
     for kind in (
@@ -254,6 +264,7 @@ _LEAVE_ONE = {
         LeaveOneNetworkOut,
         LeaveOneKindOut,
         LeaveOneDeviceOut,
+        LeaveOneGroupOut,
     )
 }
 _ALIASES = {"grouped": "leave-one-layer-out"}
@@ -265,7 +276,7 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
     Parameters
     ----------
     name
-        One of `PROTOCOLS`; ``grouped`` is leave-one-layer-out.
+        One of `PROTOCOLS` or `OWN_PROTOCOL`; ``grouped`` is leave-one-layer-out.
     problem
         What is split.
     splits
@@ -279,7 +290,8 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         If there is no such protocol, or the rows do not have the groups it needs.
     """
     base, _, argument = _ALIASES.get(name, name).partition(":")
-    if base not in PROTOCOLS or (argument and base != "random" and base not in _LEAVE_ONE):
+    known_base = base in PROTOCOLS or base in _LEAVE_ONE
+    if not known_base or (argument and base != "random" and base not in _LEAVE_ONE):
         msg = f"no protocol is called {name!r}"
         known = f"Protocols are: {', '.join(PROTOCOLS)}."
         raise PerfmlError(msg, cure=did_you_mean(name, PROTOCOLS, known))

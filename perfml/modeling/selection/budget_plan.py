@@ -35,6 +35,7 @@ from perfml.modeling.selection.budget_search import BudgetSearch, Found, Judged,
 from perfml.modeling.selection.search import search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
+from perfml.util.text import screen
 
 REPEATS = 3
 """How often the layers are dealt anew into the parts that choices are judged on."""
@@ -63,7 +64,7 @@ _CURVE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """The metrics to collect within a budget, and the error of every budget.
 
@@ -143,6 +144,11 @@ class Plan:
             lines.append("# estimated to fit into the same passes:")
             lines += [f"# {name}" for name in self.also]
         return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        shown = self.curve[["budget", "passes", "chosen_on", "nested", "worse_by", "metrics"]]
+        shown = shown.assign(metrics=shown["metrics"].map(", ".join))
+        return screen(self.verdict, self.warnings, shown, rest=".curve")
 
     def _repr_html_(self) -> str:
         shown = self.curve[["budget", "passes", "metrics", "chosen_on", "nested", "worse_by"]]

@@ -21,6 +21,7 @@ from perfml.modeling.scoring.targets import Target, make_target
 from perfml.modeling.selection.search import Search, best_baseline, mean_score, search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
+from perfml.util.text import screen
 
 MOST = 3
 """Metrics in a set unless told: each one more costs a fit a metric and fold."""
@@ -29,7 +30,7 @@ TOLERANCES = {"regression": 0.1, "classification": 0.01}
 """MAPE may be 10 % (of itself) above the best, accuracy one point below it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SufficientSet:
     """The smallest set of metrics found, how it was found, and what it is worth elsewhere.
 
@@ -85,6 +86,10 @@ class SufficientSet:
             plain[name] = records(plain[name])
         found: dict[str, Any] = json_value(plain)
         return found
+
+    def __repr__(self) -> str:
+        path = self.path[["size", "metric", "score"]]
+        return screen(self.verdict, self.warnings, path, rest=".path")
 
     def _repr_html_(self) -> str:
         path = self.path.drop(columns="alternative_scores")

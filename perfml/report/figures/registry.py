@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -271,7 +272,7 @@ def draw_plot(name: str, request: Request) -> Axes:
     """
     if name not in PLOTS:
         msg = f"no figure is called {name!r}"
-        raise PerfmlError(msg, cure=f"Figures are: {', '.join(PLOTS)}.")
+        raise PerfmlError(msg, cure=did_you_mean(name, PLOTS, f"Figures are: {', '.join(PLOTS)}."))
     plot = PLOTS[name]
     ignored = [
         option
@@ -289,6 +290,63 @@ def draw_plot(name: str, request: Request) -> Axes:
         letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
         ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
     return ax
+
+
+def plot(
+    figure: str,
+    data: pd.DataFrame | str | Path,
+    *,
+    kernels: pd.DataFrame | None = None,
+    where: Sequence[str] = (),
+    width: float | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Axes:
+    """Draw one figure.
+
+    Parameters
+    ----------
+    figure
+        Its name; ``perfml plot --list`` has them with what they show and which options they take.
+    data
+        A Layers table, or the name of a profile, a folder, a table or a recorded data set.
+    kernels
+        The Kernels table behind a Layers table, for figures of launches.
+    where
+        With a name: conditions ``COLUMN=VALUE`` that rows must meet.
+    width
+        Points (1/72 inch); the figure's own without.
+    progress
+        Called as ``progress(done, total, what)`` by figures that fit models.
+    options
+        ``layer, backend, baseline, target, task, model, method, protocol, splits, resamples, seed,
+        top``: those that the figure takes.
+
+    Returns
+    -------
+    Axes
+        A notebook shows it; ``.figure.savefig("name.png")`` writes it.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no such figure, it does not take an option, or the table lacks what it shows.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> ax = perfml.plot("times", "h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
+    >>> ax.figure.savefig("times.png")  # doctest: +SKIP
+    """
+    layers, provenance = data, {}
+    if not isinstance(data, pd.DataFrame):
+        from perfml.datasets.loading import read_given
+
+        given = read_given(data, where=where)
+        given = given if given.ranged else given.by_kernel()
+        layers, provenance = given.layers, given.provenance
+        kernels = given.kernels if kernels is None else kernels
+    return draw_plot(figure, Request(layers, kernels, provenance, options, width, progress))
 
 
 def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:

@@ -1,0 +1,222 @@
+"""Features and a target of one's own instead of a Layers table: checked, numbered, grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError, TableError, did_you_mean
+from perfml.modeling.features import Ints, Problem, Words, build_design
+from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
+
+MOST_FOLDS = 50
+"""Groups above which they are held out in ten folds instead of one by one."""
+
+NO_GROUPS = (
+    "No groups were given: only rows with equal features were kept together, so a row's near-copy "
+    "may stand on both sides. Name what must not (a layer, a kernel, an input) with groups=."
+)
+
+
+def own_problem(
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    task: str | None = None,
+    features: str | Sequence[str] | None = None,
+) -> Problem:
+    """Turn features and a target into the arrays that models use.
+
+    Parameters
+    ----------
+    X
+        A DataFrame or an array, shape (rows, features).
+    y
+        The target, one a row, or the name of a column of `X`: positive numbers for regression, in
+        any unit, or labels.
+    groups
+        What must not be on both sides of a split, one label a row, or the name of a column of
+        `X`. Without, rows with equal features are a group.
+    task
+        ``regression`` or ``classification``; by default what `y` looks like.
+    features
+        Columns of `X`; by default all that hold numbers. Of an array, the names of its columns.
+
+    Raises
+    ------
+    PerfmlError
+        If lengths differ, a name is unknown, or there are too few rows or classes.
+    TableError
+        If a target or a group is missing or not usable, or a feature holds text.
+    """
+    frame, named = _frame(X, features)
+    target, target_name = _column(frame, y, "y", "target")
+    labels, group_name = (None, "group") if groups is None else _column(frame, groups, "groups")
+    taken = {name for name in (y, groups) if isinstance(name, str)}
+    task = task or _task_of(target)
+    if task not in ("regression", "classification"):
+        msg = f"no task is called {task!r}"
+        raise PerfmlError(msg, cure="Tasks are: regression, classification.")
+    if len(frame) < 4:
+        msg = "too few rows to learn from"
+        raise PerfmlError(msg, found=f"{len(frame)} rows", cure="Give more rows.")
+    rest = frame.drop(columns=list(taken))
+    chosen = named or [name for name in rest.columns if _is_number(rest[name])]
+    design = build_design(rest, chosen)
+    text = [name for name in rest.columns if name not in chosen and not named]
+    design.dropped.update(dict.fromkeys(text, "holds no numbers"))
+    truth, classes = _truth(target, task, target_name)
+    twins = twin_codes(design.values)
+    group = twins if labels is None else _codes(labels, group_name)
+    names = np.asarray(
+        [f"rows like {row}" for row in np.unique(twins, return_index=True)[1][twins]]
+        if labels is None
+        else labels.astype(str),
+        dtype=object,
+    )
+    nothing = np.zeros(len(truth), dtype=np.int64)
+    return Problem(
+        task=task,
+        design=design,
+        time_us=truth if task == "regression" else np.ones(len(truth)),
+        truth=truth,
+        classes=classes,
+        condition=group,
+        configuration=nothing,
+        layer=group,
+        shape=np.full(len(truth), -1, dtype=np.int64),
+        run=nothing,
+        network=nothing,
+        kind=nothing,
+        device=nothing,
+        layer_names=names,
+        backend=np.full(len(truth), None, dtype=object),
+        words=Words(target_name, group_name, own=True, grouped=labels is not None),
+    )
+
+
+def own_protocols(named: Sequence[str], problem: Problem) -> tuple[str, ...]:
+    """Return protocols for rows of one's own; one that holds out groups is always among them.
+
+    Groups are held out one by one, or in ten folds where there are many; without groups, rows with
+    equal features stay together.
+    """
+    unseen = OWN_PROTOCOL if problem.n_layers <= MOST_FOLDS else f"{OWN_PROTOCOL}:10"
+    if not problem.words.grouped:
+        unseen = "no-twin"
+    groups = ("grouped", "leave-one-layer-out")
+    found = tuple(unseen if name in groups else name for name in named)
+    held_out = {name.partition(":")[0] for name in found} & {OWN_PROTOCOL, "no-twin"}
+    return found if held_out else (*found, unseen)
+
+
+def _frame(X: Any, features: str | Sequence[str] | None) -> tuple[pd.DataFrame, list[str]]:
+    """Return X as a frame with text names, and the features that were asked for."""
+    named = [features] if isinstance(features, str) else list(features or ())
+    if isinstance(X, pd.DataFrame):
+        frame = X.rename(columns=str)
+        known = list(frame.columns)
+        unknown = [name for name in named if name not in frame.columns]
+        if unknown:
+            raise _no_column(unknown[0], known, "X")
+        if len(set(known)) < len(known):
+            twice = next(name for name in known if known.count(name) > 1)
+            msg = "two columns of X have one name"
+            raise TableError(msg, where=f"column {twice}", cure="Rename one of them.")
+        return frame, named
+    values = np.asarray(X)
+    if values.ndim != 2:
+        msg = "X must have two dimensions: rows and features"
+        cure = "Give a DataFrame or an array, one row a measurement."
+        raise PerfmlError(msg, found=f"shape {values.shape}", cure=cure)
+    if named and len(named) != values.shape[1]:
+        msg = "an array needs as many names as it has columns"
+        raise PerfmlError(
+            msg,
+            found=f"{len(named)} names, {values.shape[1]} columns",
+            cure="Name every column with features=, or give a DataFrame.",
+        )
+    names = named or [f"x{place}" for place in range(values.shape[1])]
+    return pd.DataFrame(values, columns=names).infer_objects(), named
+
+
+def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group") -> tuple[Any, str]:
+    """Return what was given for each row, and its name."""
+    if isinstance(given, str):
+        if given not in frame.columns:
+            raise _no_column(given, list(frame.columns), what)
+        return frame[given].reset_index(drop=True), given
+    if isinstance(given, pd.Series) and not given.index.equals(frame.index):
+        msg = f"X and {what} have different row labels"
+        cure = f"Take both from one table, or pass {what}.to_numpy() if their order is the same."
+        raise PerfmlError(msg, found=f"{len(frame)} and {len(given)} rows", cure=cure)
+    column = given if isinstance(given, pd.Series) else pd.Series(np.asarray(given).ravel())
+    if len(column) != len(frame):
+        msg = f"X and {what} differ in length"
+        raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")
+    name = column.name if isinstance(column.name, str) and column.name else fallback
+    return column.reset_index(drop=True), name
+
+
+def _no_column(name: str, known: Sequence[str], what: str) -> PerfmlError:
+    if what == "y" and name in ("regression", "classification"):
+        msg, cure = f"{name!r} is a task, not a target", f"Write task={name!r}."
+        return PerfmlError(msg, cure=cure)
+    msg = f"X has no column {name!r}" if what == "X" else f"{what}={name!r} is no column of X"
+    return PerfmlError(
+        msg, cure=did_you_mean(name, known, f"Columns are: {', '.join(known[:12])}.")
+    )
+
+
+def _is_number(column: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(column))
+
+
+def _task_of(target: pd.Series) -> str:
+    numbers = _is_number(target) and not pd.api.types.is_bool_dtype(target)
+    return "regression" if numbers else "classification"
+
+
+def _truth(target: pd.Series, task: str, name: str) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    missing = np.flatnonzero(target.isna())
+    if len(missing):
+        msg = "a row has no target"
+        raise TableError(msg, where=f"{name}, row {missing[0]}", cure="Leave such rows out.")
+    if task == "classification":
+        labels = target.astype(str)
+        classes = tuple(sorted(labels.unique()))
+        if len(classes) < 2:
+            msg = "classification needs at least two classes"
+            raise PerfmlError(msg, where=name, found=classes[0], cure="Give rows of both.")
+        return np.asarray(labels.map({label: at for at, label in enumerate(classes)})), classes
+    if not _is_number(target):
+        msg = "a target of regression must hold numbers"
+        cure = "Give numbers, or task='classification'."
+        raise TableError(msg, where=name, found=str(target.dtype), cure=cure)
+    values = target.to_numpy(dtype=float)
+    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
+    if len(bad):
+        msg = "a target must be positive: errors are told as a share of it"
+        raise TableError(
+            msg,
+            where=f"{name}, row {bad[0]}",
+            found=str(values[bad[0]]),
+            cure="Give a time or another positive quantity; for labels, task='classification'.",
+        )
+    return values, ()
+
+
+def _codes(labels: pd.Series, name: str) -> Ints:
+    missing = np.flatnonzero(labels.isna())
+    if len(missing):
+        msg = "a row has no group"
+        raise TableError(msg, where=f"{name}, row {missing[0]}", cure="Name a group in every row.")
+    codes = np.asarray(pd.factorize(labels)[0], dtype=np.int64)
+    if codes.max() == 0:
+        msg = "at least 2 groups are needed to hold one out"
+        raise PerfmlError(msg, where=name, found=str(labels[0]), cure="Give rows of more groups.")
+    return codes

@@ -1,0 +1,133 @@
+"""The report in one call: scores, rankings, causes and advice of a table, written as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.report.build import build_report
+from perfml.report.document import Document
+
+Progress = Callable[[int, int, str], None]
+
+RANKED_BY = ("builtin", "permutation", "group-permutation")
+"""What a report ranks by: drop-column takes longest and has no part in the summary."""
+
+
+def analysed(
+    layers: pd.DataFrame,
+    kernels: pd.DataFrame | None = None,
+    *,
+    provenance: Mapping[str, Any] | None = None,
+    splits: int = 20,
+    resamples: int = 50,
+    seed: int = 0,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Document, list[str]]:
+    """Return the report of a Layers table, and which analyses it lacks and why.
+
+    Parameters are those of `report`.
+    """
+    from perfml.modeling import evaluate, rank
+    from perfml.report.pairs import advise_conditions, explain_pairs
+
+    several = len(layers["backend"].dropna().unique()) > 1
+    evaluations, rankings, warnings = [], [], []
+    for task in ("regression", "classification") if several else ("regression",):
+        words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
+        try:
+            evaluations.append(evaluate(layers, splits=splits, **words))
+            rankings.append(rank(layers, resamples=resamples, methods=RANKED_BY, **words))
+        except PerfmlError as error:
+            # too few layers to learn from is no reason to withhold the times
+            warnings.append(f"no {task} analysis: {error.what}")
+    pairs = explain_pairs(layers, kernels, seed=seed, progress=progress)
+    known = dict(provenance or {})
+    known["warnings"] = [*known.get("warnings", []), *warnings]
+    document = build_report(
+        layers,
+        kernels=kernels,
+        evaluations=evaluations,
+        rankings=rankings,
+        pairs=pairs,
+        advice=advise_conditions(layers, kernels),
+        provenance=known,
+        title=title,
+    )
+    return document, warnings
+
+
+def report(
+    data: pd.DataFrame | str | Path,
+    *,
+    out: str | Path | None = "report.html",
+    kernels: pd.DataFrame | None = None,
+    splits: int = 20,
+    resamples: int = 50,
+    seed: int = 0,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> Document:
+    """Write one page: what to do first, why one side is slower, which metrics explain the times.
+
+    Parameters
+    ----------
+    data
+        A Layers table, or the name of a profile, a folder, a table or a recorded data set.
+    out
+        The file: HTML, or Markdown if its name ends in ``.md``; None writes none.
+    kernels
+        The Kernels table behind a Layers table, to show the kernels of each layer.
+    splits, resamples, seed
+        As for `perfml.evaluate` and `perfml.rank`.
+    title
+        Heading; made from workload and device without.
+    progress
+        Called as ``progress(done, total, what)``.
+
+    Returns
+    -------
+    Document
+        What the page says; ``lines`` are its first sentences.
+
+    Raises
+    ------
+    PerfmlError
+        If the data cannot be read or hold no times, or the file cannot be written.
+    """
+    layers, provenance = data, None
+    if not isinstance(data, pd.DataFrame):
+        from perfml.datasets.loading import read_given
+
+        given = read_given(data)
+        given = given if given.ranged else given.by_kernel()
+        layers, provenance = given.layers, given.provenance
+        kernels = given.kernels if kernels is None else kernels
+    document, _ = analysed(
+        layers,
+        kernels,
+        provenance=provenance,
+        splits=splits,
+        resamples=resamples,
+        seed=seed,
+        title=title,
+        progress=progress,
+    )
+    if out is not None:
+        from perfml.tables import replacing
+
+        with replacing(Path(out)) as temporary:
+            temporary.write_text(rendered(document, markdown=str(out).endswith(".md")), "utf-8")
+    return document
+
+
+def rendered(document: Document, *, markdown: bool) -> str:
+    """Return a document as HTML or Markdown."""
+    from perfml.report import to_html, to_markdown
+
+    return to_markdown(document) if markdown else to_html(document)

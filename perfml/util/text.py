@@ -1,0 +1,129 @@
+"""How perfml's objects show themselves at a Python prompt: a title, the warnings, one small table.
+
+As in `perfml.util.html`, but within the columns of a terminal: numbers stay whole, long names lose
+their middle, and what does not fit is said below the table.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+WIDTH = 80
+"""Columns that every terminal has."""
+
+_OPEN = 3
+"""More warnings than these are counted."""
+
+_LEAST_NAME = 24
+"""Characters that a name keeps at least."""
+
+
+def screen(
+    title: str,
+    warnings: Iterable[str],
+    frame: pd.DataFrame,
+    *,
+    after: Iterable[str] = (),
+    rest: str = "",
+    most: int = 12,
+    width: int = WIDTH,
+) -> str:
+    """Return a few lines of text.
+
+    Parameters
+    ----------
+    title
+        What it is.
+    warnings
+        Sentences that the reader has to see before the table.
+    frame
+        The table; its row labels are not shown, missing cells are empty. The columns come by
+        importance: the last ones are left out first.
+    after
+        Sentences below the table.
+    rest
+        Where all rows and columns are, such as ``.summary``.
+    most
+        Rows shown.
+    width
+        Characters of a line.
+    """
+    lines = textwrap.wrap(title, width)
+    told = [f"Warning: {each}" for each in warnings]
+    lines += _sentences(told[:_OPEN], width)
+    if len(told) > _OPEN:
+        lines.append(f"({len(told) - _OPEN} more warnings)")
+    shown = frame.head(most)
+    kept, grid = _fitted(shown, width)
+    lines += ["", *grid]
+    left_out = [str(name) for name in frame.columns[kept:]]
+    notes = [f"without {', '.join(left_out)}"] if left_out else []
+    if len(frame) > len(shown):
+        more = len(frame) - len(shown)
+        notes.append(f"{more} more row{'s' if more > 1 else ''}")
+    if notes:
+        lines += textwrap.wrap(f"({'; '.join(notes)}{f': all in {rest}' if rest else ''})", width)
+    below = _sentences(after, width)
+    return "\n".join([*lines, *([""] if below else []), *below])
+
+
+def _sentences(sentences: Iterable[str], width: int) -> list[str]:
+    return [line for each in sentences for line in textwrap.wrap(each, width)]
+
+
+def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
+    """Return how many columns fit, and their lines."""
+    columns = [[cell(value) for value in frame[name]] for name in frame.columns]
+    heads = [str(name) for name in frame.columns]
+    numeric = [bool(pd.api.types.is_numeric_dtype(frame[name])) for name in frame.columns]
+    kept = len(heads)
+    while True:
+        sizes = [
+            max([len(head), *map(len, column)])
+            for head, column in zip(heads[:kept], columns[:kept], strict=True)
+        ]
+        over = sum(sizes) + 2 * (kept - 1) - width
+        for at in sorted(range(kept), key=lambda at: -sizes[at]):
+            least = max(_LEAST_NAME, len(heads[at]))
+            if over > 0 and not numeric[at] and sizes[at] > least:
+                cut = min(over, sizes[at] - least)
+                sizes[at] -= cut
+                over -= cut
+        if over <= 0 or kept == 1:
+            break
+        kept -= 1
+    rows = zip(*columns[:kept], strict=True)
+    lines = [_line(row, sizes, numeric) for row in [tuple(heads[:kept]), *rows]]
+    return kept, lines
+
+
+def _line(row: Iterable[str], sizes: list[int], numeric: list[bool]) -> str:
+    cells = (
+        shorter(text, size).rjust(size) if number else shorter(text, size).ljust(size)
+        for text, size, number in zip(row, sizes, numeric, strict=False)
+    )
+    return "  ".join(cells).rstrip()
+
+
+def cell(value: Any) -> str:
+    """Return a cell's text: four digits of a number, nothing where it is missing."""
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return " ".join("".join(c if c.isprintable() else "?" for c in str(value)).split())
+
+
+def shorter(text: str, width: int) -> str:
+    """Return text of at most so many characters: a name without its middle, words without end."""
+    if len(text) <= width:
+        return text
+    if " " in text:
+        return f"{text[: width - 1].rstrip()}…"
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:] if tail else ''}"

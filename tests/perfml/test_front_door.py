@@ -1,0 +1,134 @@
+"""``import perfml``: few names, loaded when they are used, and results that fit a terminal."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import perfml
+from perfml.util.text import screen, shorter
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "python.md"
+DATA = ROOT / "tests" / "data" / "ncu"
+
+
+def test_the_names_are_few_and_each_can_be_called():
+    assert 8 <= len(perfml.__all__) <= 12
+    assert set(dir(perfml)) == {*perfml.__all__, "__version__"}
+    for name in perfml.__all__:
+        assert callable(getattr(perfml, name)), name
+        assert inspect.signature(getattr(perfml, name)).parameters, name
+    with pytest.raises(AttributeError, match="has no attribute 'ranks'"):
+        perfml.ranks  # noqa: B018
+
+
+def test_the_stub_the_names_and_the_page_agree():
+    stub = (ROOT / "perfml" / "__init__.pyi").read_text("utf-8")
+    homes = {name: home for home, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.M)}
+    assert set(homes) == {*perfml.__all__, "__version__"}
+    for name in perfml.__all__:
+        here = getattr(importlib.import_module(homes[name]), name)
+        found = getattr(perfml, name)
+        assert found is here or inspect.signature(found) == inspect.signature(here), name
+    page = PAGE.read_text("utf-8")
+    assert [name for name in perfml.__all__ if f"`perfml.{name}" not in page] == []
+
+
+@pytest.mark.process
+def test_importing_loads_nothing_that_takes_long():
+    code = (
+        "import sys, perfml; dir(perfml); "
+        "print([n for n in ('pandas', 'numpy', 'sklearn', 'collectors') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_package_is_its_function_and_still_a_package():
+    from perfml.merge import merge
+
+    kernels = perfml.read(DATA / "conv_03_cublas.csv")
+    pd.testing.assert_frame_equal(perfml.merge(kernels), merge(kernels))
+    assert perfml.merge.merge is merge
+    assert kernels.attrs["warnings"][0].startswith("conv_03_cublas.csv")
+
+
+def test_explain_and_advise_take_files_as_the_verbs_do():
+    before, after = DATA / "conv_03_cublas.csv", DATA / "conv_03_range.csv"
+    found = perfml.explain(before, DATA / "conv_03_cublas.ncu-rep", model=None)
+    assert found.baseline == "conv_03_cublas.csv"
+    assert found.total.ratio == pytest.approx(1, rel=0.01)
+    mixed = perfml.explain(before, perfml.read(before), model=None)
+    assert mixed.total.ratio == 1
+    assert len(perfml.advise(before).table) == len(perfml.advise(perfml.read(before)).table) > 0
+    assert after.name not in repr(found)
+
+
+def test_report_writes_the_page_and_plot_draws(tmp_path):
+    path = tmp_path / "page.html"
+    document = perfml.report(DATA / "conv_03_cublas.csv", out=path, splits=2, resamples=2)
+    assert "<html" in path.read_text("utf-8")
+    assert document.lines
+    ax = perfml.plot("kernels", DATA / "conv_03_cublas.csv", layer="conv_03")
+    assert ax.figure is not None
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "perfml.datasets.frames",
+        "perfml.modeling.ranking.rank",
+        "perfml.modeling.scoring.evaluate",
+        "perfml.report.figures.registry",
+    ],
+)
+def test_examples_are_right(module):
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_results_fit_a_terminal_and_say_what_they_leave_out():
+    layers = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
+    columns = ["layer", "dram_utilization", "achieved_occupancy", "stall_sync", "time_us"]
+    words = {"y": "time_us", "groups": "layer", "models": ["dt"]}
+    ranking = perfml.rank(layers[columns], resamples=2, permutations=20, methods="builtin", **words)
+    scores = perfml.evaluate(layers[columns], splits=2, **words)
+    kernels = perfml.read(DATA / "conv_03_cublas.csv")
+    advice = perfml.advise(kernels)
+    for result in (ranking, scores, advice):
+        lines = repr(result).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert len(lines) < 40
+    assert "chance" in repr(ranking)
+    assert "leave-one-group-out" in repr(scores)
+
+
+def test_columns_go_from_the_last_and_words_lose_their_end():
+    frame = pd.DataFrame(
+        {
+            "layer": ["a_very_long_name_of_a_layer_that_goes_on"],
+            "value": [1.23456],
+            "what": ["a sentence that is longer than there is room"],
+            "none": [None],
+            "more": [1],
+        }
+    )
+    text = screen("title", [], frame, rest=".table", width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "1.235" in text
+    assert "…" in text
+    assert re.search(r"\(without .*more.*: all in \.table\)", text)
+    assert shorter("one two three", 8) == "one two…"
+    assert shorter("abcdefghij", 7) == "abc…hij"
+    many = screen("title", ["w"] * 5, pd.concat([frame] * 20), most=3)
+    assert "(2 more warnings)" in many
+    assert "17 more rows" in many
