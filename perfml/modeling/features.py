@@ -17,7 +17,15 @@ from perfml.tables import metric_columns
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CONDITION_COLUMNS = ("workload", "device", "backend", "variant", "precision", "batch", "layer")
+CONDITION_COLUMNS: tuple[str, ...] = (
+    "workload",
+    "device",
+    "backend",
+    "variant",
+    "precision",
+    "batch",
+    "layer",
+)
 """Rows that agree in these are repeats of one measurement; ``variant`` are further settings."""
 
 CONFIGURATION_COLUMNS = CONDITION_COLUMNS[:-1]
@@ -42,7 +50,7 @@ SHAPE_COLUMNS = (
 )
 """Facts of a layer that need no profiler; `with_shapes` in ``shapes.py`` adds them."""
 
-SHAPE_AMOUNTS = SHAPE_COLUMNS[:4]
+SHAPE_AMOUNTS: tuple[str, ...] = SHAPE_COLUMNS[:4]
 """Layers that agree in these compute the same."""
 
 BOUND = "bound_us"
@@ -207,7 +215,7 @@ class Words:
         return f"{self.group}s" if self.group in ("layer", "group") else f"values of {self.group}"
 
 
-OF_LAYERS = Words()
+OF_LAYERS: Words = Words()
 """Those of a Layers table."""
 
 

@@ -100,8 +100,10 @@ def report(
     PerfmlError
         If the data cannot be read or hold no times, or the file cannot be written.
     """
-    layers, provenance = data, None
-    if not isinstance(data, pd.DataFrame):
+    provenance: Mapping[str, Any] = {}
+    if isinstance(data, pd.DataFrame):
+        layers = data
+    else:
         from perfml.datasets.loading import read_given
 
         given = read_given(data)
@@ -130,4 +132,5 @@ def rendered(document: Document, *, markdown: bool) -> str:
     """Return a document as HTML or Markdown."""
     from perfml.report import to_html, to_markdown
 
-    return to_markdown(document) if markdown else to_html(document)
+    text: str = to_markdown(document) if markdown else to_html(document)
+    return text

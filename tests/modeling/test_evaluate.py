@@ -341,7 +341,7 @@ def test_the_published_claims_fail_on_an_unseen_layer():
     folds = found.folds[found.folds["model"].isin(["dt", "gbr", "lmt"])]
     assert (folds["score"] > 0.2).all()
     only_gld = evaluate(
-        layers, "classification", models=["dt"], features=["gld_efficiency"], splits=6
+        layers, task="classification", models=["dt"], features=["gld_efficiency"], splits=6
     )
     assert score_of(only_gld, "dt", "random", "mean") == 1.0
     assert score_of(only_gld, "dt", "leave-one-layer-out", "mean") == 1.0
@@ -352,7 +352,7 @@ def test_logistic_regression_at_a_tenth_gives_the_published_list():
     layers = from_published(published_file())
     found = evaluate(
         layers,
-        "classification",
+        task="classification",
         models=("lr", "lr:0.1"),
         protocols=["random:0.2"],
         splits=30,

@@ -92,13 +92,11 @@ def test_a_random_split_never_comes_without_one_that_holds_out_groups():
 
 
 def test_many_groups_are_held_out_in_ten_folds():
+    grouped = "leave-one-group-out:10"
     problem = own_problem(operators(groups=60), "latency", "op")
-    assert own_protocols(("random", "leave-one-layer-out"), problem) == (
-        "random",
-        "leave-one-group-out:10",
-    )
+    assert own_protocols(("random", "leave-one-layer-out"), problem) == ("random", grouped)
     found = evaluate(operators(groups=60), "latency", groups="op", models=[Ridge()], splits=2)
-    held_out = found.folds[found.folds["protocol"] == "leave-one-group-out:10"]
+    held_out = found.folds[found.folds["protocol"] == grouped]
     assert held_out["split"].nunique() == 10
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone, is_classifier, is_regressor
+from sklearn.base import OneToOneFeatureMixin, clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -24,7 +24,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import Floats, Ints
 from perfml.modeling.models.registry import CLASSIFICATION, REGRESSION, Model, get_models
 
-Models = str | Sequence[Any] | Mapping[str, Any] | BaseEstimator | None
+Models: TypeAlias = str | Sequence[Any] | Mapping[str, Any] | object | None
 """Names of the registry, scikit-learn estimators, or both in one list; a mapping names them."""
 
 OWN = "own"

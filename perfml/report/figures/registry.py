@@ -338,8 +338,10 @@ def plot(
     >>> ax = perfml.plot("times", "h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
     >>> ax.figure.savefig("times.png")  # doctest: +SKIP
     """
-    layers, provenance = data, {}
-    if not isinstance(data, pd.DataFrame):
+    provenance: Mapping[str, Any] = {}
+    if isinstance(data, pd.DataFrame):
+        layers = data
+    else:
         from perfml.datasets.loading import read_given
 
         given = read_given(data, where=where)
