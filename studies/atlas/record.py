@@ -30,12 +30,11 @@ from perfml.errors import PerfmlError
 STAGES = (
     ("cudnn", "fp32", 1),
     ("cudnn", "fp16", 8),
+    ("cublas", "fp32", 8),
+    ("inductor", "fp16", 8),
     ("cudnn", "tf32", 8),
     ("cudnn", "fp16", 1),
-    ("inductor", "fp16", 8),
-    ("cublas", "fp32", 8),
     ("cudnn", "fp32", 8),
-    ("inductor", "fp32", 1),
     ("cudnn", "tf32", 1),
 )
 """Backend, precision and batch, the most wanted first; others follow in the file's order."""
@@ -44,9 +43,15 @@ STAGES = (
 def order(runs: Sequence[Run]) -> list[Run]:
     """Return the runs by stage; within one as the file has them."""
     rank = {stage: number for number, stage in enumerate(STAGES)}
-    keys = [(run.backend or "", run.precision or "", run.batch or 0) for run in runs]
-    ranked = sorted(range(len(runs)), key=lambda i: rank.get(keys[i], len(STAGES)))
-    return [runs[i] for i in ranked]
+    paired = {(run.workload, run.precision, run.batch) for run in runs if run.backend == "cublas"}
+
+    def stage(run: Run) -> int:
+        # what cuDNN does in cuBLAS's place belongs beside it
+        beside = (run.workload, run.precision, run.batch) in paired
+        key = ("cublas" if beside else run.backend or "", run.precision or "", run.batch or 0)
+        return rank.get(key, len(STAGES))
+
+    return sorted(runs, key=stage)
 
 
 def _begin(gpus: multiprocessing.Queue, folder: str) -> None:

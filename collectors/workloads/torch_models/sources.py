@@ -75,6 +75,7 @@ def build(name: ModelName, batch: int, seed: int, settings: Mapping[str, str]) -
     built.model.eval()
     if name.library is not None:
         _fill_zero_weights(built.model)
+        _settle_statistics(built)
     return built
 
 
@@ -85,6 +86,36 @@ def _fill_zero_weights(model: Any) -> None:
     for weight in model.parameters():
         if weight.ndim >= 2 and not bool(weight.detach().any()):
             torch.nn.init.normal_(weight, std=0.02)
+
+
+def _settle_statistics(built: Built) -> None:
+    """Let every batch normalisation take the statistics of these inputs, as training would.
+
+    With those it begins with, an untrained deep network shrinks or blows up what goes through it,
+    below and above what fp16 can hold.
+    """
+    import torch
+
+    norms: list[Any] = [
+        module
+        for module in built.model.modules()
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+    ]
+    momenta = [norm.momentum for norm in norms]
+    try:
+        for norm in norms:
+            norm.train()
+            norm.momentum = 1.0
+        with torch.no_grad():
+            built.model(*built.arguments, **built.keywords)
+    except Exception:
+        # one value a channel has no statistics, and what else is wrong the session tells
+        for norm in norms:
+            norm.reset_running_stats()
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+            norm.eval()
 
 
 def _library(name: str) -> Any:

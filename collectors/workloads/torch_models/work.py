@@ -9,7 +9,8 @@ once, every tensor that somebody else reads is written once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,16 +203,25 @@ def _file(
 def _flops(
     func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
 ) -> int | None:
-    from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+    from torch.utils.flop_counter import flop_registry
 
+    if "scaled_dot_product" in name:
+        return _attention_flops(*(tensor.shape for tensor in args[:3]))
     count = flop_registry.get(func.overloadpacket)
     if count is not None:
         return int(count(*args, **kwargs, out_val=result))
-    if "scaled_dot_product" in name:
-        return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
     if name in _RECURRENT | _SELF_ATTENTION:
         return _sequence_flops(args, attends=name in _SELF_ATTENTION)
     return 0
+
+
+def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int]) -> int:
+    """Count the scores and their sum over the values, of all heads of the queries.
+
+    Shapes end in length and width. There may be fewer heads of keys than of queries (grouped
+    queries), which torch's own count refuses.
+    """
+    return int(2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
 
 
 def _sequence_flops(args: tuple[Any, ...], *, attends: bool) -> int | None:
