@@ -312,8 +312,7 @@ def redact_run(
     InputError
         If there is no ``run.json``, or a table cannot be parsed.
     """
-    from perfml.ingest.profiles import MANIFEST
-    from perfml.ingest.run_labels import read_manifest
+    from perfml.ingest.run_labels import MANIFEST, read_manifest
 
     folder, out = Path(folder), Path(out)
     if not (folder / MANIFEST).is_file():

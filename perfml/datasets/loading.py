@@ -366,8 +366,11 @@ def _folder(name: str, path: Path) -> Given:
 
 def _file(name: str, path: Path) -> Given:
     from perfml.datasets.published import COLUMNS, from_published
+    from perfml.ingest.archives import is_archive_of_profiles
     from perfml.readers import Source, recognise
 
+    if is_archive_of_profiles(path):
+        return _ingested(name, path)
     source = Source(path)
     try:
         recognise(source)

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from perfml import __version__
 from perfml.errors import InputError, PerfmlError
+from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import warnings_of_manifests
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.layer_map import LayerMap
-from perfml.ingest.profiles import SHAPES, group_runs, ingest_runs
-from perfml.ingest.run_labels import Identity, read_manifest
+from perfml.ingest.profiles import group_runs, ingest_runs
+from perfml.ingest.run_labels import SHAPES, Identity, read_manifest
 from perfml.ingest.substitutes import formulas
 from perfml.metrics import load_catalogue
 from perfml.readers import ReadOptions, Source, recognise
@@ -157,8 +158,20 @@ def ingest_folder(
     InputError
         If there is no profile, or the folder cannot be written.
     """
-    folder, settings = Path(folder), settings or Settings()
-    units = _units(group_runs([Path(path) for path in paths]))
+    with unpacked(paths) as found:
+        units = _units(group_runs(found.paths))
+        landed = _ingested(units, Path(folder), settings or Settings(), n_jobs, progress)
+        landed.failed = [(found.named(name), found.renamed(err)) for name, err in landed.failed]
+    return landed
+
+
+def _ingested(
+    units: Sequence[_Unit],
+    folder: Path,
+    settings: Settings,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> Landed:
     landed = Landed()
     with _incoming(folder) as incoming:
         known = Index(folder)

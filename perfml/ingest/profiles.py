@@ -16,20 +16,25 @@ from typing import Any
 import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
+from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, differing_arguments
 from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
-from perfml.ingest.run_labels import Identity, from_manifest, from_name, pair_key, read_manifest
+from perfml.ingest.run_labels import (
+    MANIFEST,
+    SHAPES,
+    Identity,
+    from_manifest,
+    from_name,
+    pair_key,
+    read_manifest,
+)
 from perfml.ingest.substitutes import substitutes_note
 from perfml.ingest.timing import join_timing
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import Kernels, validate_kernels
-
-MANIFEST = "run.json"
-SHAPES = "layers.json"
-"""Beside loose profiles: the shapes of their layers, under the key ``layers``."""
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NOT_PROFILES = ("log.txt",)
@@ -67,7 +72,7 @@ def ingest(
     Parameters
     ----------
     paths
-        Exports, run folders, or folders of either.
+        Exports, run folders, folders of either, or archives of exports or run folders.
     identity
         Overrides the workload, backend, precision or batch of every run read.
     options
@@ -89,14 +94,15 @@ def ingest(
     InputError
         If a file is no profile, holds no kernels, or has no partner that it needs.
     """
-    return ingest_runs(
-        group_runs([Path(path) for path in paths]),
-        identity=identity,
-        options=options,
-        layer_map=layer_map,
-        layer=layer,
-        progress=progress,
-    )
+    with unpacked(paths) as found:
+        return ingest_runs(
+            group_runs(found.paths),
+            identity=identity,
+            options=options,
+            layer_map=layer_map,
+            layer=layer,
+            progress=progress,
+        )
 
 
 def ingest_runs(

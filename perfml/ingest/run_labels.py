@@ -10,6 +10,10 @@ from typing import Any
 from perfml.errors import InputError
 from perfml.util.files import parse_json, read_document
 
+MANIFEST = "run.json"
+SHAPES = "layers.json"
+"""Beside loose profiles: the shapes of their layers, under the key ``layers``."""
+
 BACKENDS = {
     "cublas": "cublas",
     "cudnn": "cudnn",

@@ -22,7 +22,16 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
 
-__all__ = ["ENDINGS", "FORMATS", "Format", "ReadOptions", "Source", "read", "recognise"]
+__all__ = [
+    "ENDINGS",
+    "FORMATS",
+    "Format",
+    "ReadOptions",
+    "Source",
+    "is_profile",
+    "read",
+    "recognise",
+]
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,11 @@ def recognise(source: Source) -> ModuleType:
     if module is None:
         raise unread(source.head, path, titles)
     return module
+
+
+def is_profile(source: Source) -> bool:
+    """Tell whether a reader knows a source's content; an archive is no profile itself."""
+    return not is_archive(source.head) and _reader_of(source) is not None
 
 
 def _reader_of(source: Source) -> ModuleType | None:

@@ -71,6 +71,11 @@ def _hashed_aside(data: bytes | memoryview) -> Future[str]:
     return found
 
 
+def is_compressed(head: bytes) -> bool:
+    """Tell whether a file is compressed in a way that is read as it is, from its first bytes."""
+    return head.startswith(tuple(_MAGIC))
+
+
 class Source:
     """A profiler's export on disk.
 
@@ -254,7 +259,7 @@ class Source:
                 size += len(block)
                 if size > limit:
                     raise self.too_large(limit)
-                self._write(out, block)
+                self.write(out, block)
 
     @contextmanager
     def _unchanged(self) -> Iterator[int]:
@@ -268,7 +273,8 @@ class Source:
             cure = "Wait until the program that writes it has ended."
             raise InputError(msg, where=str(self.path), found=found, cure=cure)
 
-    def _write(self, out: IO[bytes], block: bytes) -> None:
+    def write(self, out: IO[bytes], block: bytes) -> None:
+        """Write what was unpacked; an error says that there is no room for it."""
         try:
             out.write(block)
         except OSError as error:
@@ -283,9 +289,17 @@ class Source:
             found = self.path.stat()
         return found.st_size, found.st_mtime_ns
 
-    def limit(self, size: int) -> int:
-        """Return how many bytes the file may hold, from its size on disk."""
-        if not self.compressed:
+    def limit(self, size: int, *, packed: bool = False) -> int:
+        """Return how many bytes the file may hold, from its size on disk.
+
+        Parameters
+        ----------
+        size
+            Bytes on disk.
+        packed
+            Whether it is an archive that compresses what it holds.
+        """
+        if not self.compressed and not packed:
             return LARGEST
         return min(LARGEST, max(FREE, RATIO * size))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import io
 import tarfile
-import zipfile
 
 import pytest
 from hypothesis import given
@@ -16,36 +13,10 @@ from hypothesis import strategies as st
 from perfml.errors import InputError, PerfmlError
 from perfml.readers import archive, read
 from perfml.readers import source as sources
+from tests.support.archives import PACKED, zip_of
 from tests.support.paths import DATA
 
 PROFILE = DATA / "ncu" / "vectors.csv"
-
-
-def tar_of(files: dict[str, bytes], mode: str = "w") -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as found:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            found.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def zip_of(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as found:
-        for name, content in files.items():
-            found.writestr(name, content)
-    return buffer.getvalue()
-
-
-PACKED = {
-    "x.tar": tar_of,
-    "x.tar.gz": lambda files: gzip.compress(tar_of(files)),
-    "x.tar.bz2": lambda files: bz2.compress(tar_of(files)),
-    "x.tar.xz": lambda files: tar_of(files, "w:xz"),
-    "x.zip": zip_of,
-}
 
 
 def refusal(path) -> str:
@@ -80,7 +51,9 @@ def test_binary_profiles_are_read_too(name, kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["x.tar.gz", "x.zip"])
-def test_several_profiles_are_named_with_the_command_that_unpacks_them(kind, tmp_path):
+def test_several_profiles_are_no_one_table_and_named_with_the_command_that_unpacks_them(
+    kind, tmp_path
+):
     path = tmp_path / kind
     path.write_bytes(PACKED[kind]({"a.csv": PROFILE.read_bytes(), "b.csv": PROFILE.read_bytes()}))
     text = refusal(path)
