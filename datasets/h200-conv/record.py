@@ -32,6 +32,10 @@ RECORDING = Recording(
         Wanted("tile32"),
         Wanted("rolled"),
         Wanted("unrolled"),
+        Wanted("fused_streams", layers="conv[12]_b1000"),
+        Wanted("rolled_tile8"),
+        Wanted("rolled_tile32"),
+        Wanted("constant_tile8"),
     ),
     metrics=(
         "published",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from pathlib import Path
 
 from collectors.workloads.attention.variants import LADDER, VARIANTS
-from collectors.workloads.attention.workload import choose_variants
 from perfml.explain import explain, load_tables, make_side
 from perfml.tables import read_table
 from studies.ladders import measure as steps_of
@@ -41,6 +41,18 @@ def rows_of(layer):
     frame = read_table(DATA / "layers.parquet", kind="layers").frame
     found = frame[frame["layer"] == layer].groupby("backend").mean(numeric_only=True)
     found["time_us"] = frame[frame["layer"] == layer].groupby("backend")["time_us"].median()
+    return found
+
+
+@functools.cache
+def recorded_variants():
+    """Return what was the default when a backend was recorded: backend, layer, variant."""
+    found = {name: {} for name in VARIANTS}
+    for path in sorted((DATA / "runs").glob("*/run.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["backend"] in found:
+            kernels = record["settings"]["kernels"].items()
+            found[record["backend"]] |= {layer: about["variant"] for layer, about in kernels}
     return found
 
 
@@ -257,8 +269,7 @@ def tensor_counters():
     for layer in TENSOR:
         found = rows_of(layer)
         for name in KERNELS:
-            dim = size_of(layer)[1]
-            version = choose_variants(name, "default", dim)[0] if name in VARIANTS else ""
+            version = recorded_variants()[name][layer] if name in VARIANTS else ""
             cells = _tensor_cells(name, version, found.loc[name], layer)
             rows.append([f"`{layer}`", f"`{name}` {version}".strip(), *cells])
     return markdown(["size", "kernel", *TENSOR_HEADER], rows)

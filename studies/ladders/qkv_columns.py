@@ -41,7 +41,7 @@ COLUMNS = {
 NEEDED = 3
 """Instructions an iteration cannot do without: two loads and a multiply-add."""
 LANES = 32
-_LAYER = re.compile(r"(\w+)_w([1-9][0-9]*)")
+_LAYER = re.compile(r"([a-z]+)_w([1-9][0-9]*)(?:_n[1-9][0-9]*)?")
 SCHEDULERS = 4
 """Of a multiprocessor since Volta; each issues an instruction a cycle at most. A block of fewer
 warps leaves some of them idle, which ``issue_slot_utilization`` does not count."""

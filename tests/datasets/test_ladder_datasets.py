@@ -19,6 +19,11 @@ from perfml.tables import read_table
 pytestmark = pytest.mark.long
 
 CONV_LAYERS = tuple(DEFAULT_SIZES.split(","))
+LATER = {
+    "conv": {"fused_streams", "rolled_tile8", "rolled_tile32", "constant_tile8"},
+    "qkv": {"base_lean", "strip_lean"},
+}
+"""Versions that were written after these recordings (studies/seeds measures them)."""
 QKV_LAYERS = tuple(layer_name(shape, warps) for shape in SHAPES.values() for warps in WARPS)
 
 
@@ -54,7 +59,8 @@ def test_the_tables_are_what_the_raw_files_give(name, rows, layers, kernels):
 
 def test_every_version_of_the_convolution_solved_every_problem(conv):
     solved = conv.groupby(["backend", "precision"])["layer"].unique()
-    assert set(solved.index.get_level_values("backend")) == set(workload("conv").backends())
+    recorded = set(solved.index.get_level_values("backend"))
+    assert set(workload("conv").backends()) - recorded == LATER["conv"]
     assert set(solved["cudnn"].index) == {"fp32", "tf32", "fp16"}
     for (backend, _), layers in solved.items():
         wanted = CONV_LAYERS[:6] if backend == "constant" else CONV_LAYERS
@@ -64,7 +70,7 @@ def test_every_version_of_the_convolution_solved_every_problem(conv):
 
 def test_every_version_of_the_product_ran_with_every_number_of_warps(qkv):
     solved = qkv.groupby("backend")["layer"].unique()
-    assert set(solved.index) == set(workload("qkv").backends())
+    assert set(workload("qkv").backends()) - set(solved.index) == LATER["qkv"]
     assert all(tuple(layers) == QKV_LAYERS for layers in solved)
     assert set(qkv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
     assert set(qkv["kernels"]) == {1}

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from collectors.workloads.cuda import Resources
+from collectors.workloads.qkv.workload import VERSIONS
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "tests" / "cuda_on_cpu"
@@ -18,9 +19,7 @@ KERNELS = {
     "fused.cu": ("fused",),
     "wmma.cu": ("fused_wmma",),
     "qkv.cu": tuple(
-        f"{name}_{shape}"
-        for name in ("rearrange", "base", "base_w2", "strip", "strip_w2")
-        for shape in ("small", "large")
+        f"{name}_{shape}" for name in ("rearrange", *VERSIONS) for shape in ("small", "large")
     ),
 }
 
@@ -123,6 +122,7 @@ def on_cpu(monkeypatch, room, folder):
     monkeypatch.setattr(room, "import_cupy", lambda: _Cupy, raising=False)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "Stream", _Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", _Stream)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
     yield built

@@ -29,6 +29,7 @@ YARDSTICKS = {
     "torch-math": ("MATH", ("fp32", "fp16")),
 }
 """Backend to PyTorch's name of it and its precisions."""
+TRITON = "triton"
 HEADS = 12
 DEVICE = "cuda"
 MATH_SCORES = 1 << 32
@@ -226,6 +227,19 @@ def torch_launch(backend: str, tensors: Tensors) -> Callable[[], None]:
         values["o"] = made.reshape(problem.count, problem.tokens, problem.dim)
 
     return launch
+
+
+def triton_launch(tensors: Tensors) -> Callable[[], None]:
+    """Return the launch of the kernel that Triton compiles."""
+    try:
+        from .triton_kernel import launch_of
+    except ImportError as error:
+        what, cure = (
+            "triton cannot be imported",
+            "It comes with PyTorch for CUDA.",
+        )
+        raise InputError(what, where="--backend", found=str(error), cure=cure) from error
+    return launch_of(tensors.problem, tensors.values)
 
 
 def describe(resources: Resources, shared: int) -> dict[str, Any]:

@@ -4,6 +4,10 @@
 // ldmatrix) and "Data Movement and Conversion Instructions: Asynchronous copy" (cp.async).
 #pragma once
 
+#ifndef THROUGH_L1
+#define THROUGH_L1 0
+#endif
+
 #ifndef ATTENTION_ON_CPU  // tests/cuda_on_cpu.h has these functions for a host compiler
 
 namespace {
@@ -14,10 +18,15 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes from global to shared memory, past the registers and L1; zeros where `inside` is false.
+// 16 bytes from global to shared memory, past the registers; zeros where `inside` is false. `cg` keeps
+// them in L2 only, `ca` (-DTHROUGH_L1=1) in L1 too.
 __device__ __forceinline__ void copy_async(unsigned to, const void* from, bool inside) {
   const int bytes = inside ? 16 : 0;
+#if THROUGH_L1
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+#else
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+#endif
 }
 
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }

@@ -16,6 +16,8 @@ ROWS = 128
 WMMA_WARPS = 4
 Q_TILES = (16, 32, 48, 64)
 KV_TILES = (32, 64, 128, 160)
+PAD = 8
+"""Halves that a row of a tile is longer in shared memory (`wmma`)."""
 LAZY = 8
 """Powers of two that a score may be above the number subtracted from its row."""
 
@@ -87,6 +89,10 @@ class Variant:
         Rows of Q and threads of a block.
     dims
         Head dimensions that it is made for.
+    maps
+        Whether it takes tensor maps instead of pointers.
+    flags
+        Options of the compiler beyond ours.
     """
 
     source: str
@@ -96,12 +102,14 @@ class Variant:
     threads: int
     dims: tuple[int, ...] = (64, 128)
     maps: bool = field(default=False)
+    flags: tuple[str, ...] = ()
 
     def shared_bytes(self, dim: int) -> int:
         """Return dynamic shared memory in bytes."""
         kv_rows = self.defines["KV_ROWS"]
         if self.source == "wmma.cu":
-            return (self.query_rows + 4 * kv_rows) * (dim + 8) * 2
+            pitch = dim + self.defines.get("PAD", PAD)
+            return (self.query_rows + 4 * kv_rows) * pitch * 2
         if self.source == "mma.cu":
             return (self.query_rows + 4 * kv_rows) * dim * 2
         stages = self.defines["STAGES"]
@@ -115,16 +123,38 @@ class Variant:
     def compiled_for(self, dim: int, *, causal: bool) -> Source:
         """Return the source with all macros."""
         macros = {"HEAD_DIM": dim, "CAUSAL": int(causal), **self.defines}
-        return Source(FOLDER / self.source, macros)
+        return Source(FOLDER / self.source, macros, self.flags)
 
 
 def _wmma(
-    q_rows: int, kv_rows: int, *, blocks: int = 0, poly: int = 0, lazy: int = LAZY
+    q_rows: int,
+    kv_rows: int,
+    *,
+    blocks: int = 0,
+    poly: int = 0,
+    lazy: int = LAZY,
+    flags: tuple[str, ...] = (),
+    **more: int,
 ) -> Variant:
     macros = {
         "Q_ROWS": q_rows, "KV_ROWS": kv_rows, "MIN_BLOCKS": blocks, "POLY": poly, "LAZY": lazy,
+        **more,
     }  # fmt: skip
-    return Variant("wmma.cu", "attention_wmma", macros, WMMA_WARPS * q_rows, WMMA_WARPS * 32)
+    threads = WMMA_WARPS * 32
+    return Variant(
+        "wmma.cu", "attention_wmma", macros, WMMA_WARPS * q_rows, threads, flags=flags
+    )  # fmt: skip
+
+
+THESIS_FLAGS = (
+    "-maxrregcount=255",
+    "-fmad=true",
+    "-ftz=true",
+    "-prec-div=false",
+    "-prec-sqrt=false",
+)
+"""The thesis' compiler flags, of those that change code: ``-O3`` and ``-v`` are ours already, and
+``-expt-relaxed-constexpr`` only allows what our sources do not do."""
 
 
 def _mma(
@@ -174,6 +204,10 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "q32_kv64_poly2": _wmma(32, 64, poly=2),
         "q32_kv64_three": _wmma(32, 64, blocks=3),
         "q32_kv64_three_poly2": _wmma(32, 64, blocks=3, poly=2),
+        "q32_kv64_through_l1": _wmma(32, 64, THROUGH_L1=1),
+        "q32_kv64_no_pad": _wmma(32, 64, PAD=0),
+        "q32_kv64_no_pad_through_l1": _wmma(32, 64, PAD=0, THROUGH_L1=1),
+        "q32_kv64_thesis_flags": _wmma(32, 64, flags=THESIS_FLAGS),
     },
     "mma": {
         "r32_kv64_w4": _mma(32, 64, 4, 2, 1),
@@ -211,4 +245,11 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "d128_kv64_c3": _wgmma(64, 3, 2, 0, dim=128),
     },
 }
-"""Backend to its variants; the first that fits the head dimension is the default."""
+"""Backend to its variants."""
+FASTEST = {
+    ("wmma", 64): "q48_kv64", ("wmma", 128): "q32_kv64",
+    ("mma", 64): "r32_kv64_w4", ("mma", 128): "d128_r32_kv32_w4",
+    ("wgmma", 64): "kv128_c3_turns", ("wgmma", 128): "d128_kv128_c2_turns",
+}  # fmt: skip
+"""Backend and head dimension to the variant that was fastest on an H200 (docs/attention.md): the
+default."""

@@ -1,20 +1,24 @@
 // Attention in fp16 with fp32 sums on the tensor cores through CUDA C++'s nvcuda::wmma.
 //
 // A warp owns Q_ROWS rows of Q; the block's four warps share each tile of KV_ROWS rows of K and V,
-// which cp.async brings one iteration ahead. Rows in shared memory are padded by 8 halves, so that the
-// rows of a fragment start 4 banks apart. Scores and output stay in the accumulators, whose elements
+// which cp.async brings one iteration ahead. Rows in shared memory are padded by PAD halves; with 8 the
+// rows of a fragment start 4 banks apart, with 0 all of them in the same bank. Scores and output stay in the accumulators, whose elements
 // belong to lanes as mma.m16n8k16 says: row lane / 4 (and + 8), columns 2 (lane % 4) and the next (and
 // + 8). wmma leaves this open; it holds for sm_80 to sm_90, where the left operand's first eight
 // elements have the same order (the compiler reads no others), and the check on the device shows it.
 //
 // -DHEAD_DIM=64|128 -DQ_ROWS=16|32|48|64 -DKV_ROWS=32|64|128|160 -DCAUSAL=0|1
-// -DMIN_BLOCKS=0.. (0: as the compiler likes) -DPOLY=0..8 -DLAZY=0|8
+// -DMIN_BLOCKS=0.. (0: as the compiler likes) -DPOLY=0..8 -DLAZY=0|8 -DPAD=0|8 -DTHROUGH_L1=0|1
 
 #ifndef ATTENTION_ON_CPU
 #include <mma.h>
 #endif
 
 #include "tensor.cuh"
+
+#ifndef PAD
+#define PAD 8
+#endif
 
 #if MIN_BLOCKS > 0
 #define BOUNDS __launch_bounds__(kThreads, MIN_BLOCKS)
@@ -28,7 +32,7 @@ namespace wmma = nvcuda::wmma;
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
-constexpr int kPitch = HEAD_DIM + 8;  // halves from row to row
+constexpr int kPitch = HEAD_DIM + PAD;  // halves from row to row
 constexpr int kBlocks = Q_ROWS / 16;
 constexpr int kSteps = HEAD_DIM / 16;
 constexpr int kColumns = KV_ROWS / 16;

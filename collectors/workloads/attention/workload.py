@@ -13,14 +13,15 @@ from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
 from .problems import SETS, Problem, parse_sizes, times
-from .variants import FOLDER, LADDER, ROWS, VARIANTS, Variant
+from .variants import FASTEST, FOLDER, LADDER, ROWS, VARIANTS, Variant
 
 DEFAULTS = {"sizes": "small", "causal": "0", "variants": "default"}
-_LADDER_DIMS, _TENSOR_DIMS = (32, 64), (64, 128)
+_LADDER_DIMS, _TENSOR_DIMS, _TRITON_DIMS = (32, 64), (64, 128), (32, 64, 128)
 _PRECISIONS = {
     **dict.fromkeys(LADDER, ("fp32",)),
     **dict.fromkeys(VARIANTS, ("fp16",)),
     **{name: precisions for name, (_, precisions) in launch.YARDSTICKS.items()},
+    launch.TRITON: ("fp16",),
 }
 
 
@@ -32,7 +33,7 @@ class AttentionWorkload(Ladder):
     """
 
     name = "attention"
-    summary = "attention: a fp32 ladder, three tensor-core kernels, PyTorch's as yardsticks"
+    summary = "attention: a fp32 ladder, three tensor-core kernels, Triton's and PyTorch's"
     check_first = True
     versions = _PRECISIONS
 
@@ -101,8 +102,10 @@ def choose_variants(backend: str, asked: str, dim: int) -> tuple[str, ...]:
     """
     known = VARIANTS[backend]
     fitting = [name for name, variant in known.items() if variant.fits(dim)]
-    if asked in ("default", "all"):
-        return tuple(fitting if asked == "all" else fitting[:1])
+    if asked == "default":
+        return (FASTEST[backend, dim],)
+    if asked == "all":
+        return tuple(fitting)
     names = tuple(name.strip() for name in asked.split(","))
     for name in names:
         if name not in fitting or names.count(name) > 1:
@@ -113,9 +116,10 @@ def choose_variants(backend: str, asked: str, dim: int) -> tuple[str, ...]:
 
 
 def _check_problem(backend: str, problem: Problem) -> None:
-    dims = _LADDER_DIMS if backend in LADDER else _TENSOR_DIMS if backend in VARIANTS else ()
+    dims = _dims_of(backend)
     if dims and problem.dim not in dims:
-        what = f"{backend} is made for the head dimensions {dims[0]} and {dims[1]}"
+        *most, last = map(str, dims)
+        what = f"{backend} is made for the head dimensions {', '.join(most)} and {last}"
         raise InputError(what, where="--set sizes", found=problem.name)
     if backend in LADDER and problem.tokens % ROWS:
         what = f"the fp32 ladder takes multiples of {ROWS} tokens"
@@ -123,16 +127,22 @@ def _check_problem(backend: str, problem: Problem) -> None:
     if backend in LADDER and problem.causal:
         what = "the fp32 ladder has no causal mask"
         raise InputError(what, where="--set causal", found=backend)
-    if problem.count > _GRID_Y and backend in VARIANTS:
+    if problem.count > _GRID_Y and backend in (*VARIANTS, launch.TRITON):
         what = f"at most {_GRID_Y} problems at once"
         raise InputError(what, where="--set sizes", found=problem.name)
+
+
+def _dims_of(backend: str) -> tuple[int, ...]:
+    if backend == launch.TRITON:
+        return _TRITON_DIMS
+    return _LADDER_DIMS if backend in LADDER else _TENSOR_DIMS if backend in VARIANTS else ()
 
 
 _GRID_Y = 65535
 
 
 def source_of(backend: str, problem: Problem, variant: str) -> Source | None:
-    """Return what has to be compiled, None for PyTorch's attention."""
+    """Return what has to be compiled, None for PyTorch's attention and for Triton's kernel."""
     if backend in LADDER:
         return Source(FOLDER / "ladder.cu", {"HEAD_DIM": problem.dim})
     if backend in VARIANTS:
@@ -157,7 +167,8 @@ def _session(options: Options, work: list[tuple[str, Problem, str]]) -> KernelSe
         data = tensors[problem]
         module = modules.get(_key(problem, variant))
         if module is None:
-            run = launch.torch_launch(backend, data)
+            library = backend == launch.TRITON
+            run = launch.triton_launch(data) if library else launch.torch_launch(backend, data)
         elif backend in LADDER:
             run = launch.rung_launch(backend, module, data)
             kernels[name] = _rung_needs(backend, module, problem)
@@ -171,7 +182,8 @@ def _session(options: Options, work: list[tuple[str, Problem, str]]) -> KernelSe
             }  # fmt: skip
         layers.append(launch.layer(name, data, run, options.precision))
     compilers = {module.compiler for module in modules.values()}
-    about = {"compiler": next(iter(compilers), "torch"), "kernels": kernels}
+    without = "triton" if backend == launch.TRITON else "torch"
+    about = {"compiler": next(iter(compilers), without), "kernels": kernels}
     if backend in LADDER:
         about["step"] = LADDER[backend].step
     return KernelSession(layers, about, seed=options.seed)

@@ -39,17 +39,20 @@ class Version:
         Of the products; data are fp32 before and after.
     against
         The version it changes one thing of.
+    streams
+        Streams that the images are divided among.
     """
 
     source: str
     against: str
     defines: Mapping[str, int] = field(default_factory=dict)
     precision: str = "fp32"
+    streams: int = 1
 
 
 VERSIONS = {
     "unroll": Version("separate.cu", ""),
-    "streams": Version("separate.cu", "unroll"),
+    "streams": Version("separate.cu", "unroll", streams=STREAMS),
     "fused": Version("fused.cu", "unroll"),
     "restrict": Version("fused.cu", "fused", {"RESTRICT": 1}),
     "constant": Version("fused.cu", "restrict", {"RESTRICT": 1, "CONSTANT": 1}),
@@ -59,7 +62,13 @@ VERSIONS = {
     "tile32": Version("fused.cu", "restrict", {"RESTRICT": 1, "TILE": 32}),
     "wmma_tf32": Version("wmma.cu", "restrict", {"HALF": 0}, "tf32"),
     "wmma_fp16": Version("wmma.cu", "wmma_tf32", {"HALF": 1}, "fp16"),
+    # two steps at once: does one of them gain more where the other has been made?
+    "fused_streams": Version("fused.cu", "fused", streams=STREAMS),
+    "rolled_tile8": Version("fused.cu", "tile8", {"RESTRICT": 1, "INNER": 1, "TILE": 8}),
+    "rolled_tile32": Version("fused.cu", "tile32", {"RESTRICT": 1, "INNER": 1, "TILE": 32}),
+    "constant_tile8": Version("fused.cu", "tile8", {"RESTRICT": 1, "CONSTANT": 1, "TILE": 8}),
 }
+CONSTANT = frozenset(name for name, each in VERSIONS.items() if each.defines.get("CONSTANT"))
 YARDSTICK = "cudnn"
 _INTS = ("images", "maps", "channels", "height", "width", "size", "pad", "out_height", "out_width")
 
@@ -73,13 +82,13 @@ def shape_argument(problem: Problem, images: int | None = None) -> Any:
     return np.array([tuple(values)], dtype=[(name, np.int32) for name in _INTS])
 
 
-def grid_of(problem: Problem, version: str) -> tuple[int, int, int]:
-    """Return the grid of a fused version: tiles of pixels, tiles of maps, images."""
+def grid_of(problem: Problem, version: str, images: int = 0) -> tuple[int, int, int]:
+    """Return the grid of a fused version: tiles of pixels, tiles of maps, images (0: all)."""
     chosen = VERSIONS[version]
     tensor = chosen.source == "wmma.cu"
     pixels = 64 if tensor else chosen.defines.get("TILE", 16)
     maps = 16 if tensor else pixels
-    return -(-problem.pixels // pixels), -(-problem.maps // maps), problem.images
+    return -(-problem.pixels // pixels), -(-problem.maps // maps), images or problem.images
 
 
 _PRECISIONS = {
@@ -88,10 +97,23 @@ _PRECISIONS = {
 }
 
 
+DEFAULTS = {"sizes": DEFAULT_SIZES, "copies": "0"}
+
+
+def _check_copies(backend: str, copies: str) -> None:
+    if copies not in ("0", "1"):
+        what = "copies is 0 or 1"
+        raise InputError(what, where="--set copies", found=copies)
+    if copies == "1" and backend == YARDSTICK:
+        what, cure = "the library is measured without copies", "Leave --set copies=1 out."
+        raise InputError(what, where="--set copies", found=backend, cure=cure)
+
+
 class ConvWorkload(Ladder):
     """Forward convolution, without padding as in a course project, and two layers of YOLOv4-Tiny.
 
-    Settings: ``sizes``, the problems (see `parse_sizes`).
+    Settings: ``sizes``, the problems (see `parse_sizes`), and ``copies``: 1 brings the images from
+    the host's pinned memory and the outputs back to it, as a part of every launch.
     """
 
     name = "conv"
@@ -117,8 +139,10 @@ class ConvWorkload(Ladder):
         if options.batch != 1:
             what, cure = "the batch is a part of a problem's name", "Use --set sizes=conv1_b100."
             raise InputError(what, where="--batch", found=str(options.batch), cure=cure)
-        asked = parse_sizes(read_settings(options, {"sizes": DEFAULT_SIZES})["sizes"])
-        if options.backend != "constant":
+        settings = read_settings(options, DEFAULTS)
+        _check_copies(options.backend, settings["copies"])
+        asked = parse_sizes(settings["sizes"])
+        if options.backend not in CONSTANT:
             return asked
         found = tuple(each for each in asked if each.weights <= CONSTANT_FLOATS)
         if not found:
@@ -142,12 +166,17 @@ WORKLOAD = ConvWorkload()
 
 @dataclass
 class _Data:
-    """Tensors of one problem."""
+    """Tensors of one problem.
+
+    `host_images` and `host_outputs` are None but where copies are a part of a launch.
+    """
 
     problem: Problem
     weights: Any
     images: Any
     outputs: dict[str, Any]
+    host_images: Any = None
+    host_outputs: Any = None
 
     def fill(self, seed: int) -> None:
         """Draw weights and images; outputs are then about N(0, 1) too."""
@@ -156,6 +185,10 @@ class _Data:
         generator = torch.Generator(DEVICE).manual_seed(seed)
         self.weights.normal_(0.0, self.problem.depth**-0.5, generator=generator)
         self.images.normal_(generator=generator)
+        if self.host_images is not None:
+            self.host_images.copy_(self.images)
+            # a launch that forgot a copy computes with this, and so does its reference
+            self.images.fill_(float("nan"))
 
     def layer(
         self,
@@ -170,11 +203,28 @@ class _Data:
         def expected() -> dict[str, Any]:
             return {"y": reference(self.problem, self.weights, self.images)}
 
+        outputs = self.outputs if self.host_outputs is None else {"y": self.host_outputs}
         about = self.problem.about()
-        return Layer(self.problem.name, launch, self.outputs, expected, limit, renew, about)
+        return Layer(self.problem.name, launch, outputs, expected, limit, renew, about)
+
+    def copied(self, launch: Callable[..., None], first: int, count: int) -> Callable[..., None]:
+        """Return the launch of some images with their copies around it, if there are any."""
+        if self.host_images is None:
+            return launch
+        import torch
+
+        part = slice(first, first + count)
+
+        def whole(stream: Any = None) -> None:
+            with torch.cuda.stream(stream):
+                self.images[part].copy_(self.host_images[part], non_blocking=True)
+                launch(stream)
+                self.host_outputs[part].copy_(self.outputs["y"][part], non_blocking=True)
+
+        return whole
 
 
-def _data(problem: Problem, seed: int, *, with_output: bool = True) -> _Data:
+def _data(problem: Problem, seed: int, *, with_output: bool = True, copies: bool = False) -> _Data:
     import torch
 
     made = _Data(
@@ -186,6 +236,10 @@ def _data(problem: Problem, seed: int, *, with_output: bool = True) -> _Data:
     if with_output:
         shape = (problem.images, problem.maps, problem.out_height, problem.out_width)
         made.outputs["y"] = torch.empty(shape, device=DEVICE)
+    if copies:
+        pinned = DEVICE == "cuda"
+        made.host_images = torch.empty(made.images.shape, pin_memory=pinned)
+        made.host_outputs = torch.empty(made.outputs["y"].shape, pin_memory=pinned)
     made.fill(seed)
     return made
 
@@ -195,10 +249,11 @@ def kernel_session(options: Options, problems: Sequence[Problem]) -> KernelSessi
     version = VERSIONS[options.backend]
     source = Source(_FOLDER / version.source, version.defines)
     limit = LIMITS[version.precision]
-    data = [_data(each, options.seed) for each in problems]
+    copies = read_settings(options, DEFAULTS)["copies"] == "1"
+    data = [_data(each, options.seed, copies=copies) for each in problems]
     # weights in constant memory are a part of a module, so every problem has a module of its own;
     # CuPy loads one file once, so the modules differ by a macro
-    constant = options.backend == "constant"
+    constant = options.backend in CONSTANT
     names = [each.name for each in problems] if constant else ["all"]
     modules = build(
         {
@@ -226,7 +281,8 @@ def kernel_session(options: Options, problems: Sequence[Problem]) -> KernelSessi
         "source": version.source,
         "defines": dict(version.defines),
         "changes": version.against or None,
-        "streams": STREAMS if options.backend == "streams" else 1,
+        "streams": version.streams,
+        "copies": copies,
         "kernels": {name: vars(module.kernel(name).resources()) for name in kernels},
     }
     return KernelSession(layers, settings, seed=options.seed)
@@ -237,12 +293,18 @@ def _fused_layer(backend: str, module: Module, data: _Data, limit: float) -> Lay
     kernel = module.kernel("fused_wmma" if tensor else "fused")
     tile = VERSIONS[backend].defines.get("TILE", 16)
     block = (128,) if tensor else (tile, tile)
-    grid, shape = grid_of(data.problem, backend), shape_argument(data.problem)
 
-    def launch() -> None:
-        kernel(grid, block, data.weights, data.images, data.outputs["y"], shape)
+    def some(first: int, count: int) -> Callable[..., None]:
+        grid, shape = grid_of(data.problem, backend, count), shape_argument(data.problem, count)
+        images, outputs = data.images[first:], data.outputs["y"][first:]
 
-    if backend != "constant":
+        def launch(stream: Any = None) -> None:
+            kernel(grid, block, data.weights, images, outputs, shape, stream=stream)
+
+        return launch
+
+    launch = _divided(data, VERSIONS[backend].streams, some)
+    if backend not in CONSTANT:
         return data.layer(launch, limit)
 
     def to_constant() -> None:
@@ -280,24 +342,21 @@ def _separate_layers(
         columns.fill_(float("nan"))
         product.fill_(float("nan"))
 
-    if backend != "streams":
-        return [
-            each.layer(_three_kernels(module, each, columns, product), limit, poison_scratch)
-            for each in data
-        ]
-    streams = [torch.cuda.Stream() for _ in range(STREAMS)]
-    return [
-        each.layer(_streamed(module, each, columns, product, streams), limit, poison_scratch)
-        for each in data
-    ]
+    def layer(each: _Data) -> Layer:
+        def some(first: int, count: int) -> Callable[..., None]:
+            return _three_kernels(module, each, columns, product, first, count)
+
+        launch = _divided(each, VERSIONS[backend].streams, some)
+        return each.layer(launch, limit, poison_scratch)
+
+    return [layer(each) for each in data]
 
 
 def _three_kernels(
-    module: Module, data: _Data, columns: Any, product: Any, first: int = 0, count: int = 0
+    module: Module, data: _Data, columns: Any, product: Any, first: int, count: int
 ) -> Callable[..., None]:
     """Return what launches the three kernels for `count` images from `first` on."""
     problem = data.problem
-    count = count or problem.images
     unroll, multiply, permute = (module.kernel(n) for n in ("unroll", "multiply", "permute"))
     shape = shape_argument(problem, count)
     images, outputs = data.images[first:], data.outputs["y"][first:]
@@ -314,19 +373,23 @@ def _three_kernels(
     return launch
 
 
-def _streamed(
-    module: Module, data: _Data, columns: Any, product: Any, streams: Sequence[Any]
+def _divided(
+    data: _Data, streams: int, some: Callable[[int, int], Callable[..., None]]
 ) -> Callable[[], None]:
+    """Return the launch of all images, on the current stream or divided among `streams`."""
     import torch
 
+    images = data.problem.images
+    if streams == 1:
+        return data.copied(some(0, images), 0, images)
+    own = [torch.cuda.Stream() for _ in range(streams)]
     parts = [
-        _three_kernels(module, data, columns, product, first, count)
-        for first, count in parts_of(data.problem.images, len(streams))
+        data.copied(some(first, count), first, count) for first, count in parts_of(images, streams)
     ]
 
     def launch() -> None:
         main = torch.cuda.current_stream()
-        used = list(zip(parts, streams, strict=False))
+        used = list(zip(parts, own, strict=False))
         for part, stream in used:
             stream.wait_stream(main)
             part(stream)

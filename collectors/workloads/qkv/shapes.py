@@ -65,11 +65,20 @@ SHAPES = {
 }
 WARPS = (1, 2, 3, 4, 8, 16, 32)
 MOST_WARPS = 32
+MOST_RESIDENT = 32
+"""Blocks that a multiprocessor holds at once."""
 
 
-def layer_name(shape: Shape, warps: int) -> str:
-    """Return the layer of a shape launched with so many warps a block: ``small_w4``."""
-    return f"{shape.name}_w{warps}"
+def layer_name(shape: Shape, warps: int, blocks: int = 0) -> str:
+    """Return the layer of a shape, warps a block and ``blocks`` as asked for.
+
+    Examples
+    --------
+    >>> layer_name(SHAPES["small"], 4), layer_name(SHAPES["small"], 4, -2)
+    ('small_w4', 'small_w4_n2')
+    """
+    several = f"_n{-blocks}" if blocks < -1 else ""
+    return f"{shape.name}_w{warps}{several}"
 
 
 def parse_shapes(text: str) -> tuple[Shape, ...]:
@@ -93,8 +102,22 @@ def parse_warps(text: str) -> tuple[int, ...]:
 
 
 def parse_blocks(text: str) -> int:
-    """Read ``--set blocks=``: blocks of a launch; 0 for one a multiprocessor."""
-    if not (text.isascii() and text.isdigit()) or int(text) >= 1 << 31:
-        what, cure = "not a number of blocks", "0 stands for one block a multiprocessor."
+    """Read ``--set blocks=``: blocks of a launch; 0 for one a multiprocessor, -2 for two."""
+    digits = text.removeprefix("-")
+    most = MOST_RESIDENT if text.startswith("-") else (1 << 31) - 1
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > most:
+        what = "not a number of blocks"
+        cure = f"0 is one block a multiprocessor, -2 two of them (to -{MOST_RESIDENT}), 264 is 264."
         raise InputError(what, where="--set blocks", found=text, cure=cure)
     return int(text)
+
+
+def blocks_of(asked: int, multiprocessors: int) -> int:
+    """Return the blocks of a launch: `asked`, or so many on each multiprocessor.
+
+    Examples
+    --------
+    >>> blocks_of(0, 132), blocks_of(-2, 132), blocks_of(7, 132)
+    (132, 264, 7)
+    """
+    return asked if asked > 0 else max(1, -asked) * multiprocessors

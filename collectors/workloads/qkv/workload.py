@@ -12,11 +12,22 @@ from collectors.workloads.cuda import Module, Source, build
 from collectors.workloads.session import KernelSession, Layer
 from perfml.errors import InputError
 
-from .shapes import SHAPES, WARPS, Shape, layer_name, parse_blocks, parse_shapes, parse_warps
+from .shapes import (
+    SHAPES,
+    WARPS,
+    Shape,
+    blocks_of,
+    layer_name,
+    parse_blocks,
+    parse_shapes,
+    parse_warps,
+)
 
 LIMIT = 1e-5
 """Largest relative error: sums of up to 512 fp32 products, one after another, are off by 4e-7."""
-VERSIONS = ("base", "base_w2", "strip", "strip_w2")
+VERSIONS = ("base", "base_w2", "strip", "strip_w2", "base_lean", "strip_lean")
+PLAIN = ("base", "strip")
+"""Versions that read the weights as they are, not rearranged."""
 YARDSTICK = "cublas"
 _DEFAULTS = {
     "shapes": ",".join(SHAPES),
@@ -30,7 +41,7 @@ _SOURCE = Path(__file__).parent / "qkv.cu"
 class QkvWorkload(Ladder):
     """Query, key and value product: how threads are assigned and how weights are laid out.
 
-    Settings: ``shapes``, ``warps`` a block, and ``blocks`` (0 is one a multiprocessor).
+    Settings: ``shapes``, ``warps`` a block, and ``blocks`` (0 is one a multiprocessor, -2 are two).
     """
 
     name = "qkv"
@@ -49,6 +60,9 @@ class QkvWorkload(Ladder):
             ("base", "strip"),
             ("base_w2", "strip_w2"),
             ("strip", "strip_w2"),
+            ("base_w2", "base_lean"),
+            ("strip_w2", "strip_lean"),
+            ("base_lean", "strip_lean"),
             ("strip_w2", YARDSTICK),
         )
 
@@ -129,7 +143,8 @@ def _session(options: Options, wanted: tuple[tuple[Shape, int], ...]) -> KernelS
     library = options.backend == YARDSTICK
     module = None if library else build({"qkv": Source(_SOURCE)})["qkv"]
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    blocks = parse_blocks(read_settings(options, _DEFAULTS)["blocks"]) or multiprocessors
+    asked = parse_blocks(read_settings(options, _DEFAULTS)["blocks"])
+    blocks = blocks_of(asked, multiprocessors)
     data = {
         name: _Data(SHAPES[name], options.seed, module)
         for name in dict.fromkeys(shape.name for shape, _ in wanted)
@@ -139,7 +154,8 @@ def _session(options: Options, wanted: tuple[tuple[Shape, int], ...]) -> KernelS
         out = torch.empty(shape.words, shape.qkv, device=DEVICE)
         launch = _launch(options.backend, data[shape.name], out, module, blocks, warps)
         about = {**shape.about(), "warps": warps, "blocks": blocks}
-        layers.append(_layer(data[shape.name], layer_name(shape, warps), launch, out, about))
+        name = layer_name(shape, warps, asked)
+        layers.append(_layer(data[shape.name], name, launch, out, about))
     settings: dict[str, Any] = {"multiprocessors": multiprocessors, "blocks": blocks}
     if module is None:
         # its layers are one and the same product: a library chooses its own blocks
@@ -166,7 +182,7 @@ def _launch(
 
         return library
     kernel = module.kernel(f"{backend}_{data.shape.name}")
-    weights = data.rearranged if backend.endswith("_w2") else data.weights
+    weights = data.weights if backend in PLAIN else data.rearranged
 
     def own() -> None:
         kernel(blocks, 32 * warps, weights, data.words, out, data.shape.words)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,6 +79,7 @@ def test_a_batch_multiplies_the_problems():
         ("fused", {"sizes": "1x100x64"}, "multiples of 128"),
         ("fused", {"sizes": "1x128x128"}, "head dimensions 32 and 64"),
         ("wmma", {"sizes": "1x128x32"}, "head dimensions 64 and 128"),
+        ("triton", {"sizes": "1x128x48"}, "head dimensions 32, 64 and 128"),
         ("wmma", {"sizes": "70000x128x64"}, "65535 problems"),
         ("split_q", {"causal": "1"}, "no causal mask"),
         ("mma", {"causal": "yes"}, "causal is 0 or 1"),
@@ -140,6 +144,40 @@ def test_every_tile_of_the_study_fits_at_head_dimension_64_and_all_but_the_large
 def test_a_default_variant_exists_for_each_head_dimension(backend, dim):
     (chosen,) = choose_variants(backend, "default", dim)
     assert 0 < VARIANTS[backend][chosen].shared_bytes(dim) <= SHARED_LIMIT
+
+
+def test_a_kernel_without_padding_asks_for_less_shared_memory():
+    padded, bare = (VARIANTS["wmma"][name] for name in ("q32_kv64", "q32_kv64_no_pad"))
+    assert padded.shared_bytes(64) - bare.shared_bytes(64) == (128 + 4 * 64) * 8 * 2
+
+
+def test_the_flags_of_the_thesis_reach_the_compiler():
+    source = VARIANTS["wmma"]["q32_kv64_thesis_flags"].compiled_for(64, causal=False)
+    assert {"-ftz=true", "-prec-div=false", "-maxrregcount=255"} <= set(source.options())
+
+
+@pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, True), (128, True)])
+def test_the_kernel_of_triton_computes_attention(dim, causal):
+    pytest.importorskip("triton")
+    program = f"""
+import os
+os.environ["TRITON_INTERPRET"] = "1"
+import numpy, torch
+from collectors.workloads.attention.problems import Problem, reference
+from collectors.workloads.attention.triton_kernel import launch_of
+torch.manual_seed(1)
+problem = Problem(2, 200, {dim}, {causal})
+values = {{name: torch.randn(2, 200, {dim}).half() for name in "qkv"}}
+values["o"] = torch.full_like(values["q"], float("nan"))
+launch_of(problem, values)()
+expected = reference(values["q"], values["k"], values["v"], causal={causal})
+print(float((values["o"].double() - expected).norm() / expected.norm()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) < 4e-4
 
 
 @pytest.mark.parametrize("name", VARIANTS["wgmma"])
@@ -233,6 +271,7 @@ def test_every_version_of_the_ladder_computes_attention(ladder_program):
     [
         ("wmma", "q32_kv64", 64, True),
         ("wmma", "q48_kv160", 64, False),
+        ("wmma", "q32_kv64_no_pad_through_l1", 64, False),
         ("mma", "r32_kv64_w4_poly3", 64, False),
         ("mma", "d128_r16_kv64_w4", 128, True),
         ("wgmma", "kv128_c3_turns", 64, False),

@@ -81,6 +81,8 @@ def test_the_ladder_starts_with_three_kernels_and_ends_with_cudnn():
         (Options("fused", settings=(("tile", "8"),)), "no setting of this name"),
         (Options("fused", device="cpu"), "CUDA kernels"),
         (Options("constant", settings=(("sizes", "yolo20_b1"),)), "do not fit in constant memory"),
+        (Options("fused", settings=(("copies", "yes"),)), "copies is 0 or 1"),
+        (Options("cudnn", settings=(("copies", "1"),)), "without copies"),
     ],
 )
 def test_what_cannot_be_run_is_refused(options, message):
@@ -137,8 +139,24 @@ def test_every_version_is_right_on_fresh_inputs(version, monkeypatch, tmp_path):
     assert all(row.passed for row in rows), rows
     # tensor-core versions round their operands, others do not: the limits tell them apart
     assert all((row.error > 1e-4) == (precision != "fp32") for row in rows)
-    expected = {"unroll": 6, "streams": 18}.get(version, 2)
+    expected = {"unroll": 6, "streams": 18, "fused_streams": 6}.get(version, 2)
     assert len(launched) == expected
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("version", ["unroll", "streams", "fused", "fused_streams"])
+def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(problems, "_SHAPES", SMALL)
+    settings = (*SIZES, ("copies", "1"))
+    with on_cpu(monkeypatch, conv, tmp_path):
+        session = workload("conv").session(Options(version, settings=settings))
+        assert all(row.passed for row in session.check())
+        assert session.describe()["settings"]["copies"] is True
+        # and the check sees it where they are forgotten
+        monkeypatch.setattr(conv._Data, "copied", lambda _data, launch, _first, _count: launch)
+        session = workload("conv").session(Options(version, settings=settings))
+        assert not any(row.passed for row in session.check())
 
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
