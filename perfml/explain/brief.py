@@ -131,7 +131,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     for row in advice.table.to_dict("records"):
         gain = f"saves at most {row['saved_us']:.3g} of {row['time_us']:.3g} us"
         cause = BriefCause(
-            _cut(f"{row['hazard']} ({row['rule']})"),
+            _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
             _cut(str(row["evidence"])),
             _cut(str(row["mitigation"])),
         )

@@ -10,7 +10,7 @@ Here to change: what is summed for a cause, in `_CARRIERS`; for a rule of advice
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -297,6 +297,10 @@ def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
     return Counter(launches.loc[launches["side"].isin([side, "both"]), "kernel"].astype(str))
 
 
+def _term_of(rules: Iterable[str]) -> str | None:
+    return next((_RULES[rule] for rule in rules if rule in _RULES), None)
+
+
 def advice_with_lines(
     advice: Advice, launches: pd.DataFrame | None, report: Source | None
 ) -> Advice:
@@ -319,7 +323,7 @@ def advice_with_lines(
     code = instructions(report, set(wanted.values()))
     evidence = []
     for row in table.to_dict("records"):
-        kernel, term = wanted.get(row["kernel"], ""), _RULES.get(str(row["rule"]))
+        kernel, term = wanted.get(row["kernel"], ""), _term_of(row["rules"])
         line = carrying_line(term, {kernel: code[kernel]}) if term and kernel in code else None
         told = "" if line is None else f"; {line.sentence()}"
         evidence.append(f"{row['evidence']}{told}")

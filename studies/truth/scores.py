@@ -224,7 +224,7 @@ def named_by_explain(detail: LayerDiff, target: str) -> dict[str, list[str]]:
     mine = detail.advice[detail.advice["side"] == target]
     return {
         "causes": _towards(detail.causes.terms, "term"),
-        "advice": list(mine["rule"].drop_duplicates()),
+        "advice": list(mine["rules"].explode().drop_duplicates()),
     }
 
 

@@ -92,7 +92,12 @@ def launch(**cells):
 
 
 def found(table, **options):
-    return set(advise(table, **options).table["rule"])
+    return set(advise(table, **options).table["rules"].explode())
+
+
+def by_rule(table):
+    """Return findings by rule; one of several rules once for each."""
+    return table.explode("rules").set_index("rules")
 
 
 def test_a_healthy_launch_gets_no_advice_and_everything_was_checked():
@@ -105,7 +110,7 @@ def test_a_healthy_launch_gets_no_advice_and_everything_was_checked():
 @pytest.mark.parametrize("rule", PLANTED)
 def test_a_planted_hazard_is_found_and_nothing_else(rule):
     advice = advise(launch(**PLANTED[rule]))
-    assert advice.table["rule"].tolist() == [rule]
+    assert advice.table["rules"].tolist() == [(rule,)]
     row = advice.table.iloc[0]
     assert 0 <= row["gain_low"] <= row["gain_high"] <= 1
     assert row["saved_us"] == pytest.approx(row["gain_high"] * 100.0)
@@ -125,7 +130,7 @@ def test_rules_of_a_layer_look_at_all_its_launches():
         {**HEALTHY, "kernel": "add", "time_us": 2.0},
         {**HEALTHY, "kernel": "relu", "time_us": 2.0},
     ]
-    advice = advise(make_kernels(rows)).table.set_index("rule")
+    advice = by_rule(advise(make_kernels(rows)).table)
     assert advice.index.tolist() == ["transform_kernels"]
     row = advice.loc["transform_kernels"]
     assert row["gain_high"] == pytest.approx(30 / 94)
@@ -186,8 +191,8 @@ def test_the_likely_gain_lies_between_the_ends_and_orders_the_findings():
 def test_two_hazards_with_one_cure_are_one_finding():
     both = {**PLANTED["uncoalesced_load"], **PLANTED["uncoalesced_store"]}
     table = advise(launch(**both)).table
-    (row,) = table[table["rule"].str.contains("uncoalesced")].to_dict(orient="records")
-    assert set(row["rule"].split(" + ")) == {"uncoalesced_load", "uncoalesced_store"}
+    (row,) = table[table["rules"].map(len) > 1].to_dict(orient="records")
+    assert set(row["rules"]) == {"uncoalesced_load", "uncoalesced_store"}
     assert "are asked for" in row["evidence"]
     assert "are written" in row["evidence"]
     ends = [
@@ -211,7 +216,7 @@ def test_what_was_not_collected_is_listed_with_the_metric_and_never_found():
     missing = advice.not_checked.set_index("rule")["missing"]
     assert missing["barrier_stalls"] == "stall_sync"
     assert missing["occupancy_registers"] == "registers_per_thread"
-    assert "barrier_stalls" not in set(advice.table["rule"])
+    assert "barrier_stalls" not in set(advice.table["rules"].explode())
     assert "divergence" not in missing
 
 
@@ -231,7 +236,7 @@ def test_a_threshold_that_is_met_exactly_is_met(rule, cells):
 
 def test_a_store_promises_no_more_than_its_share_of_the_traffic():
     cells = {"gst_efficiency": 0.125, "dram_utilization": 0.9, "gld_transactions": 99e6}
-    table = advise(launch(**cells, gst_transactions=1e6), min_gain=0.0).table.set_index("rule")
+    table = by_rule(advise(launch(**cells, gst_transactions=1e6), min_gain=0.0).table)
     store = table.loc["uncoalesced_store"]
     assert store["gain_high"] == pytest.approx((1 - 0.125) * 0.9 * 0.01)
     assert "at most 1% of the sectors" in store["evidence"]
@@ -286,13 +291,14 @@ def test_a_device_without_known_peaks_leaves_their_rules_unchecked():
 def test_merged_layers_alone_are_checked_as_far_as_they_go(root):
     layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=1"])
     advice = advise(layers)
-    assert "bank_conflicts" in set(advice.table["rule"])
-    assert "tail_wave" not in set(advice.table["rule"])
+    rules = set(advice.table["rules"].explode())
+    assert "bank_conflicts" in rules
+    assert "tail_wave" not in rules
     assert "launches (a Kernels table)" in set(advice.not_checked["missing"])
     assert advice.warnings
     whole = advise(layers, kernels=kernels)
     assert not whole.warnings
-    assert {"transform_kernels", "small_grid"} <= set(whole.table["rule"])
+    assert {"transform_kernels", "small_grid"} <= set(whole.table["rules"].explode())
 
 
 def test_an_expert_s_findings_for_conv_20(root):
@@ -301,9 +307,9 @@ def test_an_expert_s_findings_for_conv_20(root):
     layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", where)
     table = advise(layers, kernels=kernels, layers=["conv_20"]).table
     first = table.groupby("backend").first()
-    assert first.loc["cudnn", "rule"] == "small_grid"
+    assert first.loc["cudnn", "rules"] == ("small_grid",)
     assert "176 blocks of 64 threads are 0.13 of one wave" in first.loc["cudnn", "evidence"]
-    cublas = table[table["backend"] == "cublas"].set_index("rule")
+    cublas = by_rule(table[table["backend"] == "cublas"])
     assert cublas.loc["transform_kernels", "gain_high"] == pytest.approx(0.296, abs=0.005)
     assert set(table["layer"]) == {"conv_20"}
 
@@ -326,7 +332,7 @@ def test_gains_stay_between_nothing_and_what_the_busiest_other_unit_leaves(data)
     for row in table.to_dict(orient="records"):
         levels = [cells[name] for name in LEVELS if name in cells]
         # findings with one cure are one, which relieves what each of them does
-        spared = {name for rule in row["rule"].split(" + ") for name in relieved[rule]}
+        spared = {name for rule in row["rules"] for name in relieved[rule]}
         others = [
             cells[name]
             for name in LEVELS
@@ -379,7 +385,7 @@ def test_a_rule_of_one_s_own_is_used_and_its_sentences_execute_nothing(tmp_path)
         "mitigation = 'Cool.'\ngain_low = '0'\ngain_high = 'dram_utilization'\nsource = 'me'\n"
     )
     row = advise(launch(), rules=path).table.iloc[0]
-    assert row["rule"] == "hot"
+    assert row["rules"] == ("hot",)
     assert row["hazard"] == "busy {time_us.__class__}"
     assert row["evidence"] == "100 of 100 us: 20.0% -"
 
@@ -412,7 +418,7 @@ def test_nsight_compute_s_rules_stand_beside_ours():
         (1, "copy", "CPIStall", "s", "optimization", "waiting at a barrier", 30.0, "global"),
     )
     advice = advise(make_kernels(rows), ncu_rules=said)
-    assert advice.table.set_index("rule").loc["divergence", "ncu"] == "agrees"
+    assert by_rule(advice.table).loc["divergence", "ncu"] == "agrees"
     agreement = advice.agreement.set_index("rule")
     assert agreement.loc["divergence", ["both", "only_perfml", "only_ncu", "neither"]].tolist() == [
         1, 0, 0, 1,
@@ -469,7 +475,7 @@ def test_the_verb_says_hazard_numbers_and_what_helps(root):
     assert "too few blocks to fill the multiprocessors" in result.stdout
     assert "176 blocks of 64 threads" in result.stdout
     document = json.loads(run("advise", folder, *words, "--json").stdout)
-    assert document["findings"][0]["rule"] == "small_grid"
+    assert document["findings"][0]["rules"] == ["small_grid"]
     assert {"gain_low", "gain_high", "evidence", "source"} <= set(document["findings"][0])
 
 
@@ -526,7 +532,8 @@ def page(root):
 
 def test_hazards_planted_on_a_device_are_found_but_for_three(profiled):
     kernels, results, advice = profiled["hazards"]
-    pairs = set(zip(advice.table["layer"], advice.table["rule"], strict=True))
+    found = advice.table.explode("rules")
+    pairs = set(zip(found["layer"], found["rules"], strict=True))
     missed = {name for name, rule in ON_DEVICE.items() if (name, rule) not in pairs}
     assert missed == {"low_occupancy_registers", "pointer_chase", "l2_traffic"}
     flags = ncu_flags(kernels, results, shipped_rules())
@@ -560,8 +567,9 @@ def test_rules_in_the_words_of_older_versions_count_as_ours(ncu_rule, message, o
 def test_healthy_kernels_are_told_nothing_but_what_bounds_them(profiled):
     table = profiled["hazards"][2].table
     healthy = table[table["layer"].isin(["healthy_copy", "healthy_fma"])]
-    assert set(healthy["rule"]) <= {"dram_bound", "fp32_pipe_bound"}
-    assert "dram_bound" in set(healthy["rule"])
+    rules = set(healthy["rules"].explode())
+    assert rules <= {"dram_bound", "fp32_pipe_bound"}
+    assert "dram_bound" in rules
 
 
 def test_the_measured_agreement_is_what_the_page_says(profiled, page):

@@ -42,7 +42,7 @@ def test_lines_are_what_the_document_holds():
 def test_advice_fits_whatever_stands_in_the_names_of_kernels():
     row = {
         "layer": "\x1b[2J" + "x" * 900,
-        "rule": "small_grid",
+        "rules": ("small_grid",),
         "hazard": "too few blocks",
         "evidence": "é" * 900,
         "mitigation": "split " * 200,

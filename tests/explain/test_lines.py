@@ -165,8 +165,8 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     kernel = code("BAR.SYNC", "LDS R1, [R2]", **{f"{STALLED}barrier": [30, 10]})
     found = {"void k<1>(int)": kernel["k"]}
     monkeypatch.setattr(lines, "instructions", lambda source, kernels: found)
-    rules = ["barrier_stalls", "small_grid"]
-    table = pd.DataFrame({"kernel": "k", "rule": rules, "evidence": "seen"})
+    rules = [("barrier_stalls",), ("small_grid",)]
+    table = pd.DataFrame({"kernel": "k", "rules": rules, "evidence": "seen"})
     launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})
     advice = Advice(table, pd.DataFrame())
     told = advice_with_lines(advice, launches, report_of(f"{path}@3"))

@@ -208,7 +208,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "layer": [f"l{place}" for place in range(150)],
             "backend": "a",
             "kernel": None,
-            "rule": "r",
+            "rules": [("r",)] * 150,
             "hazard": "h",
             "evidence": "e",
             "mitigation": "m",

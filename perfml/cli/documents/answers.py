@@ -158,7 +158,7 @@ class Finding(TypedDict):
     precision: str | None
     batch: int | None
     kernel: str | None
-    rule: str
+    rules: list[str]
     hazard: str
     evidence: str
     mitigation: str

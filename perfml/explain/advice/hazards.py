@@ -53,7 +53,7 @@ MIN_GAIN = 0.02
 """Findings that promise less than 2 % of the layer's time are counted, not listed."""
 
 COLUMNS = (
-    "layer", "backend", "precision", "batch", "kernel", "rule", "hazard", "evidence",
+    "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
     "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
 )  # fmt: skip
 
@@ -66,11 +66,11 @@ class Advice:
     ----------
     table
         One row a finding, the largest likely saving first: ``layer, backend, precision, batch,
-        kernel, rule, hazard, evidence, mitigation, gain_low, gain, gain_high`` (fractions of the
+        kernel, rules, hazard, evidence, mitigation, gain_low, gain, gain_high`` (fractions of the
         layer's time: at least, likely, at most), ``time_us`` (of the layer), ``saved_us``
         (``gain_high`` of it), ``ncu`` (whether Nsight Compute's own rules ``agree`` or are
         ``silent``; missing where they were not recorded or have no counterpart) and ``source``.
-        Rules whose cure is the same are one finding, their names joined by `` + ``.
+        ``rules`` is a tuple of ids: rules whose cure is the same are one finding.
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
         collected``, ``undefined: ...``, ``not known`` or ``not given``).
@@ -179,7 +179,7 @@ def advise(
     >>> from perfml.datasets import load
     >>> table = load("h200-sweep").frame
     >>> found = advise(table[(table["backend"] == "cudnn") & (table["batch"] == 1)])
-    >>> "bank_conflicts" in set(found.table["rule"])
+    >>> "bank_conflicts" in set(found.table["rules"].explode())
     True
     """
     if not isinstance(table, pd.DataFrame):
@@ -281,7 +281,7 @@ def _one_a_cure(findings: pd.DataFrame, cures: Mapping[str, str | None]) -> pd.D
     """Return findings of one kernel with one cure as one finding: that with the largest gain."""
     together: dict[Any, list[dict[str, Any]]] = {}
     for place, row in enumerate(findings.to_dict("records")):
-        cure = cures[row["rule"]]
+        cure = cures[row["rules"][0]]
         where = tuple(str(row[name]) for name in COLUMNS[:5])
         key = (place,) if cure is None else (*where, cure)
         together.setdefault(key, []).append({str(name): value for name, value in row.items()})
@@ -292,7 +292,7 @@ def _one_a_cure(findings: pd.DataFrame, cures: Mapping[str, str | None]) -> pd.D
 def _joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = dict(rows[0])
     if len(rows) > 1:
-        first["rule"] = " + ".join(row["rule"] for row in rows)
+        first["rules"] = tuple(rule for row in rows for rule in row["rules"])
         first |= {
             name: "; ".join(str(row[name]) for row in rows) for name in ("hazard", "evidence")
         }
@@ -422,7 +422,7 @@ def _finding(
     return {
         **cells,
         "kernel": row["label"] if rule.scope == "kernel" else "whole layer",
-        "rule": rule.id,
+        "rules": (rule.id,),
         "hazard": rule.hazard,
         "evidence": evidence,
         "mitigation": rule.mitigation,

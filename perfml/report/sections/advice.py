@@ -78,8 +78,9 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
 def _by_hazard(table: pd.DataFrame, label: str) -> list[Section]:
     """Return the findings hazard by hazard, so that what helps stands there once."""
     sections = []
-    for rule, part in table.groupby("rule", sort=False):
+    for _, part in table.groupby("rules", sort=False):
         first = part.iloc[0]
+        rule = listed(first["rules"])
         rows = [_place(row) for row in part.to_dict("records")]
         columns = (*words("layer"), *numbers("saves up to, µs"), *words("evidence"))
         caption = f"Layers with the hazard {rule}, {label}"
@@ -147,7 +148,7 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     return [
         Cell(str(row[first]), note="" if first == "side" else _condition(row)),
         amount(float(row["saved_us"]), note=f"{gain} of the layer{certainty}"),
-        Cell(str(row["hazard"]), note=str(row["rule"])),
+        Cell(str(row["hazard"]), note=listed(row["rules"])),
         Cell(str(row["evidence"]), note=kernel),
         Cell(str(row["mitigation"]), note=source),
     ]
