@@ -25,7 +25,8 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
-from perfml.explain.advice.after_fix import CURES, size_of, time_after
+from perfml.explain.advice.after_fix import doubt, time_after
+from perfml.explain.advice.cures import CURES
 from perfml.explain.launches import Launch, LaunchReader
 from perfml.explain.results import TermTotal
 from perfml.explain.times import compare_times
@@ -36,6 +37,8 @@ from studies.truth.scores import EFFECT
 from studies.truth.sets import SETS, STRANGERS, causes_of
 
 LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
+LIBRARIES = ("to cudnn", "to cublas")
+"""Ends of steps that take another's kernel instead of curing a cause."""
 KNOWN = ", size of the step known"
 COVERED = (10, 90)
 
@@ -54,6 +57,8 @@ class Fixed:
         Measured before and after the fix.
     estimate_us
         Estimated from the launches before it.
+    doubt
+        What intervals scale with.
     rules_us
         By the rule of Nsight Compute that says the cause; None where there is none.
     """
@@ -65,6 +70,7 @@ class Fixed:
     now_us: float
     after_us: float
     estimate_us: float
+    doubt: float
     rules_us: float | None = None
 
     @property
@@ -73,18 +79,13 @@ class Fixed:
         return abs(self.estimate_us / self.after_us - 1)
 
     @property
-    def size(self) -> float:
-        """What intervals scale with."""
-        return size_of(self.estimate_us / self.now_us)
-
-    @property
     def spread(self) -> float:
-        """The error's logarithm in units of `size`."""
-        return math.log(self.after_us / self.estimate_us) / self.size
+        """The error's logarithm in units of `doubt`."""
+        return math.log(self.after_us / self.estimate_us) / self.doubt
 
     def holds(self, spread: tuple[float, float]) -> bool:
         """Return whether the interval with this spread holds the time after the fix."""
-        low, high = (self.estimate_us * math.exp(each * self.size) for each in spread)
+        low, high = (self.estimate_us * math.exp(each * self.doubt) for each in spread)
         return low <= self.after_us <= min(high, self.now_us)
 
 
@@ -111,13 +112,13 @@ def fixes_of(group: str, questions: Iterable[Question], *, sized: bool = False) 
         if named is None:
             continue
         term, left = named
-        times = [
-            (one, time_after(one, term, left if sized else None)) for one in _fixed_launches(turned)
-        ]
+        launches = _fixed_launches(turned)
+        times = [(one, time_after(one, term, left if sized else None)) for one in launches]
         if any(math.isnan(fraction) for _, fraction in times):
             continue
         saved = sum(one.time_us * (1 - fraction) for one, fraction in times)
-        row = Fixed(group, question.family, question.case, term, slow, fast, slow - saved)
+        unsure = doubt(1 - saved / slow, launches)
+        row = Fixed(group, question.family, question.case, term, slow, fast, slow - saved, unsure)
         found.append(replace(row, rules_us=_rules(turned, slow)))
     return found
 
@@ -261,9 +262,12 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         groups[STRANGERS + KNOWN] = fixes_of(STRANGERS + KNOWN, steps, sized=True)
     spread = spread_of(learnt)
     every = [row for name, rows in groups.items() if not name.endswith(KNOWN) for row in rows]
+    ladders = [row for name in LADDERS for row in groups[name]]
     together = {
         "all planted": [row for name in SETS for row in groups[name]],
-        "all ladders": [row for name in LADDERS for row in groups[name]],
+        "all ladders": ladders,
+        "ladders, steps to a library's kernel": [row for row in ladders if _to_library(row)],
+        "ladders, other steps": [row for row in ladders if not _to_library(row)],
         "all": every,
     }
     return {
@@ -272,6 +276,10 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         "together": {name: summary(rows, learnt) for name, rows in together.items()},
         "rows": [asdict(row) for row in itertools.chain(*groups.values())],
     }
+
+
+def _to_library(row: Fixed) -> bool:
+    return row.family.endswith(LIBRARIES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

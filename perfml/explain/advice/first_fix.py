@@ -87,7 +87,9 @@ def _label(launch: Launch) -> str:
 def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | None:
     saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in launches)
     # a cause without an estimate gives NaN
-    return estimate(now_us, 1 - saved / now_us) if 0 < saved < now_us else None
+    if not 0 < saved < now_us:
+        return None
+    return estimate(now_us, 1 - saved / now_us, launches)
 
 
 def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import InputError, PerfmlError
-from perfml.explain.advice.after_fix import CURES
+from perfml.explain.advice.cures import CURES
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
 

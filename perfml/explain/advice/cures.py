@@ -1,0 +1,302 @@
+"""What the fix of a cause takes away from a slow launch, and what it leaves.
+
+Here to change: a cause's cure is a row of `CURES`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
+from perfml.explain.counters.resources import wave_fill
+from perfml.explain.counters.traffic import global_traffic
+
+_ISSUED = ("issue_slot_utilization", "alu_utilization")
+_LOADS, _SHARED_LOADS = "global_load_requests", "inst_executed_shared_loads"
+_MISS = 0.45
+"""A load that misses L2 waits about twice as long: this much of its time is DRAM's."""
+_IN_FLIGHT = 6.0
+"""What eight independent loads of a warp divide its waiting by (``load_chain``)."""
+_FIXED = 0.07
+"""Cycles an instruction waits for a fixed latency where a thread has eight independent chains (the
+family ``dependency``)."""
+_HALF = 0.5
+"""What stays of a work whose least amount a launch does not tell, as in rules of advice."""
+_WIDEST = 512
+"""Bytes of a request in which each lane moves sixteen."""
+_XU_CYCLES = 8
+"""Issue slots a special function's pipe is busy for (CUDA C++ Programming Guide, throughput of
+native arithmetic instructions: 16 a cycle and multiprocessor)."""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What a fix takes away.
+
+    Attributes
+    ----------
+    part
+        Of the time that is the cause's.
+    left
+        What stays of that part.
+    relieved
+        What stays of the busy time of units.
+    work
+        What stays of the instructions, and so of the other parts of the time.
+    spreads
+        Whether it brings work to multiprocessors that idle.
+    """
+
+    part: float
+    left: float
+    relieved: Mapping[str, float] = field(default_factory=dict)
+    work: float = 1.0
+    spreads: bool = False
+
+
+def _scattered(state: SlowLaunch) -> Cure:
+    launch = state.launch
+    loads, stores = known(launch["gld_transactions"]), known(launch["gst_transactions"])
+    if loads + stores == 0:
+        loads = stores = 1.0
+    asked = loads * known(launch["gld_efficiency"], 1.0)
+    asked += stores * known(launch["gst_efficiency"], 1.0)
+    left = min(1.0, asked / (loads + stores))
+    requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
+    sectors = (loads + stores) / requests if requests > 0 else math.nan
+    cycles = state.waited("stall_memory_dependency", "stall_memory_throttle", by=_LOADS)
+    stays = max(left, _latency_left(state.latency, sectors, left, cycles))
+    return Cure(state.memory, stays, dict.fromkeys(BELOW, left))
+
+
+def _latency_left(latency: float, parts: float, left: float, cycles: float) -> float:
+    """Return what stays of waiting for requests that touch fewer parts; 0 where it is not known.
+
+    A request takes its latency and a cycle for each part that it touches. Warps that wait for less
+    have several in flight; where they wait for longer, in a queue, how many is not known.
+    """
+    alone = latency + parts
+    if not alone > 0 or not cycles > 0:
+        return 0.0
+    in_flight = min(max(alone / cycles, math.sqrt(_IN_FLIGHT)), _IN_FLIGHT)
+    return min(1.0, (latency + parts * left) / in_flight / cycles)
+
+
+def _conflicts(state: SlowLaunch) -> Cure:
+    launch = state.launch
+    left = known(launch["shared_efficiency"], 1.0) or 1.0
+    waits_for_it = state.waiting("mio_throttle") + known(launch["stall_short_scoreboard"])
+    part = max(state.level("shared_utilization"), min(1.0, waits_for_it))
+    wavefronts = state.ratio(("shared_load_transactions",), (_SHARED_LOADS,))
+    cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
+    cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)
+    stays = max(left, _latency_left(SHARED_CYCLES, wavefronts, left, cycles))
+    return Cure(part, stays, {"shared_utilization": left})
+
+
+def _shared_loads(state: SlowLaunch) -> Cure:
+    # wider loads move as many wavefronts, so they save the queue, not the latency
+    waits_for_it = state.waiting("mio_throttle", "stall_pipe_busy")
+    part = max(state.level("shared_utilization"), waits_for_it)
+    return Cure(part, _HALF, dict.fromkeys(("shared_utilization", "ldst_fu_utilization"), _HALF))
+
+
+def _divergence(state: SlowLaunch) -> Cure:
+    left = state.launch["warp_execution_efficiency"]
+    return Cure(1.0, left, dict.fromkeys((*ACTIVE, "shared_utilization"), left))
+
+
+def _level(name: str) -> Callable[[SlowLaunch], Cure]:
+    return lambda state: Cure(1.0, state.launch[name])
+
+
+def _of_theoretical(state: SlowLaunch) -> Cure:
+    launch = state.launch
+    reached = min(1.0, launch["achieved_occupancy"] / launch["theoretical_occupancy"])
+    return Cure(1.0, reached, spreads=True)
+
+
+def _uneven(state: SlowLaunch) -> Cure:
+    even = state.ratio(("sm_active_cycles_mean",), ("sm_active_cycles_max",))
+    return Cure(1.0, even, spreads=True)
+
+
+def _waves(state: SlowLaunch) -> Cure:
+    return Cure(1.0, wave_fill(state.launch["waves_per_sm"]), spreads=True)
+
+
+def _wait(
+    *terms: str, left: float = 0.0, relieves: str | None = None
+) -> Callable[[SlowLaunch], Cure]:
+    relieved = {} if relieves is None else {relieves: 0.0}
+    return lambda state: Cure(state.waiting(*terms), left, relieved)
+
+
+def _latency(state: SlowLaunch) -> Cure:
+    """Loads in flight, by Little's law: what a warp waits for a load, over a load's latency."""
+    cycles = state.waited("stall_memory_dependency", by=_LOADS)
+    left = state.latency / _IN_FLIGHT / cycles if cycles > 0 else math.nan
+    return Cure(state.waiting("stall_memory_dependency"), min(1.0, known(left, _HALF)))
+
+
+def _operands(state: SlowLaunch) -> Cure:
+    """Operands of arithmetic and shared memory: some of both is waited for in any kernel."""
+    launch = state.launch
+    part = state.waiting("stall_exec_dependency")
+    cycles = state.waited("stall_exec_dependency", by="inst_executed")
+    shared = known(launch["stall_short_scoreboard"]) * state.per_request("inst_executed")
+    loads = known(state.ratio((_SHARED_LOADS,), ("inst_executed",)))
+    stays = min(known(shared), SHARED_CYCLES / _IN_FLIGHT * loads)
+    stays += min(max(cycles - known(shared), 0.0), _FIXED)
+    return Cure(part, min(1.0, known(stays / cycles)) if cycles > 0 else 0.0)
+
+
+def _misses(state: SlowLaunch) -> Cure:
+    launch = state.launch
+    moved = launch.total(("dram_read_bytes", "dram_write_bytes")) / 32
+    sectors = launch.total(("l2_read_transactions", "l2_write_transactions"))
+    share = min(1.0, moved / sectors) if sectors > 0 else math.nan
+    part = max(state.waiting("stall_memory_dependency"), state.busy["dram_utilization"])
+    return Cure(part, 1 - _MISS * share, {"dram_utilization": 1 - share})
+
+
+def _repeated(state: SlowLaunch) -> Cure:
+    least = min(1.0, 2 * state.ratio(("global_store_requests",), (_LOADS,)))
+    # what comes from DRAM may all be needed; between the two nothing is known
+    needed = min(
+        1.0, known(state.launch["dram_read_bytes"] / 32 / state.launch["gld_transactions"])
+    )
+    left = math.sqrt(least * max(least, needed))
+    # each load computes an address, too
+    loads = known(state.ratio((_LOADS,), ("inst_executed",)))
+    work = max(0.0, 1 - 2 * loads * (1 - left))
+    relieved = dict.fromkeys((*BELOW, "ldst_fu_utilization"), left)
+    relieved |= dict.fromkeys(_ISSUED, work)
+    return Cure(state.memory, left, relieved, work)
+
+
+def _narrow(state: SlowLaunch) -> Cure:
+    sectors = state.ratio(
+        ("gld_transactions", "gst_transactions"), ("global_load_requests", "global_store_requests")
+    )
+    left = min(1.0, 32 * sectors / _WIDEST)
+    relieved = dict.fromkeys(("ldst_fu_utilization", "issue_slot_utilization"), left)
+    waits_for_memory = state.waiting("stall_memory_dependency", "stall_memory_throttle")
+    return Cure(waits_for_memory, left, relieved)
+
+
+def _atomics(state: SlowLaunch) -> Cure:
+    part = max(state.waiting("global_atomics"), state.busy["l2_atomic_utilization_max"])
+    # spread over all slices of L2, the busiest has as much to do as the mean
+    left = known(state.ratio(("l2_atomic_utilization",), ("l2_atomic_utilization_max",)))
+    return Cure(part, left, {"l2_atomic_utilization_max": left})
+
+
+def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure]:
+    def cure(state: SlowLaunch) -> Cure:
+        relieved = {unit: 0.0}
+        if kinds:
+            relieved["ldst_fu_utilization"] = 0.0
+            relieved["issue_slot_utilization"] = 1 - state.instructions(*kinds)
+        return Cure(max(state.waiting(term), state.busy[unit]), 0.0, relieved)
+
+    return cure
+
+
+def _local(state: SlowLaunch) -> Cure:
+    traffic = global_traffic(state.launch)
+    share = traffic["local_memory"] / max(sum(traffic.values()), 1.0)
+    part = max(state.waiting("local_memory"), share * max(state.busy[name] for name in BELOW))
+    relieved = dict.fromkeys((*BELOW, "ldst_fu_utilization"), 1 - share)
+    # each access computes an address, too
+    asked = state.ratio(("local_load_requests", "local_store_requests"), ("inst_executed",))
+    issue = max(0.0, 1 - 2 * known(asked))
+    relieved |= dict.fromkeys(("issue_slot_utilization", "alu_utilization"), issue)
+    return Cure(part, 0.0, relieved)
+
+
+def _special(state: SlowLaunch) -> Cure:
+    issue = max(state.busy["issue_slot_utilization"], 0.01)
+    slots = min(1.0, state.busy["special_fu_utilization"] / _XU_CYCLES / issue)
+    relieved = {
+        "special_fu_utilization": 0.0,
+        "issue_slot_utilization": 1 - max(slots, state.instructions("inst_bit_convert")),
+    }
+    return Cure(1.0, 0.0, relieved)
+
+
+def _integers(state: SlowLaunch) -> Cure:
+    left = 1 - state.instructions("inst_integer") * _HALF
+    names = ("alu_utilization", "issue_slot_utilization", "single_precision_fu_utilization")
+    return Cure(1.0, 0.0, dict.fromkeys(names, left))
+
+
+def _half_of(unit: str) -> Callable[[SlowLaunch], Cure]:
+    return lambda _: Cure(1.0, _HALF, {unit: _HALF})
+
+
+def _fewer(state: SlowLaunch) -> Cure:
+    """Half of the instructions, but no fewer than its floating-point operations need."""
+    needed = state.ratio(("flop_count_sp",), ("inst_executed",)) / 2 / LANES
+    left = min(1.0, max(_HALF, known(needed)))
+    return Cure(1.0, left, dict.fromkeys(_ISSUED, left))
+
+
+def _tensor(_: SlowLaunch) -> Cure:
+    relieved = dict.fromkeys(ACTIVE, 1 / 8) | {"shared_utilization": 1 / 4}
+    return Cure(1.0, 0.0, relieved)
+
+
+CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
+    "sectors_per_request": _scattered,
+    "uncoalesced_loads": _scattered,
+    "uncoalesced_stores": _scattered,
+    "wavefronts_per_shared_load": _conflicts,
+    "shared_memory_busy_time": _conflicts,
+    "shared_time_per_wavefront": _shared_loads,
+    "shared_loads": _shared_loads,
+    "active_threads_per_warp": _divergence,
+    "theoretical_occupancy": _level("theoretical_occupancy"),
+    "block_slots": _level("theoretical_occupancy"),
+    "achieved_of_theoretical": _of_theoretical,
+    "block_imbalance": _of_theoretical,
+    "sm_imbalance": _uneven,
+    "wave_quantization": _waves,
+    "memory_fence": _wait("memory_fence", left=_HALF),
+    "async_copy": _latency,
+    "stall_memory_dependency": _latency,
+    "stall_inst_fetch": _wait("stall_inst_fetch", relieves="l2_utilization"),
+    "stall_sync": _wait("stall_sync"),
+    "stall_exec_dependency": _operands,
+    "stall_memory_throttle": _wait("stall_memory_throttle"),
+    "stall_constant_memory_dependency": _wait("stall_constant_memory_dependency"),
+    "stall_branch_resolving": _wait("stall_branch_resolving"),
+    "stall_pipe_busy": _wait("stall_pipe_busy"),
+    "math_throttle": _wait("math_throttle"),
+    "mio_throttle": _wait("mio_throttle"),
+    "dram_bytes_per_sector": _misses,
+    "dram_time_per_sector": _misses,
+    "dram_bytes": _half_of("dram_utilization"),
+    "dram_busy_time": _half_of("dram_utilization"),
+    "l2_sectors": _half_of("l2_utilization"),
+    "l2_busy_time": _half_of("l2_utilization"),
+    "redundant_traffic": _repeated,
+    "narrow_access": _narrow,
+    "global_atomics": _atomics,
+    "shared_atomics": _unit_wait("shared_atomics", "shared_utilization"),
+    "lsu_pipe_time": _unit_wait(
+        "lsu_pipe_time", "shared_utilization", "inst_inter_thread_communication"
+    ),
+    "constant_serialization": _unit_wait("constant_serialization", "constant_cache_utilization"),
+    "local_memory": _local,
+    "special_function_pipe_time": _special,
+    "integer_arithmetic": _integers,
+    "fp64_pipe_time": _half_of("double_precision_fu_utilization"),
+    "fp32_pipe_time": _half_of("single_precision_fu_utilization"),
+    "fp32_operations": _half_of("single_precision_fu_utilization"),
+    "instructions": _fewer,
+    "tensor_unused": _tensor,
+}
+"""Cause -> what its fix takes away; a cause that is not here has no estimate."""

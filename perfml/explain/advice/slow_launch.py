@@ -1,0 +1,140 @@
+"""A slow launch as estimates see it: how busy its units are, and what its warps wait for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+from perfml.explain.counters.traffic import SMALL, waits
+from perfml.explain.launches import Launch
+
+SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
+"""The busiest that these units were in any recorded launch. Loads and stores are a quarter: the
+four parts of a multiprocessor send them to one unit, which takes one a cycle."""
+_SUSTAINED = 0.95
+"""What the other units reach where one of them is the limit."""
+_START_US = 1.9
+"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
+the 10th percentile of 813 recorded launches with at least one wave of blocks."""
+
+ACTIVE = (
+    "single_precision_fu_utilization",
+    "double_precision_fu_utilization",
+    "special_fu_utilization",
+    "ldst_fu_utilization",
+    "tensor_cycles_utilization",
+    "issue_slot_utilization",
+    "alu_utilization",
+)
+"""Levels of active multiprocessors; the others are of the whole time."""
+BELOW = ("l2_utilization", "dram_utilization")
+_UNITS = (
+    *ACTIVE,
+    *BELOW,
+    "shared_utilization",
+    "constant_cache_utilization",
+    "l2_atomic_utilization_max",
+)
+
+SHARED_CYCLES, _L1, _L2, _DRAM = 29.0, 41.0, 350.0, 570.0
+"""Cycles until a load has its value. Shared memory and L1: Luo et al., Benchmarking and Dissecting
+the Nvidia Hopper GPU Architecture, 2024. L2 and DRAM: so that a load alone takes the 375 cycles
+that the family ``load_chain`` waits on an H200 (one in eight of its sectors is read from DRAM)."""
+_WARPS = 64
+"""Warps of a multiprocessor; waiting is counted in their cycles."""
+LANES = 32
+
+
+class SlowLaunch:
+    """What is known of a slow launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+
+    @cached_property
+    def active(self) -> float:
+        """The part of the time in which a multiprocessor has a block, in the mean of all."""
+        return max(known(self.launch["sm_efficiency"], 1.0), 0.01)
+
+    @cached_property
+    def busy(self) -> dict[str, float]:
+        """Busy fraction of each unit over the launch's time; 0 where it was not collected."""
+        return {
+            name: known(self.launch[name]) * (self.active if name in ACTIVE else 1.0)
+            for name in _UNITS
+        }
+
+    def level(self, name: str) -> float:
+        """Return how busy a unit is while there is a block: of memory below L1, all the time."""
+        return self.busy[name] / (1.0 if name in BELOW else self.active)
+
+    def limit(self, relieved: Mapping[str, float], spreads: bool) -> float:
+        """Return the time of the busiest unit, as a fraction of the launch's."""
+        return max(
+            (self.busy[name] if spreads else self.level(name))
+            * relieved.get(name, 1.0)
+            / SUSTAINED.get(name, _SUSTAINED)
+            for name in _UNITS
+        )
+
+    @cached_property
+    def start(self) -> float:
+        """The part of the time before the first and after the last instruction."""
+        return min(1 - self.active, _START_US / max(self.launch.duration_us, _START_US))
+
+    def per_request(self, name: str) -> float:
+        """Return how many cycles of a warp there are for each request; NaN if not known."""
+        launch = self.launch
+        warps = launch["achieved_occupancy"] * _WARPS
+        if not launch["ipc"] > 0 or not launch[name] > 0:
+            return math.nan
+        return warps * launch["inst_executed"] / launch["ipc"] / launch[name]
+
+    def waited(self, *terms: str, by: str) -> float:
+        """Return how many cycles a warp waits for each of some requests; NaN if not known."""
+        return sum(self._waits.get(term, 0.0) for term in terms) * self.per_request(by)
+
+    @cached_property
+    def latency(self) -> float:
+        """Cycles until a load has its value, where nothing is in its way; NaN if not known."""
+        sectors = self.launch["gld_transactions"]
+        if not sectors > 0:
+            return math.nan
+        from_l2 = min(1.0, known(self.launch["l2_read_transactions"] / sectors, 1.0))
+        from_dram = min(1.0, known(self.launch["dram_read_bytes"] / 32 / sectors))
+        from_l2 = max(from_l2, from_dram)
+        return _L1 + from_l2 * (_L2 - _L1) + from_dram * (_DRAM - _L2)
+
+    @cached_property
+    def _waits(self) -> dict[str, float]:
+        return waits(self.launch)
+
+    def waiting(self, *terms: str) -> float:
+        """Return the share of some waits, of the time in which warps are not ready."""
+        ready = self._waits.get("stall_not_selected", 0.0)
+        return min(1.0, sum(self._waits.get(term, 0.0) for term in terms) / max(1 - ready, 0.05))
+
+    @property
+    def memory(self) -> float:
+        """The part of the time that is global memory's."""
+        share = self.waiting("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
+        if self.busy["shared_utilization"] < SMALL:
+            # nobody else fills the queue that loads and stores pass, too
+            share += self.waiting("mio_throttle") + known(self.launch["stall_short_scoreboard"])
+        return min(1.0, max(share, *(self.busy[name] for name in BELOW)))
+
+    def instructions(self, *names: str) -> float:
+        """Return the share of instructions of a kind, from counts of threads."""
+        share = self.launch.total(names) / LANES / self.launch["inst_executed"]
+        return min(1.0, known(share))
+
+    def ratio(self, above: tuple[str, ...], below: tuple[str, ...]) -> float:
+        """Return a ratio of counts; NaN where one was not collected or the lower one is 0."""
+        whole = self.launch.total(below)
+        return self.launch.total(above) / whole if whole > 0 else math.nan
+
+
+def known(value: float, otherwise: float = 0.0) -> float:
+    """Return a value, or another one where it is NaN."""
+    return otherwise if math.isnan(value) else value
