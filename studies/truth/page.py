@@ -23,6 +23,7 @@ DATA = ROOT / "datasets/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
+ADVISED = ROOT / "tests/data/truth/advised.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -211,7 +212,34 @@ def fixes():
     return markdown([*header, "perfml on these", "Nsight Compute on these"], rows)
 
 
+def measured_advice():
+    return json.loads(ADVISED.read_text(encoding="utf-8"))
+
+
+def part(hits, cases):
+    """Return hits with their share of the cases."""
+    return f"{hits} ({hits / cases:.0%})"
+
+
+def advised():
+    """What advice says of the newer families, from the slow launch alone."""
+    rows = [
+        [
+            name,
+            each["cases"],
+            part(each["first"], each["cases"]),
+            part(each["named"], each["cases"]),
+            f"{each['alarms']} of {each['bases']}",
+            ", ".join(f"`{family}`" for family in each["missed"]),
+        ]
+        for name, each in measured_advice().items()
+    ]
+    header = ["families", "slow cases", "first", "named", "named at the base", "not always first"]
+    return markdown(header, rows)
+
+
 TABLES = {
+    "advised": advised,
     "fixes": fixes,
     "sets": by_set,
     "rivals": rivals,

@@ -50,6 +50,24 @@ HEALTHY = {
     "registers_per_thread": 32.0,
     "shared_memory_per_block": 1024.0,
     "waves_per_sm": 4.0,
+    "gld_transactions": 8e6,
+    "gst_transactions": 8e6,
+    "global_load_requests": 1e6,
+    "global_store_requests": 1e6,
+    "dram_read_bytes": 2.5e8,
+    "global_atomic_requests": 0.0,
+    "global_reduction_requests": 0.0,
+    "l2_atomic_utilization": 0.0,
+    "l2_atomic_utilization_max": 0.0,
+    "shared_atomic_transactions": 0.0,
+    "inst_inter_thread_communication": 0.0,
+    "local_load_transactions": 0.0,
+    "local_store_transactions": 0.0,
+    "constant_cache_utilization": 0.1,
+    "alu_utilization": 0.2,
+    "stall_membar": 0.0,
+    "sm_active_cycles_mean": 95.0,
+    "sm_active_cycles_max": 100.0,
 }
 
 PLANTED = {
@@ -83,6 +101,23 @@ PLANTED = {
     "instruction_fetch": {"stall_inst_fetch": 0.7},
     "tensor_cores_unused": {"precision": "fp16", "tensor_utilization": 0.0},
     "fp32_pipe_bound": {"single_precision_fu_utilization": 0.9},
+    "global_atomics": {"global_reduction_requests": 1e6, "l2_atomic_utilization_max": 0.9},
+    "shared_atomics": {"shared_atomic_transactions": 1e7, "shared_utilization": 0.9},
+    "local_memory": {"local_load_transactions": 2e7, "l2_utilization": 0.5},
+    "constant_serialization": {"constant_cache_utilization": 0.95},
+    "narrow_access": {"global_load_requests": 8e6, "l2_utilization": 0.5},
+    "repeated_loads": {"dram_read_bytes": 1e7, "l2_utilization": 0.55},
+    "shallow_copies": {"inst_executed_async_copies": 1e6, "stall_memory_dependency": 0.8},
+    "memory_fences": {"stall_sync": 0.6, "stall_membar": 0.6},
+    "integer_bound": {"alu_utilization": 0.9},
+    "lane_exchange": {"inst_inter_thread_communication": 1e9, "shared_utilization": 0.9},
+    "block_slots": {
+        "block": "(32, 1, 1)",
+        "theoretical_occupancy": 0.5,
+        "achieved_occupancy": 0.45,
+        "stall_memory_dependency": 0.25,
+    },
+    "uneven_multiprocessors": {"sm_active_cycles_mean": 50.0},
 }
 """What to change of a healthy launch so that exactly this rule holds."""
 

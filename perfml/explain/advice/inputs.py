@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.advice import pressures
+from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.resources import wave_fill
 from perfml.explain.roofs.peaks import Peaks, known_peaks
@@ -89,6 +91,11 @@ def product(texts: pd.Series) -> Array:
     return np.asarray(parts.prod(axis=1, skipna=False))
 
 
+def _without_fences(frame: pd.DataFrame) -> Array:
+    fences = _numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
+    return np.maximum(_numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
+
+
 def _waves(frame: pd.DataFrame) -> Array:
     return np.array([wave_fill(value) for value in _numbers(frame, "waves_per_sm")])
 
@@ -122,6 +129,22 @@ def _register_limit(frame: pd.DataFrame) -> Array:
     return np.asarray(by_registers / np.where(others > 0, others, np.nan))
 
 
+def _slot_limit(frame: pd.DataFrame) -> Array:
+    by_registers, by_shared, _ = _limits(frame)
+    machines = _multiprocessors()
+    threads = product(frame["block"])
+    found = []
+    for row, capability in enumerate(frame["compute_capability"].astype("string").fillna("")):
+        machine = machines.get(capability)
+        if machine is None or not threads[row] > 0:
+            found.append(math.nan)
+            continue
+        by_warps = machine["warps"] // math.ceil(threads[row] / WARP)
+        others = np.nanmin([by_registers[row], by_shared[row], by_warps])
+        found.append(machine["blocks"] / others if others > 0 else math.nan)
+    return np.array(found)
+
+
 def _shared_limit(frame: pd.DataFrame) -> Array:
     by_registers, by_shared, by_warps = _limits(frame)
     others = np.minimum(by_registers, by_warps)
@@ -131,6 +154,9 @@ def _shared_limit(frame: pd.DataFrame) -> Array:
 _SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
 
 _SECTORS = ("gld_transactions", "gst_transactions")
+_REQUESTS = ("global_load_requests", "global_store_requests")
+_COPIES = "inst_executed_async_copies"
+_LOCAL = ("local_load_transactions", "local_store_transactions")
 
 INPUTS: dict[str, Input] = {
     "load_share": Input(
@@ -155,6 +181,23 @@ INPUTS: dict[str, Input] = {
             _numbers(frame, "stall_memory_dependency") + _numbers(frame, "stall_exec_dependency")
         ),
     ),
+    "barrier_waits": Input(
+        "stalls at barriers: those of synchronisation without memory fences",
+        ("stall_sync",),
+        _without_fences,
+    ),
+    "async_copies": Input(
+        "asynchronous copies of warps; 0 where they were not counted",
+        (),
+        lambda frame: np.nan_to_num(
+            _numbers(frame, _COPIES) if _COPIES in frame.columns else np.zeros(len(frame))
+        ),
+    ),
+    "shared_access_share": Input(
+        "share of loads and stores among the passes of shared memory; 1 where it was not counted",
+        (),
+        pressures.shared_access_share,
+    ),
     "wave_fill": Input("filled share of the waves that run", ("waves_per_sm",), _waves),
     "blocks": Input("blocks launched", ("grid",), lambda frame: product(frame["grid"])),
     "block_threads": Input("threads a block", ("block",), lambda frame: product(frame["block"])),
@@ -167,6 +210,53 @@ INPUTS: dict[str, Input] = {
         "resident blocks that shared memory allows, over those that all else allows",
         _SHAPE,
         _shared_limit,
+    ),
+    "slot_limit": Input(
+        "places for blocks, over the resident blocks that all else allows", _SHAPE, _slot_limit
+    ),
+    "sm_balance": Input(
+        "time in which a multiprocessor has a block, over that of the busiest one",
+        ("sm_active_cycles_mean", "sm_active_cycles_max"),
+        lambda frame: (
+            _numbers(frame, "sm_active_cycles_mean") / _numbers(frame, "sm_active_cycles_max")
+        ),
+    ),
+    "atomic_pressure": Input(
+        "time that atomics on global memory take: busiest slice of L2, or waiting",
+        ("l2_atomic_utilization_max",),
+        per_launch(
+            pressures.global_atomics, ("global_atomic_requests", "global_reduction_requests")
+        ),
+    ),
+    "shared_atomic_pressure": Input(
+        "time that atomics on shared memory take: busy, or waiting",
+        ("shared_atomic_transactions", "shared_utilization"),
+        per_launch(pressures.shared_atomics, ("shared_atomic_transactions",)),
+    ),
+    "exchange_pressure": Input(
+        "time that exchanges between lanes take: busy, or waiting",
+        ("inst_inter_thread_communication", "shared_utilization"),
+        per_launch(pressures.lane_exchange, ("inst_inter_thread_communication",)),
+    ),
+    "local_share": Input(
+        "share of local memory among the sectors that pass L1",
+        (*_LOCAL, *_SECTORS),
+        per_launch(pressures.local_share, _LOCAL),
+    ),
+    "local_pressure": Input(
+        "time that local memory takes: busy, or waiting",
+        (*_LOCAL, *_SECTORS),
+        per_launch(pressures.local_memory, _LOCAL),
+    ),
+    "bytes_per_request": Input(
+        "bytes that a warp loads or stores at once",
+        (*_SECTORS, *_REQUESTS),
+        per_launch(pressures.bytes_per_request, _REQUESTS),
+    ),
+    "loads_for_dram": Input(
+        "how often each byte that DRAM read is loaded",
+        ("gld_transactions", "gld_efficiency", "dram_read_bytes"),
+        per_launch(pressures.loads_for_dram, ("gld_transactions",)),
     ),
 }
 """Inputs of launches; peaks (``peak_fp32``, ..., ``peak_precision``) are added by `values_of`."""

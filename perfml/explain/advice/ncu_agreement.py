@@ -165,9 +165,11 @@ def pool_agreement(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     Parameters
     ----------
     tables
-        `Advice.agreement` of each file. A rule that a file cannot compare adds nothing there.
+        `Advice.agreement` of each file. A rule that a file cannot compare adds nothing there, and
+        one that none can has no row.
     """
     whole = pd.concat(list(tables), ignore_index=True)
+    whole = whole[whole["launches"] > 0]
     sums = whole.groupby("rule", sort=False)[list(_COUNTS)].sum()
     counts = sums.to_numpy(dtype=int).tolist()
     rows = [(rule, *_scores(*each)) for rule, each in zip(sums.index, counts, strict=True)]

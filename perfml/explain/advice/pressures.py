@@ -1,0 +1,111 @@
+"""How much of a launch's time a kind of access takes: inputs of rules about shared units.
+
+Several kinds of access pass one unit (`perfml.explain.counters.traffic`); each of these inputs is
+what the unit is busy with one kind, or what warps wait for it, whichever is more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.counters.traffic import global_traffic, shared_traffic, waits
+from perfml.explain.launches import Launch
+from perfml.metrics.expressions import Array
+from perfml.tables import metric_columns
+
+Pressure = Callable[[Launch], float]
+
+
+def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Array]:
+    """Return a function that makes an input of launches; 0 for those that do nothing of the kind.
+
+    Parameters
+    ----------
+    of
+        Gives the input of one launch.
+    used
+        Counters of which one is above 0 where a launch does something of the kind.
+    """
+
+    def make(frame: pd.DataFrame) -> Array:
+        there = [name for name in used if name in frame.columns]
+        doing = (frame[there].fillna(0.0) > 0).any(axis=1).to_numpy(dtype=bool)
+        names = metric_columns(frame)
+        values = np.zeros(len(frame))
+        for place in np.flatnonzero(doing):
+            counters = frame.iloc[place][names].astype(float).to_dict()
+            values[place] = of(Launch("", 1.0, counters))
+        return values
+
+    return make
+
+
+def _most(*values: float) -> float:
+    return min(1.0, max(0.0, *(value for value in values if not np.isnan(value))))
+
+
+def global_atomics(launch: Launch) -> float:
+    """Return the part of the time that atomics on global memory take."""
+    return _most(launch["l2_atomic_utilization_max"], waits(launch).get("global_atomics", 0.0))
+
+
+def shared_atomics(launch: Launch) -> float:
+    """Return the part of the time that atomics on shared memory take."""
+    return _of_shared(launch, "shared_atomics")
+
+
+def lane_exchange(launch: Launch) -> float:
+    """Return the part of the time that values sent between lanes take."""
+    return _of_shared(launch, "lsu_pipe_time")
+
+
+def _of_shared(launch: Launch, kind: str) -> float:
+    traffic = shared_traffic(launch)
+    share = traffic[kind] / max(sum(traffic.values()), 1.0)
+    return _most(share * launch["shared_utilization"], waits(launch).get(kind, 0.0))
+
+
+def local_share(launch: Launch) -> float:
+    """Return the share of local memory among the sectors that pass L1."""
+    traffic = global_traffic(launch)
+    return traffic["local_memory"] / max(sum(traffic.values()), 1.0)
+
+
+def local_memory(launch: Launch) -> float:
+    """Return the part of the time that local memory takes."""
+    busy = _most(launch["l2_utilization"], launch["dram_utilization"])
+    return _most(local_share(launch) * busy, waits(launch).get("local_memory", 0.0))
+
+
+def bytes_per_request(launch: Launch) -> float:
+    """Return how many bytes a warp asks for at once, of loads and stores; NaN if not known."""
+    asked = 0.0
+    for kind in ("gld", "gst"):
+        moved = launch[f"{kind}_transactions"]
+        if moved > 0:
+            asked += 32 * moved * launch[f"{kind}_efficiency"]
+    return asked / launch.total(("global_load_requests", "global_store_requests"))
+
+
+def loads_for_dram(launch: Launch) -> float:
+    """Return how often each byte that DRAM read was loaded; NaN if it read nothing."""
+    read = launch["dram_read_bytes"]
+    asked = 32 * launch["gld_transactions"] * launch["gld_efficiency"]
+    return asked / read if read > 0 else float("nan")
+
+
+_OTHERS = ("shared_atomic_transactions", "inst_inter_thread_communication")
+_others_share = per_launch(lambda launch: 1 - _own_share(launch), _OTHERS)
+
+
+def shared_access_share(frame: pd.DataFrame) -> Array:
+    """Return the share of loads and stores among what passes shared memory."""
+    return 1 - _others_share(frame)
+
+
+def _own_share(launch: Launch) -> float:
+    traffic = shared_traffic(launch)
+    return traffic["shared"] / max(sum(traffic.values()), 1.0)

@@ -1,0 +1,122 @@
+"""Does advice name the hazard of the newer planted families, from the slow launch alone?
+
+Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
+least `EFFECT` times as long as its base; right first is a finding with a rule of `RULES` before all
+others. At the base itself such a finding is a false alarm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from collectors.workloads.planted.families import BY_NAME
+from perfml.datasets import find
+from perfml.explain import advise, load_tables
+from perfml.tables import replacing
+from studies.truth.scores import EFFECT
+
+RULES: dict[str, tuple[str, ...]] = {
+    "atomic_contention": ("global_atomics",),
+    "atomic_count": ("global_atomics",),
+    "shared_atomics": ("shared_atomics",),
+    "local_array": ("local_memory",),
+    "spills": ("local_memory",),
+    "narrow_access": ("narrow_access",),
+    "redundant_traffic": ("repeated_loads", "dram_bound"),
+    "reloaded_values": ("repeated_loads", "l2_bound"),
+    "async_copy": ("shallow_copies", "memory_latency"),
+    "memory_fence": ("memory_fences",),
+    "constant_divergence": ("constant_serialization",),
+    "confound_traffic_arithmetic": ("repeated_loads", "dram_bound"),
+    "confound_atomics_occupancy": ("global_atomics",),
+    "conversions": ("special_functions",),
+    "reciprocal_roots": ("special_functions",),
+    "doubles_from_none": ("double_precision",),
+    "bit_rotations": ("integer_bound",),
+    "address_arithmetic": ("integer_bound",),
+    "lane_exchange": ("lane_exchange",),
+    "tensor_cores": ("tensor_cores_unused", "fp32_pipe_bound"),
+    "uneven_blocks": ("occupancy_reached",),
+    "uneven_multiprocessors": ("uneven_multiprocessors",),
+    "tiny_blocks": ("block_slots",),
+}
+"""Rules that name what a family plants; ``launch_gaps`` has no slow launch."""
+SETS = {"H200": "h200-planted-causes", "H100": "h100-planted-causes"}
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    """Return what advice says of each family, level and size of a data set."""
+    layers, kernels = load_tables(find(name))
+    times = layers.groupby(["backend", "layer"])["time_us"].median()
+    found = []
+    for level in times.index.unique("backend"):
+        part = kernels[kernels["backend"] == level]
+        table = advise(layers[layers["backend"] == level], kernels=part).table
+        for layer in times[level].index:
+            family = layer.rsplit("_s", 1)[0]
+            if family not in RULES:
+                continue
+            ratio = float(times[level, layer] / times["base", layer])
+            said = table[table["layer"] == layer]
+            named = [set(rules) & set(RULES[family]) for rules in said["rules"]]
+            found.append(
+                {
+                    "family": family,
+                    "level": level,
+                    "layer": layer,
+                    "slow": ratio >= EFFECT,
+                    "held_out": BY_NAME[family].held_out,
+                    "first": bool(named) and bool(named[0]),
+                    "named": any(named),
+                    "said": ["+".join(rules) for rules in said["rules"]],
+                }
+            )
+    return found
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts of some cases."""
+    slow = [row for row in rows if row["slow"]]
+    base = [row for row in rows if row["level"] == "base"]
+    return {
+        "cases": len(slow),
+        "first": sum(row["first"] for row in slow),
+        "named": sum(row["named"] for row in slow),
+        "bases": len(base),
+        "alarms": sum(row["named"] for row in base),
+        "missed": sorted({row["family"] for row in slow if not row["first"]}),
+    }
+
+
+def measure() -> dict[str, Any]:
+    """Return the counts of each data set, families kept aside apart."""
+    found = {}
+    for device, name in SETS.items():
+        rows = cases(name)
+        shown = [row for row in rows if not row["held_out"]]
+        found[f"18 newer families, {device}"] = summary(shown)
+        found[f"six families kept aside, {device}"] = summary([r for r in rows if r["held_out"]])
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write or print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    text = json.dumps(measure(), indent=1) + "\n"
+    if given.out is None:
+        sys.stdout.write(text)
+    else:
+        with replacing(given.out) as place:
+            place.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Whose a shared unit's time is, worked out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfml.explain.advice import pressures
+from tests.support.launches import launch
+
+
+def test_busy_or_waited_for_whichever_is_more():
+    row = {
+        "time_us": 1.0,
+        "global_reduction_requests": 1e6,
+        "l2_atomic_utilization_max": 0.3,
+        "stall_lg_throttle": 0.4,
+        "stall_drain": 0.1,
+        "stall_memory_throttle": 0.5,
+    }
+    # all that is written are atomics, so all that waits for room waits for them
+    assert pressures.global_atomics(launch(row)) == pytest.approx(0.5)
+    busy = launch({**row, "l2_atomic_utilization_max": 0.9})
+    assert pressures.global_atomics(busy) == pytest.approx(0.9)
+
+
+def test_shared_memory_is_divided_by_what_passes_it():
+    row = {
+        "time_us": 1.0,
+        "shared_load_transactions": 1e6,
+        "shared_store_transactions": 0.0,
+        "shared_atomic_transactions": 2e6,
+        "inst_inter_thread_communication": 32e6,
+        "shared_utilization": 0.8,
+    }
+    assert pressures.shared_atomics(launch(row)) == pytest.approx(0.8 / 2)
+    assert pressures.lane_exchange(launch(row)) == pytest.approx(0.8 / 4)
+    frame = pd.DataFrame([row, {**row, "shared_atomic_transactions": 0.0}])
+    assert pressures.shared_access_share(frame).tolist() == pytest.approx([1 / 4, 1 / 2])
+
+
+def test_bytes_are_those_that_were_asked_for():
+    row = {
+        "time_us": 1.0,
+        "gld_transactions": 8e6,
+        "gld_efficiency": 0.5,
+        "gst_transactions": 0.0,
+        "gst_efficiency": np.nan,
+        "global_load_requests": 1e6,
+        "global_store_requests": 0.0,
+        "dram_read_bytes": 64e6,
+    }
+    assert pressures.bytes_per_request(launch(row)) == pytest.approx(128.0)
+    assert pressures.loads_for_dram(launch(row)) == pytest.approx(2.0)
+    assert np.isnan(pressures.loads_for_dram(launch({**row, "dram_read_bytes": 0.0})))
+
+
+def test_a_launch_without_local_memory_is_not_looked_at():
+    frame = pd.DataFrame(
+        {
+            "local_load_transactions": [0.0, 1e6, np.nan],
+            "local_store_transactions": [0.0, 0.0, np.nan],
+            "gld_transactions": [1e6, 3e6, 1e6],
+            "gst_transactions": 0.0,
+        }
+    )
+    asked = []
+
+    def of(one):
+        asked.append(one)
+        return pressures.local_share(one)
+
+    made = pressures.per_launch(of, ("local_load_transactions", "local_store_transactions"))
+    assert made(frame).tolist() == pytest.approx([0.0, 0.25, 0.0])
+    assert len(asked) == 1
