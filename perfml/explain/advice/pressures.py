@@ -36,7 +36,8 @@ def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Ar
         names = metric_columns(frame)
         values = np.zeros(len(frame))
         for place in np.flatnonzero(doing):
-            counters = frame.iloc[place][names].astype(float).to_dict()
+            row = frame.iloc[place][names].astype(float)
+            counters = dict(zip(names, row.tolist(), strict=True))
             values[place] = of(Launch("", 1.0, counters))
         return values
 
