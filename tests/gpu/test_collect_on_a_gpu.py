@@ -96,7 +96,8 @@ def test_range_replay_of_one_layer(vectors, tmp_path):
 
 
 def test_twins_are_measured_once_and_agree(tmp_path):
-    options = {"iterations": 2, "metric_iterations": 1, "layers": "conv_.*"}
+    # twins are Nsight Compute's: CUPTI leaves the caches as they are, which changes occupancy
+    options = {"iterations": 2, "metric_iterations": 1, "layers": "conv_.*", "profiler": "ncu"}
     full = one(collect("yolov4-tiny", out=tmp_path / "full", **options))
     once = one(collect("yolov4-tiny", out=tmp_path / "once", dedupe=True, **options))
     assert once.record["launches_profiled"] == once.record["dedupe"]["launches"]
