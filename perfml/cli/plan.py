@@ -75,7 +75,7 @@ def select(
 
 def plan(
     dataset: Dataset,
-    passes: Annotated[int, typer.Option(min=1, help="Budget of replay passes.")] = 3,
+    passes: Annotated[int, typer.Option(min=1, help="Budget of ncu's replay passes.")] = 3,
     task: Annotated[Task, typer.Option(help="Predict time, or the backend.")] = Task.regression,
     model: Model = "dt",
     protocol: Protocol = "leave-one-layer-out",
@@ -93,8 +93,9 @@ def plan(
 ) -> None:
     """Choose what to collect next within a budget of replay passes, and show what it costs.
 
-    Pass counts were measured on one chip; every budget's error is shown, on layers that took no
-    part in the choice, beside all metrics'.
+    Passes are Nsight Compute's, measured on one chip; CUPTI, which perfml collect takes where it
+    can, mostly needs one less, at a hundredth of the time. Every budget's error is shown, on
+    layers that took no part in the choice, beside all metrics'.
 
     Example: perfml plan layers.parquet --passes 3 --out metrics.txt
     """
@@ -152,6 +153,7 @@ def _show(made: Plan, out_: Output) -> None:
                 row["budget"],
                 passes,
                 row["seconds_per_launch"],
+                f"{row['cupti_passes']}, {1e3 * row['cupti_seconds_per_launch']:.2g} ms",
                 row["chosen_on"],
                 row["nested"],
                 f"{row['nested_low']:.3g} to {row['nested_high']:.3g}",
@@ -166,6 +168,7 @@ def _show(made: Plan, out_: Output) -> None:
             "budget",
             "passes",
             "s/launch",
+            "through CUPTI",
             "chosen on",
             "new layers",
             "95 %",

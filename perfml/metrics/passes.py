@@ -1,4 +1,4 @@
-"""How many replay passes a set of metrics costs: measured sets, and an estimate for the others.
+"""How many passes a set of metrics costs: measured sets, and an estimate for the others.
 
 Nsight Compute replays a launch until all counters of a request are read; how counters share a pass
 is known to the profiler alone. ``passes.csv`` holds what it answered for single metrics, the named
@@ -7,6 +7,9 @@ five counters of the multiprocessors, counters of L2 and DRAM come along, instru
 (``smsp__sass``) takes one pass however many metrics need it, and what does not fit into one pass
 takes one more than it fills: no set took two. So passes come from ``ceil(base + sum of shares +
 share of instrumentation if any)``, plus one from two on, and the shares are fitted.
+
+CUPTI with the program's iterations as replay takes that one pass less. ``passes_cupti.csv`` has
+what it plans for the same sets, by chip.
 """
 
 from __future__ import annotations
@@ -34,6 +37,12 @@ SECONDS = {1: 0.009, 3: 0.089, 4: 0.098, 7: 0.139, 8: 0.140}
 A 1,024 MiB program took 0.010 s in one pass and 0.113 s in three: what was written is restored
 before every further pass.
 """
+
+CUPTI_SECONDS = 0.00128
+"""A pass of a launch through CUPTI, in seconds: an H200, YOLOv4-Tiny, ten passes in 12.8 ms."""
+
+CUPTI_CHIP = "GH100"
+"""The chip of the H100 and the H200, as CUPTI names it."""
 
 _MARGIN = 0.1
 """Fitted sums keep this far from a full pass: half of one counter among five."""
@@ -179,11 +188,9 @@ def load_passes() -> PassCounts:
 
 def read_sets() -> tuple[tuple[str, int, tuple[str, ...]], ...]:
     """Return the measured sets in the file's order: kind, passes, metrics."""
-    text = resources.files("perfml.metrics").joinpath("passes.csv").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
     return tuple(
         (row["kind"], int(row["passes"]), tuple(row["metrics"].split()))
-        for row in csv.DictReader(lines)
+        for row in csv.DictReader(_lines("passes.csv"))
     )
 
 
@@ -191,6 +198,40 @@ def seconds_per_launch(passes: int) -> float:
     """Return the seconds a launch takes, on a line between the measured `SECONDS`."""
     counts = sorted(SECONDS)
     return float(np.interp(passes, counts, [SECONDS[count] for count in counts]))
+
+
+def cupti_passes(names: Iterable[str], ncu: int) -> int:
+    """Return the passes of a set through CUPTI on an H100 or H200.
+
+    Parameters
+    ----------
+    names
+        Metrics of the catalogue.
+    ncu
+        What the set takes under Nsight Compute, for sets that CUPTI was not asked about: one less
+        from three on, which is right for most of those it was asked about.
+    """
+    asked = frozenset(name for name in names if not is_free(name))
+    planned = {frozenset(metrics): counts for counts, metrics in _planned()}.get(asked, {})
+    return planned.get(CUPTI_CHIP, ncu if ncu <= 1 else ncu - 1)
+
+
+@functools.cache
+def _planned() -> tuple[tuple[dict[str, int], tuple[str, ...]], ...]:
+    """Return passes by chip and metrics, of every set of ``passes_cupti.csv``."""
+    rows = csv.DictReader(_lines("passes_cupti.csv"))
+    return tuple(
+        (
+            {chip: int(text) for chip, text in row.items() if chip.isupper() and text},
+            tuple(row["metrics"].split()),
+        )
+        for row in rows
+    )
+
+
+def _lines(name: str) -> list[str]:
+    text = resources.files("perfml.metrics").joinpath(name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def check_estimates(

@@ -11,12 +11,14 @@ from perfml.metrics.passes import (
     SECONDS,
     PassCounts,
     check_estimates,
+    cupti_passes,
     is_free,
     is_instrumented,
     load_passes,
     read_sets,
     seconds_per_launch,
 )
+from studies.plan import chip_passes
 
 
 def test_a_measured_set_has_the_number_that_was_measured():
@@ -94,3 +96,21 @@ def test_seconds_grow_with_passes():
     assert times == sorted(times)
     assert times[0] == SECONDS[1]
     assert times[-1] == SECONDS[8]
+
+
+def test_cupti_takes_one_pass_less_than_nsight_compute_or_what_it_was_asked():
+    assert cupti_passes(PUBLISHED, load_passes().estimate(PUBLISHED).passes) == 7
+    assert cupti_passes(["gld_efficiency"], 3) == 2
+    assert cupti_passes(["achieved_occupancy"], 1) == 1
+    never_asked = ["gld_efficiency", "dram_utilization", "stall_sync", "tex_fu_utilization"]
+    assert cupti_passes(never_asked, 5) == 4
+
+
+@pytest.mark.process
+def test_the_table_of_chips_is_what_cupti_plans(tmp_path):
+    program = chip_passes.build(tmp_path)
+    sets = read_sets()[::9]
+    requests = [chip_passes.request(metrics) for _, _, metrics in sets]
+    planned = chip_passes.passes_on("GH100", requests, program)
+    shipped = [cupti_passes(metrics, -1) for _, _, metrics in sets]
+    assert planned == shipped

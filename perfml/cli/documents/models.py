@@ -155,6 +155,8 @@ class PlanBudget(TypedDict):
     high: int
     measured: bool
     seconds_per_launch: Number
+    cupti_passes: int
+    cupti_seconds_per_launch: float
     metrics: list[str]
     chosen_on: Number
     nested: Number

@@ -18,8 +18,10 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.metrics.passes import (
+    CUPTI_SECONDS,
     SOURCE,
     check_estimates,
+    cupti_passes,
     is_free,
     load_passes,
     seconds_per_launch,
@@ -53,6 +55,8 @@ _CURVE = (
     "high",
     "measured",
     "seconds_per_launch",
+    "cupti_passes",
+    "cupti_seconds_per_launch",
     "metrics",
     "chosen_on",
     "nested",
@@ -82,12 +86,12 @@ class Plan:
         Further metrics that the estimate fits into the same passes.
     curve
         One row a budget, the last one with all metrics: ``budget, passes, low, high, measured,
-        seconds_per_launch, metrics, chosen_on, nested, nested_low, nested_high, worse_by,
-        worse_low, worse_high``. ``chosen_on`` is the score on the folds of the choice, which is
-        optimistic. ``nested`` is the mean over layers that took no part in the choice; ``worse_by``
-        how much worse than all metrics that is on the same layers. Intervals hold 95 % of the
-        bootstrap resamples of layers. For all metrics ``chosen_on`` is not optimistic: nothing was
-        chosen.
+        seconds_per_launch, cupti_passes, cupti_seconds_per_launch, metrics, chosen_on, nested,
+        nested_low, nested_high, worse_by, worse_low, worse_high``. ``chosen_on`` is the score on
+        the folds of the choice, which is optimistic. ``nested`` is the mean over layers that took
+        no part in the choice; ``worse_by`` how much worse than all metrics that is on the same
+        layers. Intervals hold 95 % of the bootstrap resamples of layers. For all metrics
+        ``chosen_on`` is not optimistic: nothing was chosen.
     stability
         One row a budget and metric: ``budget, metric, share`` of the repeated searches that chose
         the metric.
@@ -341,6 +345,7 @@ def _curve(
         metrics = tuple(counted) if budget is None else found.sets[budget]
         estimate = counts.estimate(metrics)
         passes = estimate.passes if metrics else 0
+        through_cupti = cupti_passes(metrics, passes) if metrics else 0
         row: dict[str, Any] = {
             "budget": "all" if budget is None else str(budget),
             "passes": passes,
@@ -348,6 +353,8 @@ def _curve(
             "high": estimate.high if metrics else 0,
             "measured": estimate.measured or not metrics,
             "seconds_per_launch": seconds_per_launch(passes) if metrics else 0.0,
+            "cupti_passes": through_cupti,
+            "cupti_seconds_per_launch": through_cupti * CUPTI_SECONDS,
             "metrics": metrics,
             "chosen_on": found.everything if budget is None else found.scores[budget],
         }
