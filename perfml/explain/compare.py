@@ -18,6 +18,7 @@ from perfml.explain.compared import Side, check_conditions, make_side, same_devi
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
+from perfml.explain.gaps import compare_gaps
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -138,6 +139,7 @@ def explain(
             "only merged layers were given: what vanished or appeared is known by name, not by "
             "time; give the kernels table for that"
         )
+    gaps = compare_gaps(left.kernels, right.kernels, (left.name, right.name))
     return Explanation(
         baseline=left.name,
         target=right.name,
@@ -148,7 +150,11 @@ def explain(
         only_target=alignment.only_target,
         warnings=tuple(warnings),
         pairing=alignment.said,
-        time_notes=time_notes((left.name, left.layers), (right.name, right.layers)),
+        time_notes=(
+            *time_notes((left.name, left.layers), (right.name, right.layers)),
+            *(() if gaps is None else gaps.sentences()),
+        ),
+        gaps=gaps,
     )
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from perfml.explain.advice.fix import Fix
 from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
+from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 
@@ -445,9 +446,12 @@ class Explanation:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times that come from under a profiler (`perfml.time_sources`).
+        What to know of times that come from under a profiler (`perfml.time_sources`), and of what
+        times of kernels do not show (`perfml.explain.gaps`).
     pairing
         How kernels were paired where no ranges told, in sentences.
+    gaps
+        Both sides on the clock, with the gaps between kernels; None unless both are traces.
     """
 
     baseline: str
@@ -460,6 +464,7 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
+    gaps: Gaps | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -474,6 +479,7 @@ class Explanation:
             "warnings": list(self.warnings),
             "time_notes": list(self.time_notes),
             "pairing": list(self.pairing),
+            "gaps": None if self.gaps is None else self.gaps.to_dict(),
         }
         cleaned: dict[str, Any] = json_value(document)
         return cleaned

@@ -9,12 +9,13 @@ import pytest
 from perfml.explain.counters.causes import decompose_pair, kernel_causes
 from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
+from perfml.explain.gaps import Gaps, Timeline
 from perfml.explain.launches import Launch, Launches, changes_between
 from perfml.metrics import STALLS, load_catalogue, ncu_name, with_ncu_name
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 
-COLUMNS = {"time_us", "ncu_time_us", "kernels"}
+COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us"}
 """Evidence that is a column of a launch, not a metric."""
 
 
@@ -97,6 +98,8 @@ def emitted():
         changes = changes_between(before.names, after.names)
         causes = kernel_causes(changes, before, after, same_device=True)
         found.update(total.term.id for total in causes.totals)
+    sides = [Timeline(name, 2, 10.0, idle, idle) for name, idle in (("a", 0.0), ("b", 5.0))]
+    found.add(Gaps(*sides).contribution.term.id)
     return found
 
 

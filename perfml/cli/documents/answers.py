@@ -220,6 +220,26 @@ class Layer(TypedDict):
     lines: list[Line]
 
 
+class Timeline(TypedDict):
+    """What the clock shows of the usual iteration, from its first kernel to its last."""
+
+    kernels: int
+    wall_us: Microseconds
+    idle_us: Annotated[Microseconds, "neither a kernel nor a copy ran"]
+    gap_us: Annotated[Microseconds, "median of the gaps"]
+    as_graph_us: Annotated[Microseconds, "about what it would take as one CUDA graph"]
+
+
+class Gaps(TypedDict):
+    """Both sides on the clock, and what gaps between kernels account for."""
+
+    baseline: Timeline
+    target: Timeline
+    wall_ratio: Number
+    term: str
+    log_ratio: Annotated[Number, "of the factor that is the gaps'"]
+
+
 class Explain(TypedDict):
     """Two sides compared."""
 
@@ -234,6 +254,7 @@ class Explain(TypedDict):
     warnings: Warnings
     time_notes: list[str]
     pairing: Annotated[list[str], "how kernels were paired where no ranges told"]
+    gaps: Gaps | None
 
 
 class BriefCause(TypedDict):

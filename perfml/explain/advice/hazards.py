@@ -38,6 +38,7 @@ from perfml.explain.advice.representative import (
 )
 from perfml.explain.advice.rules import Flags, Rule, Rules, filled, load_rules
 from perfml.explain.compared import make_side
+from perfml.explain.gaps import timeline
 from perfml.explain.launches import Launch
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.metrics.expressions import Array
@@ -86,7 +87,8 @@ class Advice:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times that come from under a profiler (`perfml.time_sources`).
+        What to know of times that come from under a profiler (`perfml.time_sources`), and of gaps
+        between kernels (`perfml.explain.gaps`).
     """
 
     table: pd.DataFrame
@@ -221,8 +223,14 @@ def advise(
             if merged
             else ()
         ),
-        time_notes=time_notes(("", side.layers)),
+        time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels),
     )
+
+
+def _of_gaps(kernels: pd.DataFrame | None) -> tuple[str, ...]:
+    found = timeline(kernels)
+    said = None if found is None else found.sentence()
+    return () if said is None else (said[:1].upper() + said[1:],)
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:

@@ -423,6 +423,15 @@ _LAUNCHES = (
         "{us:.3g} us: {kernels}",
     ),
     Term(
+        "launch_gaps",
+        "gaps between kernels",
+        Kind.LAUNCH,
+        ("gap_us",),
+        "Record the launches as one CUDA graph, fuse kernels, and let the host wait less often "
+        "(synchronise, .item(), copies from pageable memory).",
+        "the device is idle {target:.0%} of the time, {baseline:.0%} in the baseline",
+    ),
+    Term(
         "kernels_appeared",
         "kernels that appeared",
         Kind.LAUNCH,

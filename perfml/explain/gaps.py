@@ -1,0 +1,183 @@
+"""Gaps between kernels: how long a device waits for the host, which no kernel's time shows.
+
+A trace (Nsight Systems, torch.profiler) says when kernels began. From the first kernel of an
+iteration to the last the clock shows what the kernels take and what the device is idle, so
+
+    wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
+
+and the second factor is the cause ``launch_gaps``. Both add up in logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.counters.terms import TERMS, Contribution
+
+GRAPH_GAP_US = 0.3
+"""From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
+an H200 (``tests/data/torch_trace/gaps``)."""
+_SHOWN = 0.1
+"""Smaller savings are not spoken of, and factors nearer to 1."""
+_TERM = TERMS["launch_gaps"]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the clock shows of an iteration: the usual one, by its wall time.
+
+    Attributes
+    ----------
+    name
+        What the side is called; empty where there is one.
+    kernels
+        Launches.
+    wall_us
+        From the start of the first kernel to the end of the last.
+    idle_us
+        Of it the device had nothing to do: no kernel, no copy.
+    gap_us
+        Median of the gaps.
+    """
+
+    name: str
+    kernels: int
+    wall_us: float
+    idle_us: float
+    gap_us: float
+
+    @property
+    def busy_us(self) -> float:
+        """What kernels and copies take."""
+        return self.wall_us - self.idle_us
+
+    @property
+    def idle_share(self) -> float:
+        """The part of the wall time that is idle."""
+        return self.idle_us / self.wall_us
+
+    @property
+    def as_graph_us(self) -> float:
+        """What it would take as one CUDA graph, from its first kernel to its last."""
+        return min(self.wall_us, self.busy_us + (self.kernels - 1) * GRAPH_GAP_US)
+
+    def sentence(self) -> str | None:
+        """Say how much is idle and what to do; None where that would save little."""
+        if self.as_graph_us > (1 - _SHOWN) * self.wall_us:
+            return None
+        whose = f"{self.name}: " if self.name else ""
+        return (
+            f"{whose}between its kernels the device is idle {self.idle_us:.3g} of "
+            f"{self.wall_us:.3g} us ({self.idle_share:.0%}), {self.gap_us:.3g} us at a launch in "
+            f"the median, which times of kernels do not show; {_TERM.action} As one CUDA graph it "
+            f"would take about {self.as_graph_us:.3g} us."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "kernels": self.kernels,
+            "wall_us": self.wall_us,
+            "idle_us": self.idle_us,
+            "gap_us": self.gap_us,
+            "as_graph_us": self.as_graph_us,
+        }
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Two sides on the clock, and what gaps between kernels account for."""
+
+    baseline: Timeline
+    target: Timeline
+
+    @property
+    def wall_ratio(self) -> float:
+        """Time of the target over that of the baseline, on the clock."""
+        return self.target.wall_us / self.baseline.wall_us
+
+    @property
+    def contribution(self) -> Contribution:
+        """The cause: idle shares of both sides, and the logarithm of its factor."""
+        stretch = [side.wall_us / side.busy_us for side in (self.baseline, self.target)]
+        shares = (self.baseline.idle_share, self.target.idle_share)
+        return Contribution(_TERM, *shares, math.log(stretch[1] / stretch[0]))
+
+    def sentence(self) -> str | None:
+        """Say what gaps account for; None where that is little."""
+        factor = math.exp(self.contribution.log_ratio)
+        if abs(self.contribution.log_ratio) < _SHOWN:
+            return None
+        return (
+            f"on the clock, from the first kernel to the last, {self.target.name} takes "
+            f"{self.target.wall_us:.3g} us and {self.baseline.name} {self.baseline.wall_us:.3g} "
+            f"(x{self.wall_ratio:.2f}): {_TERM.label} x{factor:.2f}, the kernels themselves "
+            f"x{self.wall_ratio / factor:.2f}"
+        )
+
+    def sentences(self) -> tuple[str, ...]:
+        """Say it of both sides and of each."""
+        said = (self.sentence(), self.baseline.sentence(), self.target.sentence())
+        return tuple(each for each in said if each is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "baseline": self.baseline.to_dict(),
+            "target": self.target.to_dict(),
+            "wall_ratio": self.wall_ratio,
+            "term": _TERM.id,
+            "log_ratio": self.contribution.log_ratio,
+        }
+
+
+def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
+    """Return what the clock shows of a Kernels table; None for one that is not from a trace.
+
+    Parameters
+    ----------
+    kernels
+        With the columns ``start_us`` and ``gap_us``.
+    name
+        What its side is called.
+    """
+    if kernels is None or not {"start_us", "gap_us"} <= set(kernels.columns):
+        return None
+    keys = [key for key in ("run_id", "device", "process", "iteration") if key in kernels.columns]
+    found = [
+        each
+        for _, part in kernels.groupby(keys, dropna=False, sort=False)
+        if (each := _of_iteration(part, name)) is not None
+    ]
+    if not found:
+        return None
+    return sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
+
+
+def _of_iteration(part: pd.DataFrame, name: str) -> Timeline | None:
+    rows = part[["start_us", "time_us", "gap_us"]].astype(float).dropna(subset=["start_us"])
+    rows = rows.sort_values("start_us")
+    if len(rows) < 2 or rows["time_us"].isna().any():
+        return None
+    wall = float((rows["start_us"] + rows["time_us"]).max() - rows["start_us"].iloc[0])
+    # what was before the first kernel is no part of the iteration
+    gaps = rows["gap_us"].to_numpy()[1:]
+    idle = float(np.nansum(gaps))
+    if not 0 <= idle < wall:
+        return None
+    return Timeline(name, len(rows), wall, idle, float(np.nanmedian(gaps)))
+
+
+def compare_gaps(
+    baseline: pd.DataFrame | None, target: pd.DataFrame | None, names: tuple[str, str]
+) -> Gaps | None:
+    """Return two sides on the clock; None unless both are from traces."""
+    sides = [timeline(table, name) for table, name in zip((baseline, target), names, strict=True)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    return Gaps(sides[0], sides[1])

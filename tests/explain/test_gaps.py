@@ -1,0 +1,134 @@
+"""Gaps between kernels: by hand, on recorded traces, and where the host's pauses are known."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+
+import pandas as pd
+import pytest
+
+from perfml.explain import advise, explain, make_side
+from perfml.explain.counters.terms import TERMS
+from perfml.explain.gaps import Gaps, Timeline, compare_gaps, timeline
+from perfml.readers import read
+from perfml.readers.timeline import idle_before
+from tests.support.tables import make_kernels
+
+pytestmark = pytest.mark.long
+
+
+def test_the_first_kernel_waits_for_nobody_and_the_usual_iteration_counts():
+    rows = pd.DataFrame(
+        {
+            "iteration": [0, 0, 0, 1, 1, 1, 2, 2, 2],
+            "start_us": [0, 15, 25, 100, 115, 125, 200, 300, 400],
+            "time_us": 10.0,
+            "gap_us": [math.nan, 5, 0, 65, 5, 0, 65, 90, 90],
+        }
+    )
+    found = timeline(rows, "a")
+    assert found == Timeline("a", 3, 35.0, 5.0, 2.5)
+    assert found.as_graph_us == pytest.approx(30.6)
+    assert timeline(rows.drop(columns="gap_us")) is None
+    assert timeline(None) is None
+
+
+def test_what_the_clock_shows_is_kernels_times_gaps():
+    gaps = Gaps(Timeline("a", 10, 100.0, 20.0, 2.0), Timeline("b", 10, 400.0, 320.0, 30.0))
+    assert gaps.wall_ratio == pytest.approx(4.0)
+    # what the kernels take is 80 us on both sides
+    assert gaps.contribution.log_ratio == pytest.approx(math.log(4))
+    assert gaps.contribution.term is TERMS["launch_gaps"]
+    assert gaps.sentence() == (
+        "on the clock, from the first kernel to the last, b takes 400 us and a 100 (x4.00): "
+        "gaps between kernels x4.00, the kernels themselves x1.00"
+    )
+    little = Timeline("a", 10, 100.0, 5.0, 0.5)
+    assert Gaps(little, little).sentences() == ()
+
+
+@pytest.fixture(scope="module")
+def traced(recorded):
+    """Return what was measured of each trace, and the launches of its second repeat."""
+    folder = recorded / "torch_trace" / "gaps"
+    cases = json.loads((folder / "gaps.json").read_text(encoding="utf-8"))["cases"]
+    found = {}
+    for case in cases:
+        frame = read(folder / f"{case['name']}.json.gz").frame
+        found[case["name"]] = (case, frame[frame["layer"] == "region"])
+    return found
+
+
+def test_a_trace_shows_the_time_that_the_clock_showed(traced):
+    for name, (case, frame) in traced.items():
+        found = timeline(frame)
+        # before the first kernel is one launch (of a graph the longest), after the last one wait
+        assert 0 < case["traced_wall_us"] - found.wall_us < 150, name
+        assert found.kernels == case["kernels"]
+
+
+def test_kernels_shorter_than_their_launch_are_idle_between_and_a_graph_ends_it(traced):
+    for slow, fast in (("tiny_eager", "tiny_graph"), ("mlp_eager", "mlp_graph")):
+        before, after = (timeline(traced[name][1]) for name in (slow, fast))
+        assert before.idle_share > 0.85
+        assert "Record the launches as one CUDA graph" in before.sentence()
+        assert before.as_graph_us == pytest.approx(after.wall_us, rel=0.12)
+        # and of the graph there is nothing more to say
+        assert after.sentence() is None
+
+
+def test_long_kernels_hide_their_launches(traced):
+    found = timeline(traced["long_kernels"][1])
+    assert found.idle_share < 0.01
+    assert found.sentence() is None
+
+
+def test_a_host_that_waits_or_computes_is_in_the_gaps_and_not_in_the_kernels(traced):
+    for slow, fast in (("sync_each", "sync_none"), ("host_60_us", "host_none")):
+        gaps = compare_gaps(traced[fast][1], traced[slow][1], (fast, slow))
+        kernels = gaps.wall_ratio / math.exp(gaps.contribution.log_ratio)
+        assert gaps.wall_ratio > 2
+        assert kernels == pytest.approx(1.0, abs=0.02)
+    assert timeline(traced["host_60_us"][1]).gap_us > 60
+
+
+def test_planted_pauses_are_named_with_their_length(root):
+    page = (root / "docs/explanation/truth.md").read_text(encoding="utf-8")
+    page = page.split("## Gaps between kernels")[1].split("\n## ")[0]
+    # the host works 0, 20, 60 and 160 us before each launch
+    sides = {}
+    for path in sorted((root / "datasets/h200-planted-causes/runs").glob("*/timing.csv.xz")):
+        with lzma.open(path, "rt") as file:
+            table = pd.read_csv(file)
+        rows = table[table["layer"] == "launch_gaps_s0"].copy()
+        if rows.empty:
+            continue
+        level = path.parent.name.split("-fp32")[0].removeprefix("planted-").replace("-", "_")
+        start = (rows["start_us"] * 1e3).round().astype("int64").to_numpy()
+        end = start + (rows["time_us"] * 1e3).round().astype("int64").to_numpy()
+        rows["gap_us"] = idle_before(start * 0, start, end)
+        sides[level] = timeline(rows, level)
+    assert set(sides) == {"base", "level_1", "level_2", "level_3"}
+    assert sides["base"].sentence() is None
+    for level, pause in (("level_1", 20), ("level_2", 60), ("level_3", 160)):
+        gaps = Gaps(sides["base"], sides[level])
+        assert pause < sides[level].gap_us < pause + 40
+        assert gaps.contribution.log_ratio == pytest.approx(math.log(gaps.wall_ratio), abs=0.02)
+        said = f"{gaps.wall_ratio:.2f}"
+        assert said in page
+        assert f"{sides[level].gap_us:.0f}" in page
+        assert gaps.sentence() is not None
+
+
+def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
+    fast, slow = (traced[name][1] for name in ("tiny_graph", "tiny_eager"))
+    found = explain(make_side("graph", fast), make_side("eager", slow), model=None)
+    assert found.gaps.target.kernels == 100
+    assert any("gaps between kernels x" in note for note in found.time_notes)
+    assert found.to_dict()["gaps"]["term"] == "launch_gaps"
+    (note,) = advise(slow).time_notes
+    assert note.startswith("Between its kernels the device is idle 1.39e+03 of 1.47e+03 us (95%)")
+    plain = make_kernels([{"time_us": 10.0}, {"time_us": 20.0}])
+    assert explain(plain, plain, model=None).gaps is None
