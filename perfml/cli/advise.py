@@ -71,7 +71,8 @@ def advise(
     from perfml.datasets.kernel_layers import kernel_times
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
-    from perfml.explain.lines import advice_with_lines, report_of
+    from perfml.explain.lines import advice_with_lines
+    from perfml.explain.reports import reports_behind
     from perfml.report.verbs import advice_document
 
     found = read(dataset, out, where, kernel, skip)
@@ -86,7 +87,7 @@ def advise(
         rules=rules,
         layers=layer,
     )
-    advice = advice_with_lines(advice, launches, report_of(dataset))
+    advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:
         out.warn(warning)
     if brief:

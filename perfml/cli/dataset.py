@@ -68,10 +68,22 @@ def read(
     skip: int = 0,
 ) -> Given:
     """Return the tables behind what a verb was given, and pass on what readers warn of."""
+    return read_several([argument], out_, where, kernel, skip)[0]
+
+
+def read_several(
+    arguments: Sequence[str | Path],
+    out_: Output,
+    where: list[str] | None = None,
+    kernel: str | None = None,
+    skip: int = 0,
+) -> list[Given]:
+    """Return the tables behind each argument, and pass on what readers warn of, once over all."""
     from perfml.datasets import LaunchChoice, read_given
 
+    choice = LaunchChoice(kernel, skip)
     with _passing_on(out_):
-        given = read_given(argument, where=where, choice=LaunchChoice(kernel, skip))
+        given = [read_given(argument, where=where, choice=choice) for argument in arguments]
     _tell(given, out_)
     return given
 
@@ -89,8 +101,7 @@ def read_both(
     wanted = (LaunchChoice(*choices[0]), LaunchChoice(*choices[1]))
     with _passing_on(out_):
         pair = read_pair(arguments, where=where, choices=wanted)
-    for given in pair:
-        _tell(given, out_)
+    _tell(pair, out_)
     return without_guesses(pair)
 
 
@@ -106,13 +117,20 @@ def _passing_on(out_: Output) -> Iterator[None]:
         out_.warn(str(each.message))
 
 
-def _tell(given: Given, out_: Output) -> None:
-    """Pass on what readers warn of; of many notes their number alone."""
-    said = given.warnings
-    if len(said) > ALIKE and not out_.verbose:
-        said = (f"{given.title}: the reader has {len(said)} notes; -v lists them",)
-    for text in [*said, *([f"{given.title}: {given.note}"] if given.note else [])]:
-        out_.warn(text)
+def _tell(given: Sequence[Given], out_: Output) -> None:
+    """Pass on what readers warn of: of many notes their number alone, of formulas one line."""
+    from perfml.ingest.substitutes import substitutes_note
+
+    formulas = [note for each in given for note in substitutes_note(each.sources)]
+    for each in given:
+        said = [text for text in each.warnings if text not in formulas]
+        if len(said) > ALIKE and not out_.verbose:
+            said = [f"{each.title}: the reader has {len(said)} notes; -v lists them"]
+        for text in [*said, *([f"{each.title}: {each.note}"] if each.note else [])]:
+            out_.warn(text)
+    if any(text in formulas for each in given for text in each.warnings):
+        for text in substitutes_note(source for each in given for source in each.sources):
+            out_.warn(text)
 
 
 def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from perfml.datasets import Given
     from perfml.explain.align import Alignment
     from perfml.explain.compared import Side
+    from perfml.explain.reports import Report
 
 Choices = tuple[tuple[str | None, int], tuple[str | None, int]]
 """Kernel and launches to skip of either side."""
@@ -103,11 +105,11 @@ def explain(
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
-    from perfml.explain.lines import report_of, with_lines
+    from perfml.explain.lines import with_lines
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with out.progress("explaining") as progress:
-        left, right, alignment, training = _sides(
+        sides = _sides(
             dataset,
             other,
             out,
@@ -117,19 +119,19 @@ def explain(
             where=where,
         )
         explanation = explain_sides(
-            left,
-            right,
+            sides.baseline,
+            sides.target,
             layers=layer or None,
             top=top,
-            model=_model(model, alignment),
-            training=training,
+            model=_model(model, sides.alignment),
+            training=sides.training,
             tolerance=tolerance,
             seed=seed,
-            peaks=peaks_given(peaks, right.layers),
-            alignment=alignment,
+            peaks=peaks_given(peaks, sides.target.layers),
+            alignment=sides.alignment,
             progress=progress,
         )
-    explanation = with_lines(explanation, report_of(dataset), report_of(other or dataset))
+    explanation = with_lines(explanation, *sides.reports)
     for warning in explanation.warnings:
         out.warn(warning)
     named = [dataset] if other is None else [dataset, other]
@@ -139,6 +141,29 @@ def explain(
         return
     shown = explanation_document if more or verbose else explanation_summary
     out.document({"tables": named, **explanation.to_dict()}, shown(explanation))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What is compared.
+
+    Attributes
+    ----------
+    baseline, target
+        The sides.
+    alignment
+        Which of their layers answer to each other, if ranges do not tell.
+    training
+        What the model may learn from besides.
+    reports
+        The reports behind the baseline and behind the target.
+    """
+
+    baseline: Side
+    target: Side
+    alignment: Alignment | None
+    training: pd.DataFrame | None
+    reports: tuple[list[Report], list[Report]]
 
 
 def _model(named: str | None, alignment: Alignment | None) -> str | None:
@@ -157,9 +182,10 @@ def _sides(
     between: tuple[str, str | None, str | None],
     kernels: Path | None,
     where: list[str] | None,
-) -> tuple[Side, Side, Alignment | None, pd.DataFrame | None]:
-    """Return both sides, which of their layers pair up, and what the model may learn from."""
+) -> _Sides:
+    """Read what was named, and make two sides of it."""
     from perfml.explain.load import given_sides
+    from perfml.explain.reports import reports_behind
 
     if other is None and choices[0] != choices[1]:
         other = dataset  # two kernels of one profile
@@ -172,7 +198,9 @@ def _sides(
         )
     given = read_both((dataset, other), out, where, choices)
     names = side_names(given, *(kernel for kernel, _ in choices))
-    return (*given_sides(names, given), None)
+    left, right, alignment = given_sides(names, given)
+    reports = (reports_behind(given[0]), reports_behind(given[1]))
+    return _Sides(left, right, alignment, None, reports)
 
 
 def _of_one(
@@ -180,10 +208,11 @@ def _of_one(
     between: tuple[str, str | None, str | None],
     kernels: Path | None,
     where: list[str] | None,
-) -> tuple[Side, Side, Alignment | None, pd.DataFrame | None]:
+) -> _Sides:
     """Return two sides of one table, told apart by a column."""
     from perfml.explain.compared import require_value, sides_of
     from perfml.explain.pairing import pair_kernels
+    from perfml.explain.reports import reports_behind
 
     by, baseline, target = between
     table = given.table
@@ -192,9 +221,12 @@ def _of_one(
     if not given.ranged:
         before, after = (require_value(given.launches, by, name) for name in (baseline, target))
         paired = pair_kernels((baseline, before), (target, after), by=by)
-        return paired.baseline, paired.target, paired.alignment, None
+        reports = (reports_behind(given, before), reports_behind(given, after))
+        return _Sides(paired.baseline, paired.target, paired.alignment, None, reports)
     launches = launches_behind(given, kernels, where)
-    return (*sides_of(table, baseline, target, by=by, kernels=launches), None, table)
+    left, right = sides_of(table, baseline, target, by=by, kernels=launches)
+    reports = (reports_behind(given, left.kernels), reports_behind(given, right.kernels))
+    return _Sides(left, right, None, table, reports)
 
 
 def _two_needed(given: Given, by: str) -> PerfmlError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfml.cli.dataset import KernelPattern, Skip, Where, read
+from perfml.cli.dataset import KernelPattern, Skip, Where, read_several
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
@@ -88,15 +89,16 @@ def _run(
     from perfml.gate.baselines import save_baseline
     from perfml.gate.verdict import judge
 
-    baseline = _load(base, out_, where, kernel, skip)
+    names = [base] if new is None else [base, new]
+    baseline, *others = _loaded(names, out_, where, kernel, skip)
     if save is not None:
         path = save_baseline(save, baseline.frame, dict(baseline.provenance))
         out_.result({"saved": str(path)}, [f"Saved as {path}. Commit it to share it."])
         return 0
-    if new is None:
+    if new is None or not others:
         msg = "there is no new version to judge"
         raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
-    result = judge(baseline.frame, _load(new, out_, where, kernel, skip).frame, _policy(tolerances))
+    result = judge(baseline.frame, others[0].frame, _policy(tolerances))
     if out_.as_json:
         out_.result(result.to_dict())
         return result.exit_code
@@ -119,24 +121,43 @@ def _render(form: Form, result: GateResult, base: str, new: str) -> str:
     return write(result, base, new)
 
 
-def _load(name: str, out_: Output, where: list[str] | None, kernel: str | None, skip: int) -> Table:
-    """Return the layers behind a name: a saved baseline, else what any verb takes."""
+def _loaded(
+    names: Sequence[str], out_: Output, where: list[str] | None, kernel: str | None, skip: int
+) -> list[Table]:
+    """Return the layers behind each name: a saved baseline, else what any verb takes."""
+    from perfml.explain.compared import make_side
+    from perfml.tables import Table
+
+    saved = {name: _saved(name, where) for name in names}
+    wanted = [name for name in saved if saved[name] is None]
+    given = dict(zip(wanted, read_several(wanted, out_, where, kernel, skip), strict=True))
+    found = []
+    for name in names:
+        table = saved[name]
+        if table is None:
+            # without ranges the run is one layer: a kernel that is launched more often is more work
+            read = given[name]
+            side = make_side(name, read.table, read.kernels if read.ranged else None)
+            table = Table(side.layers, "layers", {"source": Path(name).name})
+        found.append(table)
+    return found
+
+
+def _saved(name: str, where: list[str] | None) -> Table | None:
+    """Return the saved baseline of a name; None for a file or a data set."""
     from perfml.datasets import DATASETS
     from perfml.datasets.choosing import only, split_place
-    from perfml.explain.compared import make_side
     from perfml.gate.baselines import load_baseline, unknown_baseline
     from perfml.tables import Table
 
-    if not Path(split_place(name)[0]).exists():
-        saved = load_baseline(name)
-        if saved is not None:
-            return Table(only(saved.frame, where), saved.kind, saved.provenance)
-        if name not in DATASETS:
-            raise unknown_baseline(name)
-    # without ranges the whole run is one layer: a kernel that is launched more often is more work
-    given = read(name, out_, where, kernel, skip)
-    layers = make_side(name, given.table, given.kernels if given.ranged else None).layers
-    return Table(layers, "layers", {"source": Path(name).name})
+    if Path(split_place(name)[0]).exists():
+        return None
+    saved = load_baseline(name)
+    if saved is not None:
+        return Table(only(saved.frame, where), saved.kind, saved.provenance)
+    if name not in DATASETS:
+        raise unknown_baseline(name)
+    return None
 
 
 def _policy(path: Path | None) -> Policy:

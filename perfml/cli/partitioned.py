@@ -77,11 +77,12 @@ def ingest(
     """Read profiles into a folder of tables, and say what came of it."""
     from perfml.errors import PerfmlError
     from perfml.ingest.folder import ingest_folder
+    from perfml.ingest.substitutes import formulas
 
     with out_.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
     out_.warn_all(landed.warnings)
-    out_.note_all(landed.formulas)
+    out_.note_all(formulas(landed.substituted))
     for source, error in landed.failed:
         out_.warn(f"{source} is left out: {error}")
     document = {

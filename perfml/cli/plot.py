@@ -17,7 +17,7 @@ from perfml.cli.dataset import (
     Where,
     by_kernel,
     launches_behind,
-    read,
+    read_several,
 )
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
@@ -185,7 +185,8 @@ def _tables(
     from perfml.explain.compared import make_side
     from perfml.report.figures.registry import named_apart
 
-    given = [by_kernel(read(each, out_, where, kernel, skip), out_) for each in datasets]
+    read = read_several(datasets, out_, where, kernel, skip)
+    given = [by_kernel(each, out_) for each in read]
     sides = [make_side(each.name, each.layers, each.kernels) for each in given]
     tables = [side.layers for side in sides]
     launches = [side.kernels for side in sides]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,6 +90,7 @@ def ingest(
     from perfml.ingest.substitutes import formulas
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
+    from perfml.time_sources import time_notes
     from perfml.util.files import require_other_file, require_parquet_name
 
     identity = Identity(workload, backend, precision, batch)
@@ -118,7 +120,7 @@ def ingest(
     out_.note_all(formulas(kernels.provenance["sources"]))
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
-    runs = _run_summary(frame)
+    runs, notes = _run_summary(frame), time_notes(("", frame))
     names = metric_columns(frame)
     document = {
         "out": str(out),
@@ -127,11 +129,12 @@ def ingest(
         "runs": runs,
         "metrics": names,
         "warnings": list(kernels.warnings),
+        "time_notes": list(notes),
     }
     backends = frame["backend"].nunique()
     line = f"{len(frame)} kernels of {len(runs)} runs in {backends} backends, {len(names)} metrics"
     out_.result(document, [f"{line} -> {out}"])
-    out_.table(list(runs[0]), [list(run.values()) for run in runs], spare=SPARE)
+    _show_runs(out_, runs, notes)
 
 
 def merge(
@@ -198,6 +201,7 @@ def inspect(
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
     from perfml.tables import metric_columns, read_table
+    from perfml.time_sources import time_notes
 
     if (out is not None or hide) and not redact:
         msg = "--out and --hide belong to --redact"
@@ -214,6 +218,7 @@ def inspect(
             out_.warn(f"{given.title}: {given.note}")
         found = given.as_read()
     frame, runs = found.frame, _run_summary(found.frame)
+    notes = time_notes(("", frame))
     names = metric_columns(frame)
     columns = [
         {
@@ -229,11 +234,12 @@ def inspect(
         "kind": found.kind,
         "rows": len(frame),
         "runs": runs,
+        "time_notes": list(notes),
         "metrics": columns,
         "provenance": found.provenance,
     }
     out_.result(document, [f"{found.kind} table, {len(frame)} rows, {len(runs)} runs"])
-    out_.table(list(runs[0]), [list(run.values()) for run in runs], "Runs", SPARE)
+    _show_runs(out_, runs, notes, "Runs")
     out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
     provenance = found.provenance
     facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
@@ -245,6 +251,15 @@ def inspect(
     if sources:
         out_.table(["source", "format", "tool version", "sha256"], sources)
     out_.warn_all(provenance.get("warnings", []))
+
+
+def _show_runs(
+    out_: Output, runs: Sequence[dict[str, Any]], notes: Sequence[str], caption: str = ""
+) -> None:
+    """Print the table of runs, and where their times are from if a profiler took them."""
+    out_.table(list(runs[0]), [list(run.values()) for run in runs], caption, SPARE)
+    if notes and not out_.as_json:
+        out_.result({}, notes)
 
 
 def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:

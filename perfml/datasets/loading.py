@@ -30,6 +30,9 @@ DERIVED = "derived"
 UNKNOWN = "unknown"
 """A workload that nobody named."""
 
+_PLACE = "place in its profile"
+"""Column that launches have while some of them are chosen."""
+
 _NO_TIMES = {
     "ncu": "Profile again with --section SpeedOfLight: it has the duration (gpu__time_duration).",
     "nvprof": "Read them with a trace of the same program: nvprof --print-gpu-trace, both in one "
@@ -57,6 +60,9 @@ class Given:
         What the readers had to say.
     note
         What the user has to know of what was profiled.
+    places
+        By run, the places of the chosen launches in their profile, from 0; None where all are
+        meant.
     """
 
     name: str
@@ -65,6 +71,7 @@ class Given:
     provenance: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     note: str | None = None
+    places: Mapping[str, frozenset[int]] | None = None
 
     @property
     def title(self) -> str:
@@ -135,13 +142,16 @@ class Given:
         return Table(self.untimed, "kernels", self.provenance)
 
     @property
+    def sources(self) -> list[Mapping[str, Any]]:
+        """What is known of each file that it was read from."""
+        sources = self.provenance.get("sources", ())
+        return [each for each in sources if isinstance(each, Mapping)]
+
+    @property
     def guessed_workload(self) -> bool:
         """Whether the workload is only what the files happen to be called."""
-        sources = self.provenance.get("sources", ())
-        return len(sources) > 0 and all(
-            isinstance(each, Mapping) and each.get("workload_from") == "file name"
-            for each in sources
-        )
+        guessed = [each.get("workload_from") == "file name" for each in self.sources]
+        return bool(guessed) and all(guessed)
 
     def without_guess(self, known: str = UNKNOWN) -> Given:
         """Return it with another workload where the files' names alone told it."""
@@ -253,6 +263,10 @@ def _placed(argument: str | Path, choice: LaunchChoice | None) -> tuple[str, Lau
 
 def _narrowed(found: Given, where: Sequence[str] | None, wanted: LaunchChoice) -> Given:
     """Keep the rows and launches that are meant, and note what was profiled."""
+    if (where or wanted) and found.kernels is not None:
+        run = found.kernels["run_id"]
+        place = found.kernels.groupby(run, sort=False, dropna=False).cumcount()
+        found = replace(found, kernels=found.kernels.assign(**{_PLACE: place}))
     if where:
         found = replace(
             found,
@@ -265,6 +279,11 @@ def _narrowed(found: Given, where: Sequence[str] | None, wanted: LaunchChoice) -
         kernels = chosen_launches(found.untimed, wanted, where=found.name)
         found = replace(found, kernels=kernels, stored=None)
     if found.kernels is not None:
+        if _PLACE in found.kernels.columns:
+            places = found.kernels.groupby(found.kernels["run_id"].astype(str))[_PLACE]
+            kept = {run: frozenset(rows) for run, rows in places}
+            found = replace(found, kernels=found.kernels.drop(columns=_PLACE), places=kept)
+        assert found.kernels is not None
         found.kernels.attrs[DERIVED] = sorted(derived_metrics(found.provenance))
         found = replace(found, note=setup_note(found.kernels["kernel"]))
     return found

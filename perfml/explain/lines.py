@@ -12,22 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from perfml.datasets.choosing import split_place
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.counters.sentences import sided_causes
+from perfml.explain.reports import Report, code_of
 from perfml.explain.results import Explanation, LayerDiff, Line
 from perfml.explain.sass import awaited, opcode, without_predicate
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
-from perfml.readers import Source
-from perfml.readers.ncu.instructions import EXECUTED, STALLED, instructions
-from perfml.readers.ncu.report import recognises
+from perfml.readers.ncu.instructions import EXECUTED, STALLED
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -245,18 +242,8 @@ def _place(rows: pd.DataFrame) -> pd.Series[str]:
     return line.where(rows["line"].notna(), unrolled.fillna(single))
 
 
-def report_of(argument: str) -> Source | None:
-    """Return the report that a user named (``FILE`` or ``FILE@3``); None for anything else."""
-    path = Path(argument)
-    path = path if path.exists() else Path(split_place(argument)[0])
-    if not path.is_file():
-        return None
-    source = Source(path)
-    return source if recognises(source) else None
-
-
 def with_lines(
-    explanation: Explanation, baseline: Source | None, target: Source | None
+    explanation: Explanation, baseline: list[Report], target: list[Report]
 ) -> Explanation:
     """Return an explanation whose layers name the instructions that carry their causes.
 
@@ -265,7 +252,7 @@ def with_lines(
     explanation
         Of two sides.
     baseline, target
-        The report behind each side, or None.
+        The reports behind each side.
     """
     launched = {
         side: [_kernels(detail, side) for detail in explanation.details]
@@ -273,8 +260,8 @@ def with_lines(
     }
     # a report is opened once: it may be large
     code = {
-        side: {} if report is None else instructions(report, set().union(*launched[side]))
-        for side, report in (("baseline", baseline), ("target", target))
+        side: code_of(reports, set().union(*launched[side]))
+        for side, reports in (("baseline", baseline), ("target", target))
     }
     details = []
     for place, detail in enumerate(explanation.details):
@@ -302,7 +289,7 @@ def _term_of(rules: Iterable[str]) -> str | None:
 
 
 def advice_with_lines(
-    advice: Advice, launches: pd.DataFrame | None, report: Source | None
+    advice: Advice, launches: pd.DataFrame | None, reports: list[Report]
 ) -> Advice:
     """Return advice whose findings name the instruction that carries them, in their evidence.
 
@@ -312,15 +299,15 @@ def advice_with_lines(
         On a table.
     launches
         The Kernels table behind it.
-    report
-        That the table was read from, or None.
+    reports
+        Those that the table was read from.
     """
     table = advice.table
-    if report is None or launches is None or table.empty:
+    if not reports or launches is None or table.empty:
         return advice
     names = {kernel_label(name, LABEL): name for name in launches["kernel"].dropna().astype(str)}
     wanted = {label: names[label] for label in table["kernel"] if label in names}
-    code = instructions(report, set(wanted.values()))
+    code = code_of(reports, set(wanted.values()))
     evidence = []
     for row in table.to_dict("records"):
         kernel, term = wanted.get(row["kernel"], ""), _term_of(row["rules"])

@@ -52,26 +52,63 @@ CONDITION = ("workload", "backend", "precision", "batch")
 """What runs share that count as repeats."""
 
 
-def warnings_of_manifests(manifests: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a warning for every workload whose runs' manifests name different arguments."""
-    started = [
-        Started(
-            str(manifest.get("run_id")),
-            tuple(str(manifest.get(name)) for name in CONDITION),
-            command_of(manifest, ()),
+@dataclass(frozen=True)
+class ToldApart:
+    """Runs of one program that are other work.
+
+    Attributes
+    ----------
+    names
+        The workload of each run whose arguments differ, by its place; none where the user has
+        named them all.
+    warnings
+        What was done, a sentence a workload.
+    """
+
+    names: dict[int, str]
+    warnings: list[str]
+
+
+def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
+    """Give runs of one program with different arguments workloads of their own.
+
+    Parameters
+    ----------
+    runs
+        All runs that are read together.
+    user
+        The workload that the user named: such a user has said that the runs are one.
+    """
+    labels = differing_arguments(runs)
+    names: dict[int, str] = {}
+    warnings = []
+    for workload in dict.fromkeys(str(run.condition[0]) for run in runs):
+        members = [
+            place
+            for place, run in enumerate(runs)
+            if labels[place] and run.condition[0] == workload
+        ]
+        if not members:
+            continue
+        arguments = ", ".join(dict.fromkeys(labels[place] for place in members))
+        warning = (
+            f"{workload}: {len(members)} runs were started with different arguments ({arguments})"
         )
-        for manifest in manifests
-    ]
-    found: dict[str, list[str]] = {}
-    for run, label in zip(started, differing_arguments(started), strict=True):
-        if label:
-            found.setdefault(str(run.condition[0]), []).append(label)
-    return [
-        f"{workload}: {len(labels)} runs were started with different arguments "
-        f"({', '.join(dict.fromkeys(labels))}) and count as repeats; "
-        "ingest them into a folder each, with --workload, to keep them apart"
-        for workload, labels in found.items()
-    ]
+        if user is not None:
+            warnings.append(f"{warning}; they count as repeats, because --workload names them all")
+            continue
+        names |= {place: f"{workload} {labels[place]}" for place in members}
+        warnings.append(
+            f"{warning}, so they are workloads of their own; if they are repeats of each other, "
+            f"say so with --workload {workload}"
+        )
+    return ToldApart(names, warnings)
+
+
+def started_by(manifest: dict[str, Any]) -> Started:
+    """Return how a run was started, from its manifest alone."""
+    condition = tuple(str(manifest.get(name)) for name in CONDITION)
+    return Started(str(manifest.get("run_id")), condition, command_of(manifest, ()))
 
 
 def differing_arguments(runs: Sequence[Started]) -> list[str]:

@@ -20,19 +20,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml import __version__
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.archives import unpacked
-from perfml.ingest.arguments import warnings_of_manifests
+from perfml.ingest.arguments import started_by, told_apart
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.layer_map import LayerMap
 from perfml.ingest.profiles import group_runs, ingest_runs
 from perfml.ingest.run_labels import SHAPES, Identity, read_manifest
-from perfml.ingest.substitutes import formulas
+from perfml.ingest.substitutes import substitutes_note
 from perfml.metrics import load_catalogue
 from perfml.readers import ReadOptions, Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
@@ -87,8 +87,9 @@ class Landed:
         What the readers said.
     failed
         Sources that could not be read, with the error of each.
-    formulas
-        What stands in for metrics that were not collected.
+    substituted
+        What stands in for metrics that were not collected, as `perfml.ingest.substitutes` takes
+        it: an entry a set of formulas.
     """
 
     added: list[str] = field(default_factory=list)
@@ -97,15 +98,24 @@ class Landed:
     kernels: int = 0
     warnings: list[str] = field(default_factory=list)
     failed: list[tuple[str, PerfmlError]] = field(default_factory=list)
-    formulas: dict[str, None] = field(default_factory=dict)
+    substituted: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """Files that are read together: a run, or nvprof logs that may belong to each other."""
+    """Files that are read together: a run, or nvprof logs that may belong to each other.
+
+    ``workload`` names a run whose arguments tell it apart from others of its program.
+    """
 
     groups: tuple[Group, ...]
     digest: str
+    workload: str | None = None
+
+    def read_with(self, settings: Settings) -> dict[str, Any]:
+        """Return all that decides what is read from the files, as JSON values."""
+        apart = {} if self.workload is None else {"told_apart": self.workload}
+        return {**settings.as_dict(), **apart}
 
     @property
     def name(self) -> str:
@@ -123,7 +133,7 @@ class _Written:
     kernels: int = 0
     warnings: tuple[str, ...] = ()
     error: PerfmlError | None = None
-    formulas: tuple[str, ...] = ()
+    substituted: tuple[Mapping[str, Any], ...] = ()
 
 
 def ingest_folder(
@@ -175,9 +185,10 @@ def _ingested(
     landed = Landed()
     with _incoming(folder) as incoming:
         known = Index(folder)
+        units, warnings = _told_apart(units, known, settings.identity.workload)
         fresh = []
         for unit in units:
-            runs = known.complete(unit.digest, settings.as_dict())
+            runs = known.complete(unit.digest, unit.read_with(settings))
             if runs is None:
                 fresh.append(unit)
             else:
@@ -190,8 +201,8 @@ def _ingested(
             _land(written, folder, known, landed)
         if landed.added or landed.replaced:
             known.write_schema()
-    landed.warnings += warnings_of_manifests(list(_manifests(units)))
-    landed.warnings = list(dict.fromkeys(landed.warnings))
+    landed.warnings = list(dict.fromkeys([*landed.warnings, *warnings]))
+    landed.warnings += substitutes_note(landed.substituted)
     return landed
 
 
@@ -209,13 +220,34 @@ def _units(groups: Sequence[Group]) -> list[_Unit]:
     return list(found.values())
 
 
-def _manifests(units: Sequence[_Unit]) -> Iterator[dict[str, Any]]:
-    """Yield the manifests that can be read; of the others, their runs tell."""
-    for unit in units:
-        for _, path in unit.groups:
-            if path is not None:
-                with contextlib.suppress(PerfmlError):
-                    yield read_manifest(path)
+def _told_apart(
+    units: Sequence[_Unit], known: Index, user: str | None
+) -> tuple[list[_Unit], list[str]]:
+    """Name the workloads of runs whose arguments differ, from each other or from what lies there.
+
+    Returns
+    -------
+    tuple
+        The units, and what was done, a sentence a workload.
+    """
+    places, started = [], []
+    for place, unit in enumerate(units):
+        manifest = unit.groups[0][1]
+        if manifest is not None:
+            with contextlib.suppress(PerfmlError):  # else the run itself tells what is wrong
+                started.append(started_by(read_manifest(manifest)))
+                places.append(place)
+    landed = known.manifests_but({unit.digest for unit in units})
+    found = told_apart([*started, *(started_by(run) for run, _ in landed)], user)
+    named = list(units)
+    for place, name in zip(places, map(found.names.get, range(len(places))), strict=True):
+        named[place] = replace(units[place], workload=name)
+    if any(found.names.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
+        found.warnings.append(
+            "runs that lie in the folder already keep the workload they were read with; ingest all "
+            "runs together to tell them apart"
+        )
+    return named, found.warnings
 
 
 def _nvprof(path: Path) -> bool:
@@ -272,7 +304,9 @@ def _write(unit: _Unit, incoming: Path, settings: Settings) -> _Written:
             layer_map=settings.layer_map,
             layer=settings.layer,
         )
-        parts = list(_parts(kernels, unit.digest, settings))
+        if unit.workload is not None:
+            kernels.frame["workload"] = unit.workload
+        parts = list(_parts(kernels, unit, settings))
         written = []
         for number, (run, place, table) in enumerate(parts):
             path = incoming / f"{unit.digest}-{number}.parquet"
@@ -282,8 +316,11 @@ def _write(unit: _Unit, incoming: Path, settings: Settings) -> _Written:
         # as the plain class: subclasses with other arguments do not survive the way to the parent
         plain = PerfmlError(error.what, where=error.where, found=error.found, cure=error.cure)
         return _Written(unit, error=plain)
-    lines = tuple(formulas(kernels.provenance["sources"]))
-    return _Written(unit, tuple(written), len(kernels.frame), kernels.warnings, formulas=lines)
+    read = kernels.provenance["sources"]
+    # what stands in for metrics is said once over all units
+    told = tuple(text for text in kernels.warnings if text not in substitutes_note(read))
+    stand_ins = tuple({"substituted": each.get("substituted", {})} for each in read)
+    return _Written(unit, tuple(written), len(kernels.frame), told, substituted=stand_ins)
 
 
 def _save(table: Any, path: Path) -> None:
@@ -293,11 +330,15 @@ def _save(table: Any, path: Path) -> None:
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
 
 
-def _parts(kernels: Kernels, digest: str, settings: Settings) -> Iterator[tuple[str, Path, Any]]:
+def _parts(kernels: Kernels, whole: _Unit, settings: Settings) -> Iterator[tuple[str, Path, Any]]:
     """Yield run, place in the folder and table of each run read."""
     keys = ["run_id", "workload", "backend"]
     groups = list(kernels.frame.groupby(keys, dropna=False, sort=False))
-    unit = {"unit": digest, "parts": len(groups), "settings": settings.as_dict()}
+    unit = {
+        "unit": whole.digest,
+        "parts": len(groups),
+        "settings": whole.read_with(settings),
+    }
     for key, frame in groups:
         run, workload, backend = map(str, key)
         document = {
@@ -307,7 +348,7 @@ def _parts(kernels: Kernels, digest: str, settings: Settings) -> Iterator[tuple[
             "perfml": __version__,
         }
         place = Path(f"workload={safe(workload)}") / f"backend={safe(backend)}"
-        yield run, place / f"{safe(run)}-{digest}.parquet", _table(frame, document)
+        yield run, place / f"{safe(run)}-{whole.digest}.parquet", _table(frame, document)
 
 
 def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
@@ -391,7 +432,7 @@ def _land(written: _Written, folder: Path, known: Index, landed: Landed) -> None
             path.unlink(missing_ok=True)
     landed.kernels += written.kernels
     landed.warnings += written.warnings
-    landed.formulas |= dict.fromkeys(written.formulas)
+    landed.substituted += [each for each in written.substituted if each not in landed.substituted]
 
 
 def _taken(path: Path) -> PerfmlError:

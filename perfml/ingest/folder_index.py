@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,19 @@ class Index:
         ):
             return None
         return [urllib.parse.unquote(NAME.sub(r"\g<run>", path.name)) for path in files]
+
+    def manifests_but(self, digests: Set[str]) -> list[tuple[dict[str, Any], Any]]:
+        """Return the manifests of collected runs read from other content than this.
+
+        Beside each stands what it was called to tell it apart from other runs, or None.
+        """
+        found = []
+        for path in (path for unit in self.units.keys() - digests for path in self.units[unit]):
+            document = document_of(path)
+            settings = document.get("partition", {}).get("settings", {})
+            runs = [run for run in document.get("runs") or [] if isinstance(run, dict)]
+            found += [(run, settings.get("told_apart")) for run in runs]
+        return found
 
     def write_schema(self) -> None:
         """Write the schema that all files together have."""

@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.archives import unpacked
-from perfml.ingest.arguments import CONDITION, Started, command_of, differing_arguments
+from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
@@ -155,7 +155,10 @@ def ingest_runs(
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
     warnings += substitutes_note(sources)
-    warnings += _told_apart(frames, started, identity or Identity())
+    apart = told_apart(started, identity.workload if identity is not None else None)
+    for place, name in apart.names.items():
+        frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
+    warnings += apart.warnings
     if progress is not None:
         progress(total, total, "done")
     provenance: dict[str, Any] = {
@@ -171,41 +174,6 @@ def ingest_runs(
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
-
-
-def _told_apart(
-    frames: Sequence[pd.DataFrame], started: Sequence[Started], user: Identity
-) -> list[str]:
-    """Give runs of one program with different arguments workloads of their own, and say so.
-
-    A user who names the workload has said that the runs are one: they keep that name.
-    """
-    labels = differing_arguments(started)
-    warnings = []
-    for workload in dict.fromkeys(str(run.condition[0]) for run in started):
-        members = [
-            place
-            for place, run in enumerate(started)
-            if labels[place] and run.condition[0] == workload
-        ]
-        if not members:
-            continue
-        arguments = ", ".join(dict.fromkeys(labels[place] for place in members))
-        warning = (
-            f"{workload}: {len(members)} runs were started with different arguments ({arguments})"
-        )
-        if user.workload is not None:
-            warnings.append(f"{warning}; they count as repeats, because --workload names them all")
-            continue
-        for place in members:
-            frames[place]["workload"] = pd.array(
-                [f"{workload} {labels[place]}"] * len(frames[place]), dtype="string"
-            )
-        warnings.append(
-            f"{warning}, so they are workloads of their own; if they are repeats of each other, "
-            f"say so with --workload {workload}"
-        )
-    return warnings
 
 
 def _shapes(folders: Iterable[Path]) -> list[Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import count
 from perfml.report.sections.advice import findings_table
@@ -164,9 +166,15 @@ def _not_checked(table: pd.DataFrame) -> list[str]:
     columns = [name for name in table.columns if name not in keys]
     lines = []
     for (rule, missing, why), same in table.groupby(keys, sort=False):
-        parts = ["/".join(map(str, row)) for row in same[columns].itertuples(index=False)]
-        lines.append(f"{rule}: {missing} {why} ({', '.join(parts)})")
+        rows = same[columns].itertuples(index=False)
+        parts = ["/".join(str(value) for value in row if _is_known(value)) for row in rows]
+        where = f" ({', '.join(parts)})" if any(parts) else ""
+        lines.append(f"{rule}: {missing} {why}{where}")
     return lines
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, (str, Integral)) and value != UNKNOWN
 
 
 def _single(title: str, *blocks: Block) -> Document:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from perfml.cli import app
-from perfml.explain import lines
+from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.lines import (
@@ -18,10 +18,11 @@ from perfml.explain.lines import (
     _RULES,
     advice_with_lines,
     carrying_line,
-    report_of,
 )
+from perfml.explain.reports import Report
 from perfml.explain.results import Line
 from perfml.explain.sass import awaited
+from perfml.readers import Source
 from perfml.readers.ncu.instructions import EXECUTED, STALLED
 from tests.support.others_files import STRANGERS
 
@@ -162,16 +163,17 @@ def test_explain_names_the_line_of_a_public_report():
 def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, tmp_path):
     path = tmp_path / "a.ncu-rep"
     path.write_bytes(b"NVR\x00")
+    report = Report(Source(path), "a")
     kernel = code("BAR.SYNC", "LDS R1, [R2]", **{f"{STALLED}barrier": [30, 10]})
     found = {"void k<1>(int)": kernel["k"]}
-    monkeypatch.setattr(lines, "instructions", lambda source, kernels: found)
+    monkeypatch.setattr(reports, "instructions", lambda source, kernels, launches: found)
     rules = [("barrier_stalls",), ("small_grid",)]
     table = pd.DataFrame({"kernel": "k", "rules": rules, "evidence": "seen"})
     launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})
     advice = Advice(table, pd.DataFrame())
-    told = advice_with_lines(advice, launches, report_of(f"{path}@3"))
+    told = advice_with_lines(advice, launches, [report])
     assert told.table["evidence"].tolist() == [
         "seen; BAR.SYNC at 0x0000 has 75% of the samples of warps waiting (barrier + membar)",
         "seen",
     ]
-    assert advice_with_lines(advice, launches, report_of(str(tmp_path))) is advice
+    assert advice_with_lines(advice, launches, []) is advice

@@ -6,10 +6,11 @@ import lzma
 import pytest
 
 from perfml.ingest.arguments import Started, differing_arguments
-from perfml.ingest.folder import ingest_folder
+from perfml.ingest.folder import Settings, ingest_folder
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.merge import merge
+from perfml.tables import read_table
 from tests.support.paths import DATA
 
 SAME = ("gemm", "eager", "fp32", "1")
@@ -45,13 +46,44 @@ def test_they_are_repeats_where_the_user_says_so(runs):
     assert any("count as repeats" in text for text in kernels.warnings)
 
 
-def test_a_folder_of_tables_keeps_them_under_one_name_and_says_so(runs, tmp_path):
-    landed = ingest_folder([runs], tmp_path / "tables", n_jobs=1)
+def workloads(folder):
+    return {read_table(path).frame["workload"].iloc[0] for path in folder.rglob("*.parquet")}
+
+
+def test_a_folder_of_tables_tells_them_apart_as_well_and_leaves_them_when_asked_again(
+    runs, tmp_path
+):
+    tables = tmp_path / "tables"
+    landed = ingest_folder([runs], tables, n_jobs=1)
     assert len(landed.added) == 2
-    assert any(
-        "--size 512, --size 1024" in text or "--size 1024, --size 512" in text
-        for text in landed.warnings
-    )
+    assert workloads(tables) == {"gemm --size 512", "gemm --size 1024"}
+    assert [text for text in landed.warnings if "different arguments" in text] == [
+        text for text in ingest([runs]).warnings if "different arguments" in text
+    ]
+    again = ingest_folder([runs / "gemm-512"], tables, n_jobs=1)
+    assert (again.present, again.replaced) == (["gemm-512"], [])
+    assert not any("lie in the folder already" in text for text in again.warnings)
+
+
+def test_a_run_that_came_before_the_others_keeps_its_name_until_it_is_given_with_them(
+    runs, tmp_path
+):
+    tables = tmp_path / "tables"
+    ingest_folder([runs / "gemm-512"], tables, n_jobs=1)
+    assert workloads(tables) == {"gemm"}
+    landed = ingest_folder([runs / "gemm-1024"], tables, n_jobs=1)
+    assert workloads(tables) == {"gemm", "gemm --size 1024"}
+    assert any("lie in the folder already" in text for text in landed.warnings)
+    landed = ingest_folder([runs], tables, n_jobs=1)
+    assert (landed.replaced, landed.present) == (["gemm-512"], ["gemm-1024"])
+    assert workloads(tables) == {"gemm --size 512", "gemm --size 1024"}
+
+
+def test_a_folder_of_tables_holds_them_as_repeats_where_the_user_says_so(runs, tmp_path):
+    settings = Settings(identity=Identity(workload="gemm"))
+    landed = ingest_folder([runs], tmp_path / "tables", settings=settings, n_jobs=1)
+    assert workloads(tmp_path / "tables") == {"gemm"}
+    assert any("count as repeats" in text for text in landed.warnings)
 
 
 def test_their_layers_are_not_averaged(runs):

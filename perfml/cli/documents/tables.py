@@ -31,6 +31,7 @@ class Ingest(TypedDict):
     runs: list[Run]
     metrics: list[str]
     warnings: Warnings
+    time_notes: list[str]
 
 
 class LeftOut(Failed):
@@ -99,6 +100,7 @@ class Inspect(TypedDict):
     kind: Literal["kernels", "layers"]
     rows: int
     runs: list[Run]
+    time_notes: list[str]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 

@@ -35,7 +35,9 @@ _NOT_ISSUED = "_not_issued"
 _TARGET = re.compile(r"0x[0-9a-f]{6,16}")
 
 
-def instructions(source: Source, kernels: Collection[str]) -> dict[str, pd.DataFrame]:
+def instructions(
+    source: Source, kernels: Collection[str], launches: Collection[int] | None = None
+) -> dict[str, pd.DataFrame]:
     """Return the instructions of kernels, each as it was first launched.
 
     Parameters
@@ -44,6 +46,8 @@ def instructions(source: Source, kernels: Collection[str]) -> dict[str, pd.DataF
         A report of Nsight Compute.
     kernels
         Names, as in a Kernels table.
+    launches
+        Places in the report, from 0, of the launches that count; all by default.
 
     Returns
     -------
@@ -61,8 +65,10 @@ def instructions(source: Source, kernels: Collection[str]) -> dict[str, pd.DataF
         If the report is damaged.
     """
     found: dict[str, pd.DataFrame] = {}
-    with opened(source) as launches:
-        for launch in launches:
+    with opened(source) as results:
+        for place, launch in enumerate(results):
+            if launches is not None and place not in launches:
+                continue
             name = launch.name(DEMANGLED)
             if name in kernels and name not in found:
                 table = _table(launch)

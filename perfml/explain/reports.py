@@ -1,0 +1,95 @@
+"""The reports of Nsight Compute behind what a user named, and which of their launches are meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.datasets import Given
+from perfml.datasets.choosing import split_place
+from perfml.errors import InputError, MissingExtraError
+from perfml.readers import Source, recognise
+from perfml.readers.ncu import report
+from perfml.readers.ncu.instructions import instructions
+from perfml.util.digest import sha256_of_file
+
+_ENDING = ".ncu-rep"
+_COLLECTED = f"metrics{_ENDING}"
+"""What `perfml collect` leaves in a run's folder beside the table that is read."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report, and the launches of it that are meant.
+
+    Attributes
+    ----------
+    source
+        The report.
+    run_id
+        The run that was read from it.
+    launches
+        Their places in it, from 0; None for all.
+    """
+
+    source: Source
+    run_id: str
+    launches: frozenset[int] | None = None
+
+
+def reports_behind(given: Given, kernels: pd.DataFrame | None = None) -> list[Report]:
+    """Return the reports that a table was read from; none where it was read from other files.
+
+    Parameters
+    ----------
+    given
+        What the user named.
+    kernels
+        Launches of the runs that are asked for; all runs by default.
+    """
+    path = Path(given.name)
+    path = path if path.exists() else Path(split_place(given.name)[0])
+    runs = None if kernels is None else set(kernels["run_id"].dropna().astype(str))
+    files = Counter(each.get("run_id") for each in given.sources)
+    found = []
+    for each in given.sources:
+        if runs is not None and each.get("run_id") not in runs:
+            continue
+        source = next(_reports_of(each, path), None)
+        if source is not None:
+            run_id = str(each.get("run_id"))
+            # with times of another pass a launch has a row for each of that one's iterations
+            alone = files[each.get("run_id")] == 1
+            places = given.places.get(run_id, frozenset()) if given.places and alone else None
+            found.append(Report(source, run_id, places))
+    return found
+
+
+def _reports_of(known: Mapping[str, Any], path: Path) -> Iterator[Source]:
+    """Yield the reports that one source of a table is, or has beside it."""
+    inside = [path] if path.is_file() else sorted(path.rglob(f"*{_ENDING}*"))
+    for each in inside:
+        read = each if known.get("format") == report.NAME else each.parent / str(known.get("path"))
+        same = read.name == known.get("path") and (read == each or each.name == _COLLECTED)
+        with suppress(InputError, OSError):
+            if same and read.is_file() and sha256_of_file(read) == known.get("sha256"):
+                source = Source(each)
+                if recognise(source).NAME == report.NAME:
+                    yield source
+
+
+def code_of(reports: list[Report], kernels: set[str]) -> dict[str, pd.DataFrame]:
+    """Return the instructions of kernels (see `instructions`), each of the first launch meant."""
+    found: dict[str, pd.DataFrame] = {}
+    for each in reports:
+        # a table that was read without the package tells what it tells without it
+        with suppress(MissingExtraError):
+            wanted = kernels - found.keys()
+            found |= instructions(each.source, wanted, each.launches) if wanted else {}
+    return found

@@ -1,0 +1,97 @@
+"""The report behind what a user named, however it was named, and the launches of it that count."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from perfml.datasets import LaunchChoice, read_given
+from perfml.explain import reports
+from perfml.explain.reports import Report, code_of, reports_behind
+from perfml.readers import Source
+from perfml.readers.ncu.instructions import instructions
+from tests.support.paths import DATA
+
+pytest.importorskip("ncu_report")
+
+REPORT = DATA / "ncu" / "vectors.ncu-rep"
+PAGE = DATA / "ncu" / "vectors.csv"
+
+
+def places(given):
+    (report,) = reports_behind(given)
+    return report.launches
+
+
+def test_all_launches_of_a_report_that_is_named_plainly_count():
+    assert places(read_given(REPORT)) is None
+
+
+def test_the_launch_that_is_named_counts_alone():
+    assert places(read_given(f"{REPORT}@3")) == {3}
+
+
+def test_skipped_launches_and_other_kernels_do_not_count():
+    whole = read_given(REPORT).untimed
+    kernel = whole["kernel"].iloc[0].split("(")[0]
+    named = [row for row, name in enumerate(whole["kernel"]) if kernel in name]
+    assert places(read_given(REPORT, choice=LaunchChoice(kernel))) == set(named)
+    expected = read_given(REPORT, choice=LaunchChoice(skip=2)).untimed
+    kept = places(read_given(REPORT, choice=LaunchChoice(skip=2)))
+    assert len(kept) == len(expected)
+    assert min(kept) >= 2
+
+
+def test_reports_in_a_folder_are_found_by_their_content(tmp_path):
+    shutil.copy(REPORT, tmp_path / "a.ncu-rep")
+    shutil.copy(DATA / "ncu" / "conv_03_range.ncu-rep", tmp_path / "b.ncu-rep")
+    found = reports_behind(read_given(tmp_path))
+    assert [each.source.path.name for each in found] == ["a.ncu-rep", "b.ncu-rep"]
+
+
+def test_a_collected_run_that_was_read_from_its_table_has_the_report_beside_it(tmp_path):
+    shutil.copy(PAGE, tmp_path / "metrics.csv")
+    shutil.copy(REPORT, tmp_path / "metrics.ncu-rep")
+    manifest = {"run_id": "r", "workload": "vectors", "backend": "cuda", "batch": 1}
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    (found,) = reports_behind(read_given(tmp_path))
+    assert (found.source.path.name, found.run_id) == ("metrics.ncu-rep", "r")
+
+
+def test_a_side_has_the_reports_of_its_own_runs_alone(tmp_path):
+    shutil.copy(REPORT, tmp_path / "a.ncu-rep")
+    shutil.copy(DATA / "ncu" / "conv_03_range.ncu-rep", tmp_path / "b.ncu-rep")
+    given = read_given(tmp_path)
+    launches = given.launches
+    side = launches[launches["workload"] == "b"]
+    (found,) = reports_behind(given, side)
+    assert found.source.path.name == "b.ncu-rep"
+
+
+def test_tables_and_other_profiles_have_none(tmp_path):
+    shutil.copy(PAGE, tmp_path / "a.csv")
+    assert reports_behind(read_given(tmp_path / "a.csv")) == []
+
+
+def test_instructions_are_those_of_the_launches_that_count():
+    source = Source(REPORT)
+    names = set(read_given(REPORT).untimed["kernel"])
+    assert instructions(source, names, launches=()) == {}
+
+
+def test_a_kernel_is_looked_up_in_the_first_report_that_has_it(monkeypatch, tmp_path):
+    asked = []
+
+    def of(source, kernels, launches):
+        asked.append((source.path.name, sorted(kernels), launches))
+        return {"k": pd.DataFrame()} if source.path.name == "a" else {}
+
+    monkeypatch.setattr(reports, "instructions", of)
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"x")
+    found = [Report(Source(tmp_path / name), name, frozenset({1})) for name in "ab"]
+    assert set(code_of(found, {"k", "l"})) == {"k"}
+    assert asked == [("a", ["k", "l"], {1}), ("b", ["l"], {1})]
