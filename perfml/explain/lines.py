@@ -258,11 +258,10 @@ def with_lines(
         side: [_kernels(detail, side) for detail in explanation.details]
         for side in ("baseline", "target")
     }
-    # a report is opened once: it may be large
-    code = {
-        side: code_of(reports, set().union(*launched[side]))
-        for side, reports in (("baseline", baseline), ("target", target))
-    }
+    before, after = code_of(
+        (baseline, set().union(*launched["baseline"])), (target, set().union(*launched["target"]))
+    )
+    code = {"baseline": before, "target": after}
     details = []
     for place, detail in enumerate(explanation.details):
         lines = []
@@ -307,7 +306,7 @@ def advice_with_lines(
         return advice
     names = {kernel_label(name, LABEL): name for name in launches["kernel"].dropna().astype(str)}
     wanted = {label: names[label] for label in table["kernel"] if label in names}
-    code = code_of(reports, set(wanted.values()))
+    (code,) = code_of((reports, set(wanted.values())))
     evidence = []
     for row in table.to_dict("records"):
         kernel, term = wanted.get(row["kernel"], ""), _term_of(row["rules"])

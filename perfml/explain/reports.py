@@ -16,7 +16,7 @@ from perfml.datasets.choosing import split_place
 from perfml.errors import InputError, MissingExtraError
 from perfml.readers import Source, recognise
 from perfml.readers.ncu import report
-from perfml.readers.ncu.instructions import instructions
+from perfml.readers.ncu.instructions import Wanted, instructions
 from perfml.util.digest import sha256_of_file
 
 _ENDING = ".ncu-rep"
@@ -84,12 +84,23 @@ def _reports_of(known: Mapping[str, Any], path: Path) -> Iterator[Source]:
                     yield source
 
 
-def code_of(reports: list[Report], kernels: set[str]) -> dict[str, pd.DataFrame]:
-    """Return the instructions of kernels (see `instructions`), each of the first launch meant."""
-    found: dict[str, pd.DataFrame] = {}
-    for each in reports:
+def code_of(*sides: tuple[list[Report], set[str]]) -> list[dict[str, pd.DataFrame]]:
+    """Return the instructions of the kernels of each side, each of the first launch meant.
+
+    A report that is behind both sides is opened once: it may take a gigabyte of memory.
+    """
+    found: list[dict[str, pd.DataFrame]] = [{} for _ in sides]
+    sources = {each.source.path: each.source for reports, _ in sides for each in reports}
+    for path, source in sources.items():
+        asked = [
+            (tables, Wanted(kernels - tables.keys(), each.launches))
+            for tables, (reports, kernels) in zip(found, sides, strict=True)
+            for each in reports
+            if each.source.path == path and kernels - tables.keys()
+        ]
         # a table that was read without the package tells what it tells without it
         with suppress(MissingExtraError):
-            wanted = kernels - found.keys()
-            found |= instructions(each.source, wanted, each.launches) if wanted else {}
+            told = instructions(source, *(wanted for _, wanted in asked)) if asked else []
+            for (tables, _), code in zip(asked, told, strict=True):
+                tables |= code
     return found

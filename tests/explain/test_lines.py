@@ -166,7 +166,7 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     report = Report(Source(path), "a")
     kernel = code("BAR.SYNC", "LDS R1, [R2]", **{f"{STALLED}barrier": [30, 10]})
     found = {"void k<1>(int)": kernel["k"]}
-    monkeypatch.setattr(reports, "instructions", lambda source, kernels, launches: found)
+    monkeypatch.setattr(reports, "instructions", lambda source, *wanted: [found])
     rules = [("barrier_stalls",), ("small_grid",)]
     table = pd.DataFrame({"kernel": "k", "rules": rules, "evidence": "seen"})
     launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})

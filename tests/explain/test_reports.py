@@ -12,7 +12,6 @@ from perfml.datasets import LaunchChoice, read_given
 from perfml.explain import reports
 from perfml.explain.reports import Report, code_of, reports_behind
 from perfml.readers import Source
-from perfml.readers.ncu.instructions import instructions
 from tests.support.paths import DATA
 
 pytest.importorskip("ncu_report")
@@ -76,22 +75,28 @@ def test_tables_and_other_profiles_have_none(tmp_path):
     assert reports_behind(read_given(tmp_path / "a.csv")) == []
 
 
-def test_instructions_are_those_of_the_launches_that_count():
-    source = Source(REPORT)
-    names = set(read_given(REPORT).untimed["kernel"])
-    assert instructions(source, names, launches=()) == {}
-
-
 def test_a_kernel_is_looked_up_in_the_first_report_that_has_it(monkeypatch, tmp_path):
     asked = []
 
-    def of(source, kernels, launches):
-        asked.append((source.path.name, sorted(kernels), launches))
-        return {"k": pd.DataFrame()} if source.path.name == "a" else {}
+    def of(source, *wanted):
+        asked.append((source.path.name, [(sorted(each.kernels), each.launches) for each in wanted]))
+        return [{"k": pd.DataFrame()} if source.path.name == "a" else {} for _ in wanted]
 
     monkeypatch.setattr(reports, "instructions", of)
     for name in "ab":
         (tmp_path / name).write_bytes(b"x")
     found = [Report(Source(tmp_path / name), name, frozenset({1})) for name in "ab"]
-    assert set(code_of(found, {"k", "l"})) == {"k"}
-    assert asked == [("a", ["k", "l"], {1}), ("b", ["l"], {1})]
+    (code,) = code_of((found, {"k", "l"}))
+    assert set(code) == {"k"}
+    assert asked == [("a", [(["k", "l"], {1})]), ("b", [(["l"], {1})])]
+
+
+def test_a_report_behind_both_sides_is_opened_once(monkeypatch, tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    opened = []
+    monkeypatch.setattr(
+        reports, "instructions", lambda source, *wanted: opened.append(wanted) or [{}] * len(wanted)
+    )
+    sides = [[Report(Source(tmp_path / "a"), "a", frozenset({place}))] for place in (0, 3)]
+    assert code_of(*((side, {"k"}) for side in sides)) == [{}, {}]
+    assert [[set(each.launches) for each in wanted] for wanted in opened] == [[{0}, {3}]]

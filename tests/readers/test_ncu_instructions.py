@@ -8,7 +8,7 @@ import pytest
 
 from perfml.readers import Source, read
 from perfml.readers.ncu import instructions as module
-from perfml.readers.ncu.instructions import EXECUTED, STALLED, instructions
+from perfml.readers.ncu.instructions import EXECUTED, STALLED, Wanted, instructions
 from tests.support.others_files import STRANGERS
 
 BASE = 0x7F0000000100
@@ -77,7 +77,7 @@ class Launch:
 
 @pytest.fixture
 def opening(monkeypatch, tmp_path):
-    def of(*launches):
+    def of(*launches, places=None):
         @contextmanager
         def opened(source):
             yield launches
@@ -85,7 +85,7 @@ def opening(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "opened", opened)
         path = tmp_path / "a.ncu-rep"
         path.write_bytes(b"NVR\x00")
-        return instructions(Source(path), {"add(int)"})
+        return instructions(Source(path), Wanted({"add(int)"}, places))[0]
 
     return of
 
@@ -113,16 +113,23 @@ def test_a_kernel_is_taken_as_it_was_first_launched_and_only_if_it_was_asked_for
     assert opening(first, second)["add(int)"][EXECUTED].tolist() == [1]
 
 
+def test_only_the_launches_that_are_asked_for_count(opening):
+    both = tuple(Launch({EXECUTED: {0: count}}) for count in (1, 2))
+    assert opening(*both, places={1})["add(int)"][EXECUTED].tolist() == [2]
+    assert opening(*both, places=()) == {}
+
+
 def test_a_report_without_counters_of_instructions_has_none(opening, recorded):
     assert opening(Launch({EXECUTED: {}})) == {}
     path = recorded / "ncu" / "vectors.ncu-rep"
-    assert instructions(Source(path), set(read(path).frame["kernel"])) == {}
+    assert instructions(Source(path), Wanted(set(read(path).frame["kernel"]))) == [{}]
 
 
 @pytest.mark.skipif(not STRANGERS.is_dir(), reason="public profiles may be read, not committed")
 def test_instructions_of_a_public_report_add_up_to_its_launch():
     path = STRANGERS / "hpca" / "naive.ncu-rep"
     frame = read(path).frame
-    (table,) = instructions(Source(path), set(frame["kernel"])).values()
+    (tables,) = instructions(Source(path), Wanted(set(frame["kernel"])))
+    (table,) = tables.values()
     assert table[EXECUTED].sum() == frame["inst_executed"].iloc[0]
     assert table["file"].str.endswith("conv_kernels.cu").all()

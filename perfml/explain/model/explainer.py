@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
@@ -14,9 +15,16 @@ from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.modeling.models.registry import make_estimator
+from perfml.tables import RUN_COLUMNS
 
 MIN_LAYERS = 4
 """Fewer layers than this teach a model the layers, not what makes them slow."""
+
+
+MOST_ROWS = 4096
+"""Rows that a model learns from as they are; of more, `_THINNED` are taken."""
+
+_THINNED = 512
 
 
 class Explainer:
@@ -25,7 +33,9 @@ class Explainer:
     Parameters
     ----------
     training
-        Layers table of all sides and layers (and of other backends, where there are any).
+        Layers table of all sides and layers (and of other backends, where there are any). Of
+        more than `MOST_ROWS` rows, those that repeat a layer of a run are thinned evenly: they
+        differ by noise, and a report of 50 MB has 10,000 of them.
     model
         A regression model of the registry.
     features
@@ -58,8 +68,9 @@ class Explainer:
         self.model = model
         self.seed = seed
         self.names = design.names
-        self._training = training.reset_index(drop=True)
-        self._X = design.values
+        kept = _spread(training)
+        self._training = training[kept].reset_index(drop=True)
+        self._X = design.values[kept]
         self._y = np.log(self._training["time_us"].to_numpy(dtype=float))
         self._fitted = make_estimator(model, "regression", seed=seed).fit(self._X, self._y)
 
@@ -128,3 +139,13 @@ class Explainer:
         ]
         errors = np.expm1(predicted - np.asarray(measured))
         return float(predicted[1] - predicted[0]), (float(errors[0]), float(errors[1]))
+
+
+def _spread(training: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Tell which rows are learned from: every n-th repeat of each layer of each run."""
+    if len(training) <= MOST_ROWS:
+        return np.ones(len(training), dtype=bool)
+    every = -(-len(training) // _THINNED)
+    keys = [name for name in (*RUN_COLUMNS, "layer") if name in training.columns]
+    repeat = training.groupby(keys, dropna=False, sort=False, observed=True).cumcount()
+    return np.asarray(repeat % every == 0)

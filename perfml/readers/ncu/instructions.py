@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,27 +36,39 @@ _NOT_ISSUED = "_not_issued"
 _TARGET = re.compile(r"0x[0-9a-f]{6,16}")
 
 
-def instructions(
-    source: Source, kernels: Collection[str], launches: Collection[int] | None = None
-) -> dict[str, pd.DataFrame]:
+@dataclass(frozen=True)
+class Wanted:
+    """Kernels whose instructions are asked for.
+
+    Attributes
+    ----------
+    kernels
+        Names, as in a Kernels table.
+    launches
+        Places in the report, from 0, of the launches that count; None for all.
+    """
+
+    kernels: Collection[str]
+    launches: Collection[int] | None = None
+
+
+def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame]]:
     """Return the instructions of kernels, each as it was first launched.
 
     Parameters
     ----------
     source
-        A report of Nsight Compute.
-    kernels
-        Names, as in a Kernels table.
-    launches
-        Places in the report, from 0, of the launches that count; all by default.
+        A report of Nsight Compute; it is opened once.
+    wanted
+        What is asked for.
 
     Returns
     -------
-    dict
-        Name to one row an instruction, in order: ``offset`` (bytes from the start of the code),
-        ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``), and the counters under
-        Nsight Compute's names, 0 where an instruction has none. Kernels without counters of
-        instructions are left out.
+    list of dict
+        For each of `wanted`, name to one row an instruction, in order: ``offset`` (bytes from the
+        start of the code), ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``), and
+        the counters under Nsight Compute's names, 0 where an instruction has none. Kernels without
+        counters of instructions are left out.
 
     Raises
     ------
@@ -64,20 +77,28 @@ def instructions(
     InputError
         If the report is damaged.
     """
-    found: dict[str, pd.DataFrame] = {}
+    found: list[dict[str, pd.DataFrame]] = [{} for _ in wanted]
     with opened(source) as results:
         for place, launch in enumerate(results):
-            if launches is not None and place not in launches:
-                continue
             name = launch.name(DEMANGLED)
-            if name in kernels and name not in found:
-                table = _table(launch)
-                if table is not None:
-                    found[name] = table
+            asking = [
+                tables
+                for each, tables in zip(wanted, found, strict=True)
+                if name in each.kernels
+                and name not in tables
+                and (each.launches is None or place in each.launches)
+            ]
+            table = _table(launch) if asking else None
+            if table is not None:
+                for tables in asking:
+                    tables[name] = table
     return found
 
 
 def _table(launch: Any) -> pd.DataFrame | None:
+    counted = launch.metric_by_name(EXECUTED)
+    if counted is None or not counted.has_correlation_ids():
+        return None
     stalls = (
         name
         for name in launch.metric_names()
@@ -88,8 +109,6 @@ def _table(launch: Any) -> pd.DataFrame | None:
         metric = launch.metric_by_name(name)
         if metric is not None and metric.has_correlation_ids():
             columns[name] = _by_address(metric)
-    if EXECUTED not in columns:
-        return None
     addresses = sorted(set().union(*columns.values()))
     places = [launch.source_info(address) for address in addresses]
     first, last = addresses[0], addresses[-1]
