@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -23,8 +23,9 @@ from perfml.modeling import (
     shapes_of_runs,
     with_shapes,
 )
-from perfml.modeling.models import forest
+from perfml.modeling.models import forest, gradient_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
+from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
 from perfml.modeling.models.registry import get_model, get_models
 from tests.support.modeling_data import linear_layers, published_file, six_conditions
 
@@ -268,6 +269,24 @@ def test_the_quick_forest_needs_no_part_of_scikit_learn_that_may_go(monkeypatch)
     assert np.array_equal(built.predict_proba(X), plain.predict_proba(X))
     for own, tree in zip(built.estimators_, plain.estimators_, strict=True):
         assert vars(own).keys() == vars(tree).keys()
+
+
+def test_the_quick_boosting_is_scikit_learns_boosting(monkeypatch):
+    problem = build_problem(six_conditions().drop(columns="gld_efficiency"))
+    X, y = problem.design.values, problem.truth
+    theirs = GradientBoostingRegressor(random_state=9).fit(X, y)
+    for built in (True, False):
+        # whether scikit-learn still has the parts that are not of its interface or not
+        monkeypatch.setattr(gradient_boosting, "_BUILDER", built)
+        ours = QuickGradientBoostingRegressor(random_state=9).fit(X, y)
+        assert np.array_equal(ours.predict(X), theirs.predict(X))
+        assert np.array_equal(ours.feature_importances_, theirs.feature_importances_)
+        assert np.allclose(ours.train_score_, theirs.train_score_, rtol=1e-12)
+        assert vars(ours).keys() == vars(theirs).keys()
+        for own, tree in zip(ours.estimators_.flat, theirs.estimators_.flat, strict=True):
+            assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
+            assert vars(own).keys() == vars(tree).keys()
+    assert clone(ours).get_params() == {"random_state": 9}
 
 
 def test_the_newton_solver_finds_the_optimum_of_the_default_solver():

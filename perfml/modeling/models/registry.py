@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -19,6 +18,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.models.ebm import make_boosting, require_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
+from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
 
 REGRESSION = ("dt", "gbr", "lmt")
 """Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
@@ -144,7 +144,7 @@ _LOGS = "on the logarithms of the features"
 _REGRESSION = _models(
     "regression",
     ("dt", "decision tree", _seeded(DecisionTreeRegressor), "gini", True, 0.001),
-    ("gbr", "gradient boosting", _seeded(GradientBoostingRegressor), "gini", True, 0.06),
+    ("gbr", "gradient boosting", _seeded(QuickGradientBoostingRegressor), "gini", True, 0.04),
     ("lmt", "linear model tree", _linear_model_tree, "explained-variance", False, 0.025),
     ("lmt:linear-tree", "linear model tree (linear-tree)", _linear_tree, "gini", False, 0.4),
     ("lmt:log", f"linear model tree {_LOGS}", _log_tree, "explained-variance", False, 0.025),
