@@ -6,6 +6,7 @@ Here to change: a verb is one function in the module of its room, added by that 
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -71,4 +72,7 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    # A verb makes many objects that live to its end, and looking for cycles among them at every
+    # 700 new ones takes a tenth of its time.
+    gc.set_threshold(100_000, 20, 20)
     app()

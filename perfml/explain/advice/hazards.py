@@ -353,10 +353,12 @@ def _likely(rule: Rule, rows: pd.DataFrame, same: Places, high: Array) -> Array:
     if rule.term is None:
         return high[same]
     names = metric_columns(rows)
+    counters = rows[names].iloc[same].to_numpy(dtype=float, na_value=np.nan).tolist()
+    times = rows["time_us"].iloc[same].tolist()
     likely = []
-    for place, limit in zip(same, high[same], strict=True):
-        counters = rows.iloc[place][names].astype(float).to_dict()
-        after = time_after(Launch("", float(rows["time_us"].iloc[place]), counters), rule.term)
+    for time, values, limit in zip(times, counters, high[same], strict=True):
+        launch = Launch("", float(time), dict(zip(names, values, strict=True)))
+        after = time_after(launch, rule.term)
         likely.append(limit if np.isnan(after) else min(limit, 1 - after))
     return np.array(likely)
 

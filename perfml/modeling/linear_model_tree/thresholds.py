@@ -17,6 +17,7 @@ from perfml.modeling.linear_model_tree.split import FAN, Bools, Points
 
 _GRID = 8  # intervals a feature that the search starts from, at most
 LINEAR_TREE_BINS = 25
+_GRID_DOUBLES = 1 << 18  # rows of so many features are summed at once: 2 MiB
 _ROUNDING = 1e-9  # share of a node's weight that sums of weights may be off by
 _SCAN_CUTS = 64  # comparing with each of so few is faster than bisection
 
@@ -148,14 +149,15 @@ class RowCandidates:
         steps = -(-span // width)
         position = np.minimum(self._low + width * np.arange(steps + 1), self._high)
         grams = np.empty((features.size, steps + 1, m, m))
-        pad = self._design.size
-        index = np.full(steps * width, pad, dtype=np.int64)
-        for slot, feature in enumerate(features):
-            head = self._rows(self._order[feature, : self._low])
-            np.matmul(head.T, head, out=grams[slot, 0])
-            index[:span] = self._order[feature, self._low : self._high]
-            blocks = self._rows(index).reshape(steps, width, m)
-            np.matmul(blocks.transpose(0, 2, 1), blocks, out=grams[slot, 1:])
+        index = np.full((features.size, steps * width), self._design.size, dtype=np.int64)
+        index[:, :span] = self._order[features, self._low : self._high]
+        at_once = max(1, _GRID_DOUBLES // (m * max(self._low, steps * width)))
+        for first in range(0, features.size, at_once):
+            some = slice(first, first + at_once)
+            head = self._rows(self._order[features[some], : self._low])
+            np.matmul(head.transpose(0, 2, 1), head, out=grams[some, 0])
+            blocks = self._rows(index[some]).reshape(len(head), steps, width, m)
+            np.matmul(blocks.transpose(0, 1, 3, 2), blocks, out=grams[some, 1:])
         accumulate(grams)
         return (
             Points(

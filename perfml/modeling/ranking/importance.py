@@ -85,18 +85,18 @@ def permutation_importance(
     """
     rows, columns = X.shape
     base = float(loss(np.asarray(predict(X))[None, :])[0])
-    orders = [rng.permutation(rows) for _ in range(len(groups) * repeats)]
-    at_once = max(1, MAX_STACKED_CELLS // max(1, rows * columns))
-    losses = np.empty(len(orders))
-    for start in range(0, len(orders), at_once):
-        part = orders[start : start + at_once]
-        stacked = np.broadcast_to(X, (len(part), rows, columns)).copy()
-        for copy, order in enumerate(part):
-            chosen = groups[(start + copy) // repeats]
-            stacked[copy][:, chosen] = X[order][:, chosen]
-        guesses = np.asarray(predict(stacked.reshape(-1, columns))).reshape(len(part), rows)
-        losses[start : start + len(part)] = loss(guesses)
-    return np.asarray(losses.reshape(len(groups), repeats).mean(axis=1) - base)
+    orders = np.array([rng.permutation(rows) for _ in range(len(groups) * repeats)], dtype=np.intp)
+    orders = orders.reshape(len(groups), repeats, rows)
+    at_once = max(1, MAX_STACKED_CELLS // max(1, repeats * rows * columns))
+    losses = np.empty((len(groups), repeats))
+    for start in range(0, len(groups), at_once):
+        part = groups[start : start + at_once]
+        stacked = np.broadcast_to(X, (len(part), repeats, rows, columns)).copy()
+        for copies, chosen, order in zip(stacked, part, orders[start:], strict=False):
+            copies[:, :, chosen] = X[:, chosen][order]
+        guesses = np.asarray(predict(stacked.reshape(-1, columns))).reshape(-1, rows)
+        losses[start : start + len(part)] = loss(guesses).reshape(len(part), repeats)
+    return np.asarray(losses.mean(axis=1) - base)
 
 
 def shapley_importance(
