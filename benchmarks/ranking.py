@@ -7,8 +7,8 @@ which the first metric explains; everything else is chance. What should come out
 shares below are the error rates of the method and not of one data set.
 
 Run: python -m benchmarks.ranking [--case CASE,...] [--tables 100] [--models dt,lmt] [--jobs 2]
-[--write]; ``--write`` puts the table into docs/explanation/importances.md. It exits with 1 where a
-goal is missed.
+[--quick] [--write]; ``--quick`` takes the null of a report, ``--write`` puts the table into
+docs/explanation/importances.md. It exits with 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.modeling import rank
+from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
 from perfml.tables import replacing
 
 METRICS = (
@@ -208,8 +209,9 @@ class Result:
         ]
 
 
-def ask(case: Case, seed: int, models: Sequence[str]) -> Answer | None:
-    """Rank one table; None where `rank` refuses to."""
+def ask(case: Case, seed: int, models: Sequence[str], quick: bool = False) -> Answer | None:
+    """Rank one table; None where `rank` refuses to. `quick` is the null of a report."""
+    null = {"permutations": FEWEST_PERMUTATIONS, "null_resamples": QUICK_RESAMPLES}
     try:
         ranking = rank(
             table(case, seed),
@@ -218,6 +220,7 @@ def ask(case: Case, seed: int, models: Sequence[str]) -> Answer | None:
             features=METRICS,
             seed=1000 * seed,
             n_jobs=1,
+            **(null if quick else {}),
         )
     except PerfmlError:
         return None
@@ -230,11 +233,13 @@ def ask(case: Case, seed: int, models: Sequence[str]) -> Answer | None:
     )
 
 
-def run(name: str, tables: int, models: Sequence[str], jobs: int = 1, start: int = 0) -> Result:
+def run(
+    name: str, tables: int, models: Sequence[str], jobs: int = 1, *, quick: bool = False
+) -> Result:
     """Rank some tables of one kind."""
     case = CASES[name]
     answers = joblib.Parallel(n_jobs=jobs)(
-        joblib.delayed(ask)(case, seed, models) for seed in range(start, start + tables)
+        joblib.delayed(ask)(case, seed, models, quick) for seed in range(tables)
     )
     ranked = [answer for answer in answers if answer is not None]
     return Result(name, case, ranked, tables - len(ranked))
@@ -263,12 +268,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", default="dt,lmt")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="with the null of a report")
     given = parser.parse_args(words)
     models = given.models.split(",")
     results = []
     for name in given.case.split(";") if given.case else CASES:
         start = time.perf_counter()
-        results.append(run(name, given.tables, models, given.jobs))
+        results.append(run(name, given.tables, models, given.jobs, quick=given.quick))
         seconds = time.perf_counter() - start
         sys.stderr.write(f"{' | '.join(results[-1].cells())} ({seconds:.0f} s)\n")
     text = markdown(results, models)

@@ -169,14 +169,14 @@ def rank(
 def _unseen(
     layers: pd.DataFrame, options: dict[str, Any], progress: Progress, out_: Output
 ) -> Evaluation | None:
-    """Return the scores of the ranked models on unseen layers, as ``perfml train`` has them."""
+    """Return the scores of the ranked models on unseen layers, from the means that are ranked."""
     from perfml.modeling import evaluate
 
     same = ("task", "models", "features", "target", "seed")
     given = {name: options[name] for name in same}
     try:
         scored: Evaluation = evaluate(
-            layers, protocols="leave-one-layer-out", progress=progress, **given
+            layers, protocols="leave-one-layer-out", progress=progress, average=True, **given
         )
     except PerfmlError as error:
         out_.warn(f"the models have no score on unseen layers: {error.what}")

@@ -34,6 +34,7 @@ def analysed(
     Parameters are those of `report`.
     """
     from perfml.modeling import evaluate, rank
+    from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
     from perfml.report.pairs import advise_conditions, explain_pairs
 
     several = len(layers["backend"].dropna().unique()) > 1
@@ -41,8 +42,17 @@ def analysed(
     for task in ("regression", "classification") if several else ("regression",):
         words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
         try:
-            evaluations.append(evaluate(layers, splits=splits, **words))
-            rankings.append(rank(layers, resamples=resamples, methods=RANKED_BY, **words))
+            evaluations.append(evaluate(layers, splits=splits, average=True, **words))
+            rankings.append(
+                rank(
+                    layers,
+                    resamples=resamples,
+                    methods=RANKED_BY,
+                    permutations=FEWEST_PERMUTATIONS,
+                    null_resamples=QUICK_RESAMPLES,
+                    **words,
+                )
+            )
         except PerfmlError as error:
             # too few layers to learn from is no reason to withhold the times
             warnings.append(f"no {task} analysis: {error.what}")

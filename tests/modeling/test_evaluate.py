@@ -53,6 +53,21 @@ def test_both_protocols_and_every_baseline_are_shown_unasked():
     assert list(found.scores["baseline"]).count(True) == 8
 
 
+def test_unseen_layers_are_scored_on_the_means_of_repeats_where_asked_for():
+    layers = six_conditions()
+    found = evaluate(layers, models="dt", splits=3, average=True)
+    unseen = "leave-one-layer-out"
+    same = {
+        "random": evaluate(layers, models="dt", splits=3, protocols="random"),
+        unseen: evaluate(average_repeats(layers), models="dt", splits=3, protocols=unseen),
+    }
+    for protocol, each in same.items():
+        for part, theirs in ((found.scores, each.scores), (found.predictions, each.predictions)):
+            own = part[part["protocol"] == protocol].reset_index(drop=True)
+            assert own.equals(theirs)
+    assert len(found.folds) == sum(len(each.folds) for each in same.values())
+
+
 def test_a_random_split_score_is_the_one_plain_scikit_learn_gives():
     layers = six_conditions()
     X = layers[list(build_problem(layers).design.names)].to_numpy()

@@ -34,6 +34,10 @@ NULL_RESAMPLES = 10
 """Resamples of each permutation. Fewer than those of the ranking: the null's probabilities scatter
 a little more, so its 95 % point is rather too high than too low."""
 
+QUICK_RESAMPLES = 5
+"""Resamples of each permutation in a report, which has to be quick: the 95 % point is higher still,
+so that false alarms are rarer than 5 % and a weak effect is told less often."""
+
 
 @dataclass(frozen=True)
 class Null:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem, build_problem
+from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
@@ -28,7 +29,7 @@ from perfml.modeling.scoring.baselines import (
 )
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
 from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
-from perfml.modeling.scoring.targets import make_target
+from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
@@ -44,11 +45,20 @@ GAP = 3.0
 """Grouped MAPE over random MAPE beyond which the difference is worth a warning."""
 
 
+@dataclass(frozen=True)
+class _Data:
+    """A table to learn from: every row, or the mean of each condition's repeats."""
+
+    problem: Problem
+    target: Target
+
+
 @dataclass
 class _Task:
     """One protocol's work and, later, its outcomes."""
 
     protocol: Protocol
+    problem: Problem
     works: list[Work]
     outcomes: list[list[Outcome]]
 
@@ -67,6 +77,7 @@ def evaluate(
     progress: Progress | None = None,
     target: str = "time",
     importances: bool | str | Sequence[str] = False,
+    average: bool = False,
     n_jobs: int | None = None,
 ) -> Evaluation:
     """Train and test models: on repeats of what they have seen, and on what they have not.
@@ -106,6 +117,11 @@ def evaluate(
     importances
         Keep importances of every fit: ``builtin``, ``permutation`` (on its test rows), or both;
         True is ``builtin``.
+    average
+        Whether the protocols that leave layers, shapes or larger groups out learn from, and are
+        scored on, the mean of each condition's repeats, as `rank` does: repeats tell nothing of a
+        layer that is not among them, and ten of them take ten times as long. Random splits of the
+        rows stay what they are. Rows of `predictions` are then those of `average_repeats`.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -140,32 +156,41 @@ def evaluate(
         problem = own_problem(X, y, groups, task, features)
         frame = pd.DataFrame()
     chosen = chosen_models(models, problem.task)
-    goal = make_target(target, frame)
+    whole = _Data(problem, make_target(target, frame))
+    means: _Data | None = None
     named = (protocols,) if isinstance(protocols, str) else protocols
     named = own_protocols(named, problem) if problem.words.own else named
     kept, warnings = _possible(named, problem)
     tasks = []
     for name in kept:
-        protocol = make_protocol(name, problem, splits=splits, seed=seed)
+        data = whole
+        if average and y is None and name.startswith("leave-one-"):
+            data = means = means or _averaged(X, problem.task, features or "published", target)
+        protocol = make_protocol(name, data.problem, splits=splits, seed=seed)
         works = [
             Work(
-                problem,
-                goal,
+                data.problem,
+                data.target,
                 tuple(model.handle for model in chosen),
-                possible_baselines(problem),
+                possible_baselines(data.problem),
                 split,
-                _seeds(protocol, index, splits, seed, problem.rows),
+                _seeds(protocol, index, splits, seed, data.problem.rows),
                 _methods(importances),
             )
             for index, split in enumerate(protocol.splits)
         ]
-        _check_trainable(problem, protocol)
-        tasks.append(_Task(protocol, works, []))
-    notes = _run(tasks, chosen, problem, n_jobs, progress)
+        _check_trainable(data.problem, protocol)
+        tasks.append(_Task(protocol, data.problem, works, []))
+    notes = _run(tasks, chosen, n_jobs, progress)
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(frame)) is not None:
         warnings.append(note)
     return _result(problem, tasks, chosen, seed, target, (*warnings, *sentences(notes)))
+
+
+def _averaged(layers: pd.DataFrame, task: str, features: str | Sequence[str], target: str) -> _Data:
+    means = average_repeats(layers)
+    return _Data(build_problem(means, task, features), make_target(target, means))
 
 
 def _methods(importances: bool | str | Sequence[str]) -> tuple[str, ...]:
@@ -248,20 +273,19 @@ def _seeds(protocol: Protocol, index: int, splits: int, seed: int, rows: int) ->
 def _run(
     tasks: list[_Task],
     models: Sequence[Model],
-    problem: Problem,
     n_jobs: int | None,
     progress: Progress | None,
 ) -> Notes:
     notes: Notes = Counter()
     works = [(task, work) for task in tasks for work in task.works]
-    seconds = fitting_seconds(models, problem, sum(len(work.seeds) for _, work in works))
+    seconds = sum(fitting_seconds(models, work.problem, len(work.seeds)) for _, work in works)
     outcomes = run_all(
         run_split,
         [work for _, work in works],
         n_jobs=n_jobs,
         seconds=seconds,
         progress=progress,
-        what=f"{problem.task}: splits",
+        what=f"{tasks[0].problem.task}: splits",
         notes=notes,
     )
     for (task, _), found in zip(works, outcomes, strict=True):
@@ -288,11 +312,11 @@ def _result(
         features=problem.design.names,
         dropped=problem.design.dropped,
         scores=scores,
-        predictions=_predictions(problem, tasks),
+        predictions=_predictions(tasks),
         leakage=leakage,
         warnings=(*notes, *warnings),
         folds=folds.drop(columns="baseline"),
-        importances=_importances(problem, tasks),
+        importances=_importances(tasks),
         classes=problem.classes,
         target=target,
         words=problem.words,
@@ -400,10 +424,13 @@ def _means(scores: pd.DataFrame) -> dict[str, float]:
     return means
 
 
-def _predictions(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
+def _predictions(tasks: list[_Task]) -> pd.DataFrame:
     frames = []
-    truth = np.asarray(problem.classes, dtype=object)[problem.truth] if problem.classes else None
     for task in tasks:
+        problem = task.problem
+        truth = problem.truth
+        if problem.classes:
+            truth = np.asarray(problem.classes, dtype=object)[problem.truth]
         sums: dict[str, npt.NDArray[np.float64]] = {}
         width = max(1, len(problem.classes))
         counts: dict[str, npt.NDArray[np.int64]] = {}
@@ -430,7 +457,7 @@ def _predictions(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
                         "backend": problem.backend[rows],
                         "model": model,
                         "protocol": task.protocol.name,
-                        "truth": problem.truth[rows] if truth is None else truth[rows],
+                        "truth": truth[rows],
                         "predicted": guess,
                         "count": counts[model][rows],
                     }
@@ -439,22 +466,23 @@ def _predictions(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _importances(problem: Problem, tasks: list[_Task]) -> pd.DataFrame:
+def _importances(tasks: list[_Task]) -> pd.DataFrame:
     columns = ["model", "method", "protocol", "split", "seed", "metric", "importance"]
     keys: list[tuple[str, str, str, int, int]] = []
+    metrics: list[tuple[str, ...]] = []
     values = []
     for task in tasks:
         for split, found in enumerate(task.outcomes):
             for each in found:
                 for method, importance in each.importances.items():
                     keys.append((each.model, method, task.protocol.name, split, each.seed))
+                    metrics.append(task.problem.design.names)
                     values.append(importance)
     if not values:
         return pd.DataFrame(columns=columns)
-    width = len(problem.design.names)
     frame = pd.DataFrame(keys, columns=columns[:5])
-    frame = frame.loc[frame.index.repeat(width)].reset_index(drop=True)
+    frame = frame.loc[frame.index.repeat([len(each) for each in metrics])].reset_index(drop=True)
     frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
-    frame["metric"] = list(problem.design.names) * len(values)
+    frame["metric"] = [name for names in metrics for name in names]
     frame["importance"] = np.concatenate(values)
     return frame

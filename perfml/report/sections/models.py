@@ -109,10 +109,23 @@ def ranking_section(ranking: Ranking) -> Section:
         TASKS.get(ranking.task, ranking.task),
         _ranks_picture(ranking) if len(ranking.summary) else None,
         ranks_table(ranking.summary),
+        _null_note(ranking),
         Notices(sentences_of(ranking.warnings), "this ranking"),
         Fold(summary, (importances, *((left_out,) if cut > 0 else ()))),
         None if agreement is None else Fold("How far models and methods agree", (agreement,)),
     )
+
+
+def _null_note(ranking: Ranking) -> Text | None:
+    null = ranking.null
+    if null is None:
+        return None
+    what = "times" if ranking.task == "regression" else "backends"
+    text = (
+        f"By chance: what a leading group reaches with the {what} permuted between layers, largest "
+        f"in 95 % of {null.permutations} permutations of {null.resamples} resamples each."
+    )
+    return Text(text, note=True)
 
 
 def _ranks_picture(ranking: Ranking) -> Pictures:
