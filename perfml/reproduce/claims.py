@@ -4,7 +4,8 @@ The words mean the same everywhere. ``reproduced``: the same count or range, or 
 holds in at least 95 % of the splits. ``within the spread``: a single split may give it (a published
 score lies between the 2.5 % and 97.5 % quantiles; a list or statement comes up in at least 5 % of
 the splits), so it is one draw of many. ``not reproduced``: neither. ``not testable on this data``:
-the data lacks what the claim is about.
+the data lacks what the claim is about. Judged on another GPU or library than the study's, a claim
+``carries over`` or ``does not carry over``: whether it held there is not told.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ REPRODUCED = "reproduced"
 SPREAD = "within the spread"
 NOT_REPRODUCED = "not reproduced"
 NOT_TESTABLE = "not testable on this data"
-VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE)
+CARRIES = "carries over"
+DOES_NOT_CARRY = "does not carry over"
+VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE, CARRIES, DOES_NOT_CARRY)
 
 USUAL, POSSIBLE = 0.95, 0.05
 CHANCE_OF_ORDER = 1 / 6
@@ -30,8 +33,8 @@ LEGEND = (
     "a published score between the 2.5 % and 97.5 % quantiles, or a statement that comes up in 5 % "
     "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
     "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
-    "the data lacks what the claim is about. A claim tested on another GPU's recording is judged "
-    "for whether it carries over, not for whether it held on the study's GPU."
+    "the data lacks what the claim is about. carries over, does not carry over: judged on another "
+    "GPU or library, which is named; whether it held on the study's GPU is not told."
 )
 
 
@@ -266,6 +269,35 @@ def importance_claims(book: Book) -> None:
     )
 
 
+SECOND_METRIC = "ldst_fu_utilization"
+
+
+def second_metric_claim(book: Book) -> None:
+    """Judge the conclusion that names a second metric beside the key metric."""
+    claim = f"{KEY_METRIC} and {SECOND_METRIC} provide the most information"
+    if SECOND_METRIC not in book.results["data"]["features"]:
+        book.add("4", claim, NOT_TESTABLE, f"{SECOND_METRIC} is no feature of this data.")
+        return
+    shares = {
+        f"{title} {name}": next(
+            (row["probability"] for row in entry["top3"] if row["metric"] == SECOND_METRIC), 0.0
+        )
+        for title, task, told in (
+            ("regression", "regression", published.REGRESSION),
+            ("classification", "classification", published.CLASSIFICATION),
+        )
+        for name, entry in book.results[task].items()
+        if name in told
+    }
+    told = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
+    book.add(
+        "4",
+        claim,
+        by_share(min(shares.values())),
+        f"{SECOND_METRIC} among the first three of each model in (share of splits): {told}.",
+    )
+
+
 def generalisation_claims(book: Book) -> None:
     """Judge what the scores are taken to support: conclusions beyond the measured layers."""
     claim = "The scores carry over to layers not in training (chapter 4 builds on them)"
@@ -309,5 +341,6 @@ def judge(results: dict[str, Any], published_data: bool, name: str) -> list[Clai
     regression_claims(book)
     classification_claims(book)
     importance_claims(book)
+    second_metric_claim(book)
     generalisation_claims(book)
     return book.claims

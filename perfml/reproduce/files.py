@@ -16,8 +16,9 @@ import pandas as pd
 from perfml import __version__
 from perfml.errors import InputError
 from perfml.report import figures as shared
-from perfml.reproduce import figures
+from perfml.reproduce import chapter, figures
 from perfml.reproduce.claims import LEGEND
+from perfml.reproduce.network import layer_kernels
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.summary import TITLES
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DPI = 110
-_LAYER = "conv_03"
+_LAYERS = {"conv_03": "figure_2_5", "conv_20": "figure_2_5_layer_20"}
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,12 @@ def _tables(found: Reproduction) -> list[Part]:
         parts.append(Part("table_2_2", caption, table, _png(figures.table_picture(table))))
     if found.network is not None:
         name = f"{found.network['name']}, {found.network['device']}"
+        table = chapter.device_table(found.network["about"])
+        caption = f"Table 2.1: the study's device, and that of {name}."
+        parts.append(Part("table_2_1", caption, table, _png(figures.table_picture(table))))
+        table = chapter.filter_cross(found.network["filters"])
+        caption = f"Table 2.3 as printed, on {name}: layers by input channels and filter size."
+        parts.append(Part("table_2_3_cells", caption, table, _png(figures.table_picture(table))))
         table = found.network["filters"]
         caption = f"Table 2.3 on {name}: layers by filter, fast and slow under cuBLAS."
         parts.append(Part("table_2_3", caption, table, _png(figures.table_picture(table))))
@@ -226,15 +233,31 @@ def _figures(found: Reproduction) -> list[Part]:
     means = figures.mean_times(found)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
     parts.append(Part("figure_2_1", caption, means, _png(figures.mean_layer_time(means))))
+    caption = "Figure 2-2: the method, and the commands that are its steps here."
+    method = chapter.method_table()
+    parts.append(Part("figure_2_2", caption, method, _png(chapter.method_figure())))
+    engines = chapter.engine_steps()
+    table = chapter.fusion_table(engines)
+    for precision in ("fp32", "int8"):
+        caption = (
+            f"Figure 2-3: which layers of YOLOv4-Tiny an engine in {precision} makes one step of "
+            f"({engines['source']}). The table has every precision."
+        )
+        drawn = chapter.fusion_figure(engines, precision=precision)
+        parts.append(Part(f"figure_2_3_{precision}", caption, table, _png(drawn)))
     if found.recording is not None and found.network is not None:
         times = found.network["times"].reset_index()
         caption = f"Figure 2-4 on {found.network['device']}: time of every convolution, batch 1."
         drawn = shared.layer_times(found.recording.layers)
         parts.append(Part("figure_2_4", caption, times, _png(drawn)))
-        if (found.recording.kernels["layer"] == _LAYER).any():
-            caption = f"Figure 2-5 on {found.network['device']}: the kernels of layer 3."
-            drawn = shared.kernel_shares(found.recording.kernels, layer=_LAYER)
-            parts.append(Part("figure_2_5", caption, found.network["kernels"], _png(drawn)))
+        for layer, name in _LAYERS.items():
+            if not (found.recording.kernels["layer"] == layer).any():
+                continue
+            number = int(layer[-2:])
+            caption = f"Figure 2-5 on {found.network['device']}: the kernels of layer {number}."
+            drawn = shared.kernel_shares(found.recording.kernels, layer=layer)
+            table = layer_kernels(found.recording.kernels, layer)
+            parts.append(Part(name, caption, table, _png(drawn)))
     weights = importance_table(found.regression)
     caption = (
         "Figure 2-6: gradient boosting, built-in importance; bars are means, lines hold 95 % of "

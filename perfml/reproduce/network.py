@@ -106,4 +106,59 @@ def network_facts(recording: Recording | None) -> dict[str, Any] | None:
         "structures": structure_table(),
         "kernels": layer_kernels(recording.kernels),
         "rows": len(recording.layers),
+        "about": recording.about,
+        "units": unit_table(recording.kernels),
     }
+
+
+def judged_on(facts: dict[str, Any]) -> str:
+    """Return what a verdict rests on: data, GPU and libraries."""
+    about = facts["about"]
+    versions = [facts["device"]]
+    if about.get("cuda"):
+        versions.append(f"cuBLAS of CUDA {about['cuda']}")
+    if about.get("cudnn"):
+        versions.append(f"cuDNN {cudnn_version(int(about['cudnn']))}")
+    if about.get("torch"):
+        versions.append(f"torch {about['torch']}")
+    return f"{facts['name']} ({', '.join(versions)})"
+
+
+def cudnn_version(number: int) -> str:
+    """Return cuDNN's version from its number.
+
+    Examples
+    --------
+    >>> cudnn_version(91900)
+    '9.19'
+    """
+    return f"{number // 10000}.{number // 100 % 100}"
+
+
+UNITS = ("dram_utilization", "l2_utilization", "single_precision_fu_utilization")
+
+
+def unit_table(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return how busy DRAM, L2 and the FP32 units are in what cuBLAS launches in layers 3 and 20.
+
+    A row a layer and part, ``copy`` (im2col) and ``multiply``, weighted by time; empty where the
+    metrics were not collected.
+    """
+    rows = []
+    known = [name for name in UNITS if name in kernels.columns]
+    for layer in ("conv_03", "conv_20"):
+        mine = kernels[(kernels["layer"] == layer) & (kernels["backend"] == "cublas")]
+        for part, pattern in (
+            ("copy", re.compile("im2col", re.IGNORECASE)),
+            ("multiply", MULTIPLY),
+        ):
+            some = mine[mine["kernel"].map(lambda name, of=pattern: bool(of.search(str(name))))]
+            some = some.dropna(subset=known)
+            if some.empty or len(known) < len(UNITS):
+                continue
+            weights = some["time_us"] / some["time_us"].sum()
+            rows.append(
+                {"layer": layer, "part": part}
+                | {name: float((some[name] * weights).sum()) for name in UNITS}
+            )
+    return pd.DataFrame(rows, columns=["layer", "part", *UNITS])

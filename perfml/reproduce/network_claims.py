@@ -9,15 +9,18 @@ import numpy as np
 import pandas as pd
 
 from perfml.reproduce.claims import (
+    CARRIES,
+    DOES_NOT_CARRY,
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
+    USUAL,
     Claim,
-    by_share,
     percent,
 )
-from perfml.reproduce.network import COPY, MULTIPLY
-from perfml.reproduce.published import KEY_METRIC, layer_number
+from perfml.reproduce.network import COPY, MULTIPLY, UNITS, judged_on
+from perfml.reproduce.public_runs import tensorrt_claims
+from perfml.reproduce.published import KEY_METRIC, SHAPES, layer_number
 from perfml.reproduce.source import Source
 from perfml.reproduce.splits import Runs
 from perfml.reproduce.summary import ordered_top
@@ -33,12 +36,13 @@ def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "")
     """
     found = [_two_layers(source)]
     found += [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", source.name) for claim, why in _NOWHERE]
+    found += tensorrt_claims()
     if facts is None:
         absent = "No recording of the 21 layers is at hand" + (f": {reason}." if reason else ".")
         return found + [
             Claim(claim, NOT_TESTABLE, absent, where, source.name) for claim, where, _ in _RECORDED
         ]
-    name = f"{facts['name']} ({facts['device']})"
+    name = judged_on(facts)
     return found + [Claim(claim, *judge(facts), where, name) for claim, where, judge in _RECORDED]
 
 
@@ -77,7 +81,7 @@ def key_metric_claim(name: str, runs: Runs) -> Claim:
     scores = ", ".join(f"{model} {each.score.mean():.2f}" for model, each in runs.unseen.items())
     return Claim(
         claim,
-        by_share(min(shares)),
+        _verdict(min(shares) >= USUAL),
         f"Among the first three (share of folds, one layer held out each): {', '.join(told)}. "
         f"Mean MAPE on the held-out layers: {scores}.",
         "2.4.2",
@@ -117,7 +121,8 @@ def _two_layers(source: Source) -> Claim:
 
 
 def _verdict(right: bool) -> str:
-    return REPRODUCED if right else NOT_REPRODUCED
+    """Return the verdict on a claim about one GPU and its library from another's recording."""
+    return CARRIES if right else DOES_NOT_CARRY
 
 
 def _all_layers(facts: dict[str, Any]) -> _Judged:
@@ -157,6 +162,61 @@ def _fast(facts: dict[str, Any]) -> _Judged:
     return _verdict(count * 2 > fast), f"{count} of {fast} fast layers ({layers}) have 1x1."
 
 
+MANY_FILTERS = 128
+
+
+def _many_filters(facts: dict[str, Any]) -> _Judged:
+    counts = {}
+    for speed in ("fast", "slow"):
+        numbers = [int(each) for each in facts["filters"].query("speed == @speed")["layer"]]
+        many = sum(SHAPES[number].filters > MANY_FILTERS for number in numbers)
+        counts[speed] = (many, len(numbers))
+    (fast, of_fast), (slow, of_slow) = counts["fast"], counts["slow"]
+    told = (
+        f"{fast} of {of_fast} fast layers and {slow} of {of_slow} slow ones have more than "
+        f"{MANY_FILTERS} filters."
+    )
+    return _verdict(fast * 2 > of_fast and 0 < slow < of_slow), told
+
+
+BOUND, IDLE, NEAR = 0.6, 0.2, 2.0
+"""A unit that busy bounds a kernel (Nsight Compute's own line), that idle does not; two units
+within this factor of each other are in balance."""
+
+
+def _copy_bound(facts: dict[str, Any]) -> _Judged:
+    table = facts["units"].query("part == 'copy'")
+    if table.empty:
+        return NOT_TESTABLE, "The recording has no counters of im2col under cuBLAS."
+    bound = all(
+        max(row.dram_utilization, row.l2_utilization) >= BOUND
+        and row.single_precision_fu_utilization <= IDLE
+        for row in table.itertuples()
+    )
+    return _verdict(bound), f"im2col, {_busy(table)}. Bound means a memory busy {percent(BOUND)}."
+
+
+def _product_balanced(facts: dict[str, Any]) -> _Judged:
+    table = facts["units"].query("part == 'multiply'")
+    if table.empty:
+        return NOT_TESTABLE, "The recording has no counters of the product under cuBLAS."
+    ratios = [
+        row.single_precision_fu_utilization / max(row.dram_utilization, row.l2_utilization, 1e-9)
+        for row in table.itertuples()
+    ]
+    balanced = all(1 / NEAR <= ratio <= NEAR for ratio in ratios)
+    return _verdict(balanced), f"The product, {_busy(table)}. Balanced means within a factor of 2."
+
+
+def _busy(table: pd.DataFrame) -> str:
+    names = dict(zip(UNITS, ("DRAM", "L2", "FP32 units"), strict=True))
+    return "; ".join(
+        f"layer {layer_number(row['layer'])}: "
+        + ", ".join(f"{names[unit]} busy {percent(row[unit])}" for unit in UNITS)
+        for _, row in table.iterrows()
+    )
+
+
 def _with_filter(facts: dict[str, Any], speed: str, size: str) -> tuple[int, int, str]:
     """Return how many layers of a speed have a filter, how many there are, and which."""
     some = facts["filters"].query("speed == @speed")
@@ -170,13 +230,17 @@ def _cells(facts: dict[str, Any]) -> _Judged:
         f"{right} of {len(table)} layers stand in the published cell. Which of them were marked "
         "fast or slow is not in the stored text."
     )
-    return _verdict(right == len(table)), told
+    # of the network, whatever it runs on
+    return REPRODUCED if right == len(table) else NOT_REPRODUCED, told
 
 
 def _structures(facts: dict[str, Any]) -> _Judged:
     table: pd.DataFrame = facts["structures"]
     right = int(table["match"].sum())
-    return _verdict(right == len(table)), f"{right} of {len(table)} entries equal the network's."
+    # of the network, whatever it runs on
+    return REPRODUCED if right == len(
+        table
+    ) else NOT_REPRODUCED, f"{right} of {len(table)} entries equal the network's."
 
 
 def _cublas_kernels(facts: dict[str, Any]) -> _Judged:
@@ -233,4 +297,7 @@ _RECORDED: tuple[tuple[str, str, Callable[[dict[str, Any]], _Judged]], ...] = (
     ("Structures of layers 3 and 20", "Table 2.4", _structures),
     ("Layer 3 under cuBLAS: fill, im2col and sgemm kernels", "Figure 2-5", _cublas_kernels),
     ("Layer 3 under cuDNN: a single Winograd kernel", "Figure 2-5", _cudnn_kernels),
+    ("Fast layers tend to have more than 128 filters, slow ones both", "Table 2.3", _many_filters),
+    ("im2col is bound by memory bandwidth alone", "2.4.2", _copy_bound),
+    ("SGEMM uses memory and compute units in balance", "2.4.2", _product_balanced),
 )

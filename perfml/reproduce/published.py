@@ -35,6 +35,18 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """Table 2.2: lowest and highest value; type is a class code, time is in microseconds."""
 
+DEVICE = {
+    "device": "GeForce GTX 1050 Ti",
+    "multiprocessors": "6",
+    "CUDA cores": "128 per SM",
+    "clock rate": "1.39 GHz",
+    "shared memory": "48 Kb",
+    "registers": "65k per block",
+    "CUDA": "11",
+    "cuDNN": "8.4",
+}
+"""Table 2.1, and the versions of section 2.4.1."""
+
 CLASS_CODES = {"trt": 0, "cublas": 1, "cudnn": 2}
 
 

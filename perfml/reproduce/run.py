@@ -14,7 +14,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
 from perfml.reproduce import summary
 from perfml.reproduce.claims import LEGEND, Claim, judge
-from perfml.reproduce.network import network_facts
+from perfml.reproduce.network import judged_on, network_facts
 from perfml.reproduce.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Recording, Source, find_data, find_recording
@@ -92,7 +92,7 @@ def reproduce(
     claims += layer_claims(source, network, reason)
     if recording is not None and network is not None:
         held_out = run_recording(build_problem(recording.layers), plan, progress)
-        claims.append(key_metric_claim(f"{network['name']} ({network['device']})", held_out))
+        claims.append(key_metric_claim(judged_on(network), held_out))
         results["recording"] = {
             "name": recording.name,
             "device": network["device"],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording of all 21 layers: Layers and Kernels tables of batch 1."""
+    """A recording of all 21 layers: Layers and Kernels tables of batch 1.
+
+    `about` is what its runs say of the machine: GPU, multiprocessors, versions of the libraries.
+    """
 
     name: str
     layers: pd.DataFrame
     kernels: pd.DataFrame
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 def find_data(path: Path | None, *, url: str | None = None) -> Source:
@@ -154,7 +159,19 @@ def _recording(name: str, place: Path) -> Recording:
     else:
         launches = ingest([place]).frame
         tables = (merge(launches), launches)
-    return Recording(name, *(_one_condition(frame) for frame in tables))
+    return Recording(name, *(_one_condition(frame) for frame in tables), about=_machine(place))
+
+
+def _machine(place: Path) -> dict[str, Any]:
+    """Return what the first run's manifest says of its machine; empty without manifests."""
+    for path in sorted(place.glob("runs/*/run.json")):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8")).get("environment")
+        except (OSError, ValueError, AttributeError):
+            continue
+        if isinstance(found, dict):
+            return dict(found)
+    return {}
 
 
 def _one_condition(frame: pd.DataFrame) -> pd.DataFrame:

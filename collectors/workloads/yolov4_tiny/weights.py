@@ -18,6 +18,7 @@ EPSILON = 1e-5
 # Independent random streams of one seed, so that another number of layers or another batch leaves
 # the other stream unchanged.
 _WEIGHT_STREAM, _IMAGE_STREAM = 0, 1
+_RGB = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +104,46 @@ def random_images(network: Network, batch: int, seed: int) -> NDArray[np.float32
     """Draw ``batch`` images with values in [0, 1): shape (batch, channels, height, width)."""
     rng = np.random.default_rng([seed, _IMAGE_STREAM])
     return rng.random((batch, *network.input_shape), dtype=np.float32)
+
+
+PADDING = 0.5
+"""Grey beside an image that has another shape than the network's input, as Darknet has it."""
+
+
+def read_image(path: str | Path, network: Network, batch: int) -> NDArray[np.float32]:
+    """Read one image as the input of every inference, ``batch`` times.
+
+    It keeps its proportions: scaled to fit, in the middle, grey beside it.
+
+    Returns
+    -------
+    array
+        float32 in [0, 1], shape (batch, channels, height, width), channels red, green, blue.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read as an image, or the network does not take three channels.
+    """
+    from PIL import Image
+
+    channels, height, width = network.input_shape
+    if channels != _RGB:
+        what = "an image has three channels, and this network takes another number"
+        raise InputError(what, where="--set image", found=str(channels))
+    try:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+    except (OSError, ValueError) as error:
+        what, cure = "this is no image that can be read", "Give a JPEG, PNG or PPM file."
+        raise InputError(what, where=f"--set image={path}", found=str(error), cure=cure) from error
+    scale = min(width / image.width, height / image.height)
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    pixels = np.asarray(image.resize(size, Image.Resampling.BILINEAR), dtype=np.float32) / 255
+    made = np.full((height, width, channels), PADDING, dtype=np.float32)
+    top, left = (height - size[1]) // 2, (width - size[0]) // 2
+    made[top : top + size[1], left : left + size[0]] = pixels
+    return np.repeat(made.transpose(2, 0, 1)[None], batch, axis=0)
 
 
 def read_weights(path: str | Path, network: Network) -> Weights:

@@ -15,7 +15,7 @@ from perfml.errors import InputError
 
 from .network import Network, build_network
 from .reference import Array, forward, relative_error
-from .weights import Folded, fold, random_images, random_weights, read_weights
+from .weights import Folded, fold, random_images, random_weights, read_image, read_weights
 
 _BACKENDS = {
     "cublas": ("fp32", "tf32", "fp16"),
@@ -27,6 +27,8 @@ _BACKENDS = {
 # worst of cublas, cudnn and inductor: fp32 2.0e-6, tf32 8.9e-4, fp16 1.2e-3; int8 with onnxruntime
 # on a CPU: 4.6e-2. One kernel flipped upside down gives 0.16.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2, "int8": 0.1}
+DEFAULTS = {"image": ""}
+"""The one setting: a file that every inference gets instead of noise."""
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "int8": 1}
 
 
@@ -62,6 +64,7 @@ class Problem:
             "cfg": str(options.cfg) if options.cfg else f"{darknet.BUILTIN_CFG} of perfml",
             "weights": str(options.weights) if options.weights else "random, He-initialised",
             "classes": options.classes if options.cfg is None else None,
+            "image": read_settings(options, DEFAULTS)["image"] or "noise",
             "input": list(self.images.shape),
             "flops": sum(layer["flops"] for layer in layers),
             "layers": layers,
@@ -97,7 +100,11 @@ def build_problem(options: Options) -> Problem:
         weights = random_weights(network, options.seed)
     else:
         weights = read_weights(options.weights, network)
-    images = random_images(network, options.batch, options.seed)
+    image = read_settings(options, DEFAULTS)["image"]
+    if image:
+        images = read_image(image, network, options.batch)
+    else:
+        images = random_images(network, options.batch, options.seed)
     return Problem(options, network, fold(weights), images)
 
 
@@ -120,7 +127,6 @@ class _YoloV4Tiny:
 
     def session(self, options: Options) -> Session:
         check_options(self, options)
-        read_settings(options, {})
         problem = build_problem(options)
         module = importlib.import_module(f"{__package__}.backends.{options.backend}")
         return cast("Session", module.session(problem))

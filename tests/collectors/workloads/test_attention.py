@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -429,3 +430,28 @@ def test_the_benchmark_sees_a_fault_that_shows_only_where_scores_grow_along_a_ro
 def test_sets_name_sizes_that_are_read():
     assert all(parse_sizes(name) for name in SETS)
     assert study.TOKENS in {each.tokens for each in parse_sizes("tokens")}
+
+
+@pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, False), (128, True)])
+def test_the_kernel_of_triton_compiles_for_a_hopper_gpu_without_one(tmp_path, dim, causal):
+    pytest.importorskip("triton")
+    program = f"""
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from collectors.workloads.attention.triton_kernel import STAGES, TILES, attention_triton
+rows, columns, warps = TILES[{dim}]
+fixed = dict(DIM={dim}, ROWS=rows, COLUMNS=columns, CAUSAL={causal})
+types = {{**dict.fromkeys("qkvo", "*fp16"), "tokens": "i32", "factor": "fp32"}}
+source = ASTSource(attention_triton, types | dict.fromkeys(fixed, "constexpr"), constexprs=fixed)
+options = dict(num_warps=warps, num_stages=STAGES)
+made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+print("wgmma" in made.asm["ptx"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=240, check=False,
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "True"

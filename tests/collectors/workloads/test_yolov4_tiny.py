@@ -13,6 +13,7 @@ from collectors.workloads.yolov4_tiny.weights import (
     fold,
     random_images,
     random_weights,
+    read_image,
 )
 from collectors.workloads.yolov4_tiny.workload import LIMITS, build_problem
 from perfml.errors import InputError
@@ -193,3 +194,43 @@ def test_the_description_holds_every_layer_and_is_json():
     assert len(again["layers"]) == 38
     assert again["flops"] == sum(layer["flops"] for layer in again["layers"])
     assert again["layers"][34 + 1]["input"] == "26x26x384"
+
+
+def test_one_image_takes_the_place_of_noise_in_every_inference(tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "wide.png"
+    Image.new("RGB", (200, 100), (255, 0, 51)).save(path)
+    problem = build_problem(Options("cudnn", batch=2, settings=(("image", str(path)),)))
+    images = problem.images
+    assert images.shape == (2, 3, 416, 416)
+    assert np.array_equal(images[0], images[1])
+    # twice as wide as high: a quarter of the rows is grey above it and below it
+    assert np.unique(images[0][:, :104]).tolist() == [0.5]
+    assert np.unique(images[0][:, 312:]).tolist() == [0.5]
+    inside = images[0][:, 104:312]
+    assert [np.unique(each).tolist() for each in inside] == [[1.0], [0.0], [np.float32(0.2)]]
+    assert problem.describe()["image"] == str(path)
+    assert build_problem(Options("cudnn")).describe()["image"] == "noise"
+
+
+def test_a_file_that_is_no_image_and_a_network_without_colours_are_refused(tmp_path):
+    path = tmp_path / "image.jpg"
+    path.write_text("no image")
+    for name in (path, tmp_path / "absent.png"):
+        with pytest.raises(InputError, match="no image that can be read"):
+            read_image(name, build_network(builtin_cfg(2)), 1)
+    grey = parse_cfg(GREY, "grey.cfg")
+    with pytest.raises(InputError, match="three channels"):
+        read_image(path, build_network(grey), 1)
+
+
+GREY = """[net]
+width=32
+height=32
+channels=1
+[convolutional]
+filters=2
+size=1
+stride=1
+"""

@@ -1,0 +1,273 @@
+"""The tables of docs/seeds.md: what was measured, and the list of everything, row by row.
+
+``python -m studies.seeds.page`` writes them anew, with names of tables those alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from collectors.workloads.attention.problems import Problem
+from perfml.tables import read_table
+from studies.page_tables import markdown, write_tables
+from studies.seeds.results import RESULTS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/seeds.md"
+LIST = Path(__file__).with_name("list.toml")
+STATES = ("works", "partly", "cannot")
+DOCUMENTS = {
+    "study": "study, chapter 2",
+    "attention": "attention, chapter 3",
+    "convolution": "convolution",
+    "fp32": "fp32 attention",
+    "qkv": "QKV",
+}
+SIZE = Problem(48, 6400, 64)
+
+
+@functools.cache
+def results():
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def rows_of_list():
+    """Document to its rows: where, what, state, answer."""
+    return tomllib.loads(LIST.read_text(encoding="utf-8"))
+
+
+def layer(backend, name):
+    """The row of a backend and layer."""
+    return next(
+        row for row in results()["layers"] if (row["backend"], row["layer"]) == (backend, name)
+    )
+
+
+# ---- what was measured ---------------------------------------------------------------------------
+
+VARIANTS = {
+    "q32_kv64": "as it is: `cp.async.cg`, padded by 8",
+    "q32_kv64_through_l1": "`cp.async.ca`",
+    "q32_kv64_no_pad": "not padded",
+    "q32_kv64_no_pad_through_l1": "`cp.async.ca`, not padded",
+    "q32_kv64_thesis_flags": "the thesis' compiler flags",
+}
+
+
+def variants():
+    """The WMMA kernel with one thing changed."""
+    first = layer("wmma", f"{SIZE.name}_q32_kv64")
+    rows = []
+    for name, what in VARIANTS.items():
+        row = layer("wmma", f"{SIZE.name}_{name}")
+        rows.append(
+            [
+                what, f"{row['us']:,.0f}", f"{row['us'] / first['us']:.2f}",
+                f"{row['registers']:.0f}", f"{row['wavefronts_a_load']:.1f}",
+                f"{row['conflicts'] / 1e6:,.1f}", f"{row['shared_wavefronts'] / 1e6:,.1f}",
+                f"{row['l2_reads'] / 1e6:,.0f}",
+            ]
+        )  # fmt: skip
+    header = ["version", "us", "x", "registers", "rounds a load", "conflicts, M"]
+    return markdown([*header, "rounds, M", "L2 sectors read, M"], rows)
+
+
+def standard():
+    """PyTorch's attention without fusion beside FlashAttention-2 and our kernel."""
+    rows = []
+    names = {"torch-math": "standard", "torch-fa2": "FlashAttention-2"}
+    for tokens in (1600, 6400):
+        fast = layer("torch-fa2", f"b48_n{tokens}_d64")["us"]
+        for backend, what in names.items():
+            row = layer(backend, f"b48_n{tokens}_d64")
+            moved = row["dram_read_bytes"] + row["dram_write_bytes"]
+            cells = [f"{row['us']:,.0f}", f"{row['us'] / fast:.1f}", f"{row['kernels']:.0f}"]
+            rate = moved / row["us"] / 1e6
+            rows.append([f"{tokens:,}", what, *cells, f"{moved / 1e9:.2f}", f"{rate:.2f}"])
+    header = ["tokens", "attention", "us", "x", "kernels", "DRAM, GB", "TB/s"]
+    return markdown(header, rows)
+
+
+COPIED = ("unroll", "streams", "fused", "fused_streams")
+
+
+def copies():
+    """Convolution with copies of images and outputs: milliseconds, without them in brackets."""
+    found = {(r["size"], r["version"], r["copies"]): r["ms"] for r in results()["conv"]}
+    rows = []
+    for size in dict.fromkeys(row["size"] for row in results()["conv"]):
+        cells = [
+            f"{found[size, version, True]:.2f} ({found[size, version, False]:.2f})"
+            for version in COPIED
+        ]
+        gains = [
+            f"{found[size, after, True] / found[size, before, True]:.2f}"
+            for before, after in (("unroll", "streams"), ("fused", "fused_streams"))
+        ]
+        rows.append([size, *cells, *gains])
+    return markdown(["problem", *COPIED, "streams, x", "fused_streams, x"], rows)
+
+
+PAIRS = (
+    ("unrolling at tile 8", "rolled_tile8", "tile8", "rolled", "restrict"),
+    ("unrolling at tile 32", "rolled_tile32", "tile32", "rolled", "restrict"),
+    ("constant memory at tile 8", "tile8", "constant_tile8", "restrict", "constant"),
+)
+"""What is looked at: the step with the other one made, and without it (before, after each)."""
+
+
+@functools.cache
+def conv_times():
+    """Microseconds of conv: what was measured here, else what the data set has."""
+    frame = read_table(ROOT / "datasets/h200-conv/layers.parquet", kind="layers").frame
+    frame = frame[frame["precision"] == "fp32"]
+    found = dict(frame.groupby(["backend", "layer"])["time_us"].median())
+    found |= {
+        (row["backend"], row["layer"]): row["us"]
+        for row in results()["layers"]
+        if row["workload"] == "conv"
+    }
+    return found
+
+
+def together():
+    """A step of the convolution with and without another one."""
+    rows = []
+    for what, before, after, alone_before, alone_after in PAIRS:
+        for name in ("conv1_b1000", "conv2_b1000"):
+            of = {each: conv_times()[each, name] for each in
+                  (before, after, alone_before, alone_after)}  # fmt: skip
+            both, alone = of[after] / of[before], of[alone_after] / of[alone_before]
+            cells = [f"{of[each]:,.0f}" for each in (before, after)]
+            rows.append([what, name, *cells, f"{both:.2f}", f"{alone:.2f}"])
+    header = ["step", "problem", "us before", "us after", "x", "x at tile 16"]
+    return markdown(header, rows)
+
+
+def strips():
+    """QKV versions with fewer instructions a multiply-add."""
+    rows = []
+    for row in results()["qkv"]:
+        rows.append(
+            [
+                row["backend"], row["layer"], f"{row['insn_per_iteration']:.2f}",
+                f"{row['issue']:.1f}", f"{row['resident_warps']:.1f}",
+                f"{row['sectors_per_request']:.2f}", f"{row['rounds_a_load']:.3f}",
+                f"{row['cycles_per_request']:.2f}", f"{row['reads']:,.4g}",
+                f"{row['gb_per_s']:,.0f}", f"{row['time_us']:,.1f}",
+            ]
+        )  # fmt: skip
+    header = ["version", "layer", "/itr", "%", "ac", "SW", "rounds a load", "cyc/req", "N-Rd"]
+    return markdown([*header, "GB/s", "us"], rows)
+
+
+REPORT = {
+    "sequential": (21.61, None, None),
+    "separate": (4.305, None, None),
+    "fused": (0.984, None, None),
+    "shared_48k": (0.434, None, None),
+    "split_q": (0.247, 0.832, 6.552),
+    "float4": (None, 0.768, 2.516),
+    "restructured": (None, 0.740, 2.348),
+    "coalesced": (None, 0.739, 2.335),
+    "lm_registers": (None, 0.741, 2.373),
+    "no_conflicts": (None, 0.695, 1.598),
+    "q_registers": (None, 0.658, 1.435),
+    "o_registers": (None, None, None),
+}
+"""The report's seconds of computing at t10, t11 and t22, on a GTX 1080."""
+CASES = ("t10", "t11", "t22")
+
+
+def files():
+    """fp32 attention from file to file: seconds of computing, the report's in brackets."""
+    found = {
+        (row["version"], row["case"]): row
+        for row in (*results()["attention"], *results()["sequential"])
+    }
+    rows = []
+    for version, told in REPORT.items():
+        cells = []
+        for case, theirs in zip(CASES, told, strict=True):
+            row = found.get((version, case))
+            ours = "-" if row is None else f"{row['computing_s']:.3f}"
+            cells.append(f"{ours} ({theirs})" if theirs is not None else ours)
+        whole = [found.get((version, case)) for case in CASES]
+        cells += ["-" if row is None else f"{row['total_s']:.3f}" for row in whole]
+        rows.append([version, *cells])
+    computing = [f"computing {case}" for case in CASES]
+    return markdown(["version", *computing, *(f"total {case}" for case in CASES)], rows)
+
+
+THROUGHPUTS = {
+    "float4": (3942.2, 75.713, 55.181),
+    "restructured": (3995.3, 62.873, 55.923),
+    "coalesced": (4041.2, 60.082, 56.567),
+    "lm_registers": (4006.6, 59.131, 55.647),
+    "no_conflicts": (1923.2, 223.98, 210.76),
+    "q_registers": (1265.0, 138.90, 123.41),
+}
+"""The report's GB/s at t29 (4 x 32768 x 32): shared loads, global loads, global stores."""
+OURS = "b1360_n128_d32"
+
+
+def throughputs():
+    """GB/s of the fp32 ladder, the report's in brackets."""
+    frame = read_table(ROOT / "datasets/h200-attention/layers.parquet", kind="layers").frame
+    means = frame[frame["layer"] == OURS].groupby("backend").mean(numeric_only=True)
+    rows = []
+    for version, told in THROUGHPUTS.items():
+        row = means.loc[version]
+        rounds = row["shared_load_transactions_per_request"] * row["inst_executed_shared_loads"]
+        moved = (128 * rounds, 32 * row["gld_transactions"], 32 * row["gst_transactions"])
+        cells = [
+            f"{each / row['time_us'] / 1e3:,.0f} ({theirs:,.0f})"
+            for each, theirs in zip(moved, told, strict=True)
+        ]
+        rows.append([version, *cells])
+    return markdown(["version", "shared loads", "global loads", "global stores"], rows)
+
+
+# ---- the list ------------------------------------------------------------------------------------
+
+
+def tally():
+    """How many rows of each document stand where."""
+    rows, total = [], Counter()
+    for name, title in DOCUMENTS.items():
+        counts = Counter(row[2] for row in rows_of_list()[name])
+        total += counts
+        rows.append([title, *(counts[state] for state in STATES), counts.total()])
+    rows.append(["all", *(total[state] for state in STATES), total.total()])
+    return markdown(["document", *STATES, "rows"], rows)
+
+
+def _document(name):
+    def table():
+        return markdown(["where", "what", "", "here"], rows_of_list()[name])
+
+    table.__name__ = f"{name}_rows"
+    table.__doc__ = f"The rows of a document: {name}."
+    return table
+
+
+MEASURED = (tally, variants, standard, copies, together, strips, files, throughputs)
+TABLES = {each.__name__: each for each in (*MEASURED, *(_document(name) for name in DOCUMENTS))}
+_COMMAND = re.compile(r"`((?:perfml|python -m) [^`]+)`")
+
+
+def commands():
+    """Every command of the list, once, in order."""
+    texts = [row[3] for rows in rows_of_list().values() for row in rows]
+    return list(dict.fromkeys(word for text in texts for word in _COMMAND.findall(text)))
+
+
+if __name__ == "__main__":
+    write_tables(PAGE, TABLES, sys.argv[1:])
