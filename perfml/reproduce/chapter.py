@@ -58,7 +58,8 @@ def filter_cross(filters: pd.DataFrame) -> pd.DataFrame:
         for size in (3, 1):
             text = f"{size}x{size}"
             mine = filters[(filters["filter"] == text) & (filters["many_channels"] == many)]
-            told = [f"{row.layer}{MARKS[row.speed]}" for row in mine.itertuples()]
+            marks = mine["speed"].map(MARKS)
+            told = [f"{layer}{mark}" for layer, mark in zip(mine["layer"], marks, strict=True)]
             cells[text] = ", ".join(told)
             there = sorted(published.FILTER_CELLS[(size, many)])
             cells[f"{text}, published"] = ", ".join(map(str, there))

@@ -159,7 +159,8 @@ def _recording(name: str, place: Path) -> Recording:
     else:
         launches = ingest([place]).frame
         tables = (merge(launches), launches)
-    return Recording(name, *(_one_condition(frame) for frame in tables), about=_machine(place))
+    kept = [_one_condition(frame) for frame in tables]
+    return Recording(name, kept[0], kept[1], _machine(place))
 
 
 def _machine(place: Path) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_a_file_that_is_no_image_and_a_network_without_colours_are_refused(tmp_p
     for name in (path, tmp_path / "absent.png"):
         with pytest.raises(InputError, match="no image that can be read"):
             read_image(name, build_network(builtin_cfg(2)), 1)
-    grey = parse_cfg(GREY, "grey.cfg")
+    grey = parse_cfg(GREY.splitlines(), "grey.cfg")
     with pytest.raises(InputError, match="three channels"):
         read_image(path, build_network(grey), 1)
 
