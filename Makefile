@@ -66,7 +66,7 @@ bench: $(VENV)/.bench ## Speed beside the alternatives; leave the machine idle m
 	$(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.docs ## The documentation, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/_site/build.py site
 
 clean: ## Remove the environment and what the demo made
 	rm -rf $(VENV) $(DEMO) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -37,6 +37,7 @@ class Figure(StrEnum):
     times = "times"
     kernels = "kernels"
     importances = "importances"
+    models = "models"
     ranks = "ranks"
     tree = "tree"
     filters = "filters"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import TableError
-from perfml.report.labels import clean
+from perfml.report.labels import clean, listed
 
 _CONDITION = ("workload", "device", "precision", "batch")
 EVERY_RUN = "all runs"
@@ -128,6 +128,24 @@ def conditions(layers: pd.DataFrame) -> list[Condition]:
     varying = [name for name in keys if len(frame[name].unique()) > 1]
     shown = [name for name in keys if name in varying or name in ("precision", "batch")]
     return [_condition(_label(key, shown), key, part) for key, part in found]
+
+
+def settings(layers: pd.DataFrame) -> str:
+    """Return the precisions and batch sizes of some rows, such as ``fp32, batch 1 and 8``.
+
+    Examples
+    --------
+    >>> settings(pd.DataFrame({"precision": ["fp32", "fp32"], "batch": [8, 1]}))
+    'fp32, batch 1 and 8'
+    """
+    told = []
+    if "precision" in layers.columns:
+        names = [clean(name, 40) for name in layers["precision"].dropna().unique()]
+        told.append(listed([name for name in names if name != "unknown"], 6))
+    if "batch" in layers.columns:
+        sizes = sorted({int(float(str(size))) for size in layers["batch"].dropna().unique()})
+        told.append(f"batch {listed([str(size) for size in sizes], 6)}" if sizes else "")
+    return ", ".join(part for part in told if part)
 
 
 def _label(values: dict[str, object], shown: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.report.conditions import Condition
+from perfml.report.conditions import Condition, settings
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.metrics import clusters, stall_shares
 from perfml.report.figures.style import PALETTE
@@ -88,6 +88,11 @@ class Results:
     stalls: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> str:
+        """Precisions and batch sizes of all that was measured, for the captions of pictures."""
+        return settings(pd.concat([condition.rows for condition in self.conditions]))
 
     @property
     def palette(self) -> dict[str, str]:

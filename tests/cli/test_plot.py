@@ -12,7 +12,7 @@ from perfml.cli.plot import Figure
 from perfml.errors import PerfmlError
 from perfml.merge.rule import merge
 from perfml.report.figures.registry import PLOTS, Request, draw_plot, named_apart
-from perfml.tables import write_table
+from perfml.tables import read_table, write_table
 from tests.support.report_data import kernels, shapes
 
 pytestmark = pytest.mark.long
@@ -21,6 +21,7 @@ SIDES = ("--baseline", "cublas", "--target", "cudnn")
 WORDS = {
     "kernels": ("--layer", "conv_03"),
     "importances": ("--model", "dt", "--resamples", 2),
+    "models": ("--resamples", 2, "--top", 4),
     "ranks": ("--model", "dt", "--resamples", 2),
     "predictions": ("--model", "dt"),
     "ratios": SIDES,
@@ -58,6 +59,12 @@ def test_every_figure_is_drawn_into_a_file(name, files, tmp_path):
 
 def test_command_line_and_functions_know_the_same_figures():
     assert [each.value for each in Figure] == list(PLOTS)
+
+
+def test_what_was_learned_from_all_rows_says_which_they_are(files):
+    frame = read_table(files / "both.parquet").frame
+    ax = draw_plot("tree", Request(frame))
+    assert ax.get_title(loc="left").endswith("(fp32, batch 1 and 8)")
 
 
 def test_list_describes_every_figure():

@@ -17,6 +17,7 @@ from perfml.errors import PerfmlError
 from perfml.explain import explain, sides_of
 from perfml.report import figures
 from perfml.report.figures.metrics import clusters, stall_shares
+from perfml.report.figures.words import alternative
 from tests.support.report_data import BACKENDS, evaluation, kernels, layers, ranking, shapes
 
 pytestmark = pytest.mark.long
@@ -357,3 +358,34 @@ def test_svg_escapes_markup_in_names():
     drawn = figures.svg(figures.layer_times(table), prefix="f", label="x")
     assert "<script" not in drawn
     assert "&lt;script&gt;" in drawn
+
+
+def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
+    found = ranking()
+    told = dataclasses.replace(found, summary=found.summary.assign(null_p_top3=0.4))
+    method = told.table["method"].iloc[0]
+    models = told.table[told.table["method"] == method]["model"].unique()
+    ax = figures.model_importances([told, told], method=method, measured="fp32, batch 1")
+    panels = [each for each in ax.figure.axes if each.axison]
+    assert len(panels) == 2 * len(models)
+    assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(1.0)
+    words = alternative(ax)
+    assert "What explains the time (fp32, batch 1)" in words
+    assert "40" in words
+    narrow = figures.model_importances(told, method=method, width=352)
+    assert (
+        len({round(each.get_position().x0, 2) for each in narrow.figure.axes if each.axison}) == 1
+    )
+    with pytest.raises(PerfmlError, match="no importances by shapley"):
+        figures.model_importances(told, method="shapley")
+    with pytest.raises(PerfmlError, match="a panel a model"):
+        figures.model_importances(told, ax=ax)
+
+
+def test_the_alternative_says_what_was_drawn():
+    ax = figures.layer_times(layers(layers=3))
+    words = alternative(ax)
+    assert "up: time, µs" in words
+    assert f"legend: {', '.join(BACKENDS)}" in words
+    assert ax._repr_png_()[1]["alt"] == words
+    assert "rows: " in alternative(figures.ranks(ranking()))

@@ -7,6 +7,7 @@ and labels carry units. matplotlib is imported when a figure is drawn, and never
 
 from __future__ import annotations
 
+from perfml.report.figures.all_models import model_importances
 from perfml.report.figures.comparisons import attribution, layer_roofline, time_ratios
 from perfml.report.figures.metrics import correlation_clusters, roofline, stall_breakdown
 from perfml.report.figures.models import importances, predicted_vs_measured, ranks
@@ -24,6 +25,7 @@ __all__ = [
     "kernel_shares",
     "layer_roofline",
     "layer_times",
+    "model_importances",
     "predicted_vs_measured",
     "ranks",
     "roofline",

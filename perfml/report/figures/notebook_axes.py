@@ -7,6 +7,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from perfml.report.figures.words import alternative
+
 _DPI = 144
 """Two pixels a point, so that text stays sharp on dense screens."""
 
@@ -18,9 +20,10 @@ class ShownAxes(Axes):  # type: ignore[misc, unused-ignore]
     show as ``<Axes: ...>``; Axes that the caller made with pyplot are shown by IPython already.
     """
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+    def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
         figure: Any = self.figure
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=_DPI)
         width, height = figure.get_size_inches() * 72
-        return buffer.getvalue(), {"width": round(width), "height": round(height)}
+        size = {"width": round(width), "height": round(height)}
+        return buffer.getvalue(), {**size, "alt": alternative(self)}

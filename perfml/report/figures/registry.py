@@ -12,6 +12,8 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
+from perfml.report.conditions import settings
+from perfml.report.figures.style import styled
 from perfml.report.labels import clean, listed
 from perfml.time_sources import time_note
 
@@ -127,6 +129,29 @@ def _importances(request: Request) -> Axes:
     return figures.importances(_ranking(request), **request.given("model", "method", "top"))
 
 
+def _all_models(request: Request) -> Axes:
+    from perfml.modeling import rank
+
+    method = request.option("method", "builtin")
+    several = len(request.layers["backend"].dropna().unique()) > 1
+    tasks = ("regression", "classification") if several else ("regression",)
+    rankings = [
+        rank(
+            request.layers,
+            task=task,
+            methods=(method,),
+            resamples=request.option("resamples", 20),
+            seed=request.option("seed", 0),
+            progress=request.progress,
+        )
+        for task in tasks
+    ]
+    measured = settings(request.layers)
+    return figures.model_importances(
+        rankings, method=method, measured=measured, **request.given("top")
+    )
+
+
 def _ranks(request: Request) -> Axes:
     return figures.ranks(_ranking(request), **request.given("top"))
 
@@ -210,12 +235,27 @@ def _attribution(request: Request) -> Axes:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of `PLOTS`: what it shows, how it is drawn, the options it heeds, times or not."""
+    """One figure of `PLOTS`.
+
+    Attributes
+    ----------
+    what
+        What it shows.
+    draw
+        How it is drawn.
+    options
+        Those that it heeds.
+    timed
+        Whether it shows times.
+    learned
+        Whether models learned from all rows, so that its title says which precisions and batches.
+    """
 
     what: str
     draw: Callable[[Request], Axes]
     options: tuple[str, ...] = ()
     timed: bool = True
+    learned: bool = False
 
 
 _POINTS_A_LETTER = 5
@@ -230,15 +270,27 @@ PLOTS: dict[str, Plot] = {
         "importances of one model, with intervals",
         _importances,
         (*_LEARNED, "method", "resamples", "top"),
+        learned=True,
+    ),
+    "models": Plot(
+        "importances of all six models side by side, with intervals and chance",
+        _all_models,
+        ("method", "resamples", "seed", "top"),
     ),
     "ranks": Plot(
-        "rank of every metric group, with intervals", _ranks, (*_LEARNED, "resamples", "top")
+        "rank of every metric group, with intervals",
+        _ranks,
+        (*_LEARNED, "resamples", "top"),
+        learned=True,
     ),
-    "tree": Plot("a decision tree that can be read", _tree, ("task",)),
+    "tree": Plot("a decision tree that can be read", _tree, ("task",), learned=True),
     "filters": Plot("filter size x filters, fast and slow layers", _filters, ("backend",)),
     "clusters": Plot("metrics that move together", _clusters, timed=False),
     "predictions": Plot(
-        "predicted against measured times", _predictions, ("model", "protocol", "splits", "seed")
+        "predicted against measured times",
+        _predictions,
+        ("model", "protocol", "splits", "seed"),
+        learned=True,
     ),
     "roofline": Plot("layers under the roofs of their device", _roofline, ("layer",)),
     "stalls": Plot("why warps waited, of a layer or of all", _stalls, ("layer",)),
@@ -254,6 +306,7 @@ PLOTS: dict[str, Plot] = {
 """Every figure that the verb plot draws."""
 
 
+@styled
 def draw_plot(name: str, request: Request) -> Axes:
     """Draw a figure by its name.
 
@@ -284,6 +337,9 @@ def draw_plot(name: str, request: Request) -> Axes:
         msg = f"the figure {name} does not take --{ignored[0]}"
         raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --kernels, --width.")
     ax = plot.draw(request)
+    if plot.learned and (measured := settings(request.layers)):
+        title = ax.get_title(loc="left") or f"{plot.what[:1].upper()}{plot.what[1:]}"
+        ax.set_title(f"{title} ({measured})", loc="left")
     note = time_note(request.layers)
     if note is not None and plot.timed and request.option("task") != "classification":
         # it goes into the picture, which is what is passed on

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from perfml import __version__
 from perfml.report.document import Block, Document, Picture
 from perfml.report.figures.style import svg
+from perfml.report.figures.words import alternative
 from perfml.report.glossary import Entry, entries
 from perfml.report.labels import clean
 
@@ -41,7 +42,9 @@ def to_html(document: Document) -> str:
     figures, words = itertools.count(), Words(entries())
 
     def draw(picture: Picture, width: int) -> Markup:
-        image = svg(picture.draw(width), prefix=f"f{next(figures)}", label=clean(picture.label))
+        drawn = picture.draw(width)
+        label = clean(f"{picture.label}. {alternative(drawn)}".rstrip(". "))
+        image = svg(drawn, prefix=f"f{next(figures)}", label=label)
         return Markup(image)  # noqa: S704 - drawn here; its texts are escaped as XML
 
     def show(block: Block) -> Markup:

@@ -63,10 +63,12 @@ def metrics_section(results: Results) -> Section | None:
         return None
     blocks: list[Block] = []
     if results.rankings:
-        panels = tuple(ranking_section(ranking) for ranking in results.rankings)
+        panels = tuple(ranking_section(each, results.settings) for each in results.rankings)
         blocks.append(Panels("explains", panels))
     if results.trees:
-        trees = tuple(_tree_section(tree, results.palette) for tree in results.trees)
+        trees = tuple(
+            _tree_section(tree, results.palette, results.settings) for tree in results.trees
+        )
         title = "One tree that can be read"
         blocks.append(Section(title, (Panels("tree of", trees),), page_only=True))
     if results.correlated is not None:
@@ -95,8 +97,8 @@ def _draw_clusters(layers: pd.DataFrame, width: int) -> Axes:
     return figures.correlation_clusters(layers, width=width)
 
 
-def ranking_section(ranking: Ranking) -> Section:
-    """Return the figure and the tables of one ranking."""
+def ranking_section(ranking: Ranking, settings: str = "") -> Section:
+    """Return the figure and the tables of one ranking, of rows measured under some settings."""
     cut = len(ranking.table) - _MOST_ROWS
     importances = importance_table(ranking.table.head(_MOST_ROWS))
     left_out = Text(f"{cut} more rows: perfml rank --out writes all of them.", note=True)
@@ -107,7 +109,7 @@ def ranking_section(ranking: Ranking) -> Section:
     summary = f"Every importance, by model and method ({len(importances.rows)} rows)"
     return section(
         TASKS.get(ranking.task, ranking.task),
-        _ranks_picture(ranking) if len(ranking.summary) else None,
+        _ranks_picture(ranking, settings) if len(ranking.summary) else None,
         ranks_table(ranking.summary),
         _null_note(ranking),
         Notices(sentences_of(ranking.warnings), "this ranking"),
@@ -128,10 +130,14 @@ def _null_note(ranking: Ranking) -> Text | None:
     return Text(text, note=True)
 
 
-def _ranks_picture(ranking: Ranking) -> Pictures:
+def _of(settings: str) -> str:
+    return f" ({settings})" if settings else ""
+
+
+def _ranks_picture(ranking: Ranking, settings: str) -> Pictures:
     first = ranking.summary.iloc[0]
     caption = (
-        f"Mean rank of every metric group with its interval. First: "
+        f"Mean rank of every metric group with its interval{_of(settings)}. First: "
         f"{members(first['members'])[0]}, rank {number(float(first['mean_rank']))}, in the top 3 "
         f"of {percent(float(first['p_top3']))} of the resamples. A number after a name counts the "
         "metrics it is interchangeable with."
@@ -201,12 +207,12 @@ def importance_table(table: pd.DataFrame) -> ReportTable:
     return ReportTable("Every importance by model and method", columns, rows)
 
 
-def _tree_section(tree: ReadableTree, palette: Mapping[str, str]) -> Section:
+def _tree_section(tree: ReadableTree, palette: Mapping[str, str], settings: str) -> Section:
     verb = "right in" if tree.classes else "off by"
     unseen = f", {percent(tree.unseen)} on layers left out" if tree.unseen >= 0 else ""
     caption = (
-        f"A decision tree of {DEPTH} levels for the {TASKS[tree.task]}, fitted on every row: "
-        f"{verb} {percent(tree.fitted)} there{unseen}."
+        f"A decision tree of {DEPTH} levels for the {TASKS[tree.task]}{_of(settings)}, fitted on "
+        f"every row: {verb} {percent(tree.fitted)} there{unseen}."
     )
     label = "Decision tree; it is written out below"
     picture = Picture(label, caption, functools.partial(_draw_tree, tree, palette), (WIDE, None))
@@ -235,7 +241,9 @@ def trust_section(results: Results) -> Section | None:
     """Return the scores of every task, its predictions, and what it left out."""
     if not results.evaluations:
         return None
-    panels = tuple(_evaluation(each, results.palette) for each in results.evaluations)
+    panels = tuple(
+        _evaluation(each, results.palette, results.settings) for each in results.evaluations
+    )
     return section(
         "How far the models can be trusted",
         Panels("predicts", panels),
@@ -247,8 +255,8 @@ def trust_section(results: Results) -> Section | None:
     )
 
 
-def _evaluation(evaluation: Evaluation, palette: Mapping[str, str]) -> Section:
-    pictures = _predictions(evaluation, palette)
+def _evaluation(evaluation: Evaluation, palette: Mapping[str, str], settings: str) -> Section:
+    pictures = _predictions(evaluation, palette, settings)
     dropped = f", {len(evaluation.dropped)} left out" if evaluation.dropped else ""
     features: tuple[Block, ...] = (Text(", ".join(evaluation.features)),)
     if evaluation.dropped:
@@ -294,7 +302,9 @@ def scores_table(evaluation: Evaluation) -> ReportTable:
     return ReportTable(f"Scores of every model under every protocol: {meaning}", columns, rows)
 
 
-def _predictions(evaluation: Evaluation, palette: Mapping[str, str]) -> tuple[Picture, ...]:
+def _predictions(
+    evaluation: Evaluation, palette: Mapping[str, str], settings: str
+) -> tuple[Picture, ...]:
     """Return predictions against measurements of times, a picture a protocol with equal axes."""
     if evaluation.predictions.empty or evaluation.task != "regression":
         return ()
@@ -307,8 +317,8 @@ def _predictions(evaluation: Evaluation, palette: Mapping[str, str]) -> tuple[Pi
         # a protocol may be scored without keeping its predictions; the table has its score
         if ((rows["truth"] > 0) & (rows["predicted"] > 0)).any():
             caption = (
-                f"Predicted against measured times, {model(score['model'])}, {protocol(name)}: "
-                f"off by {percent(float(score['mean']))} on average."
+                f"Predicted against measured times, {model(score['model'])}, {protocol(name)}"
+                f"{_of(settings)}: off by {percent(float(score['mean']))} on average."
             )
             drawn[caption] = rows
     return tuple(

@@ -18,8 +18,8 @@ CARD = re.compile(r"^<!-- data card: (datasets/[\w-]+) -->$", re.MULTILINE)
 MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put what was generated where a page asks for it."""
+def filled(markdown: str) -> str:
+    """Return a page with what was generated where it asks for it."""
     markdown = CARD.sub(lambda mark: data_card(mark.group(1)), markdown)
     return MARK.sub(lambda mark: GENERATORS[mark.group(1)](), markdown)
 
@@ -51,13 +51,18 @@ def metrics() -> str:
 
     catalogue = load_catalogue()
     found = [catalogue[name] for name in catalogue.names]
-    rows = ["| metric | unit | match | what |", "|---|---|---|---|"]
+    rows = ["| metric | unit | match | what | Nsight Compute |", "|---|---|---|---|---|"]
     rows += [
         f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.exactness} "
-        f"| {_plain(each.description)} |"
+        f"| {_plain(each.description)} | {_counters(each)} |"
         for each in found
     ]
-    return "\n".join(rows) + "\n\n" + "\n\n".join(_metric(each) for each in found)
+    return (
+        search_field("occupancy, dram bytes, sm__warps")
+        + "\n".join(rows)
+        + "\n\n"
+        + "\n\n".join(_metric(each) for each in found)
+    )
 
 
 def words() -> str:
@@ -72,7 +77,24 @@ def words() -> str:
         for each in entries()
         if each.name not in metrics_
     ]
-    return "\n".join(rows)
+    return search_field("wave, bank conflict") + "\n".join(rows)
+
+
+def search_field(example: str) -> str:
+    """Return a field that searches the table after it; without JavaScript it stays hidden."""
+    return (
+        '<div class="search-table-field" hidden><input class="search-table" type="search" '
+        f'aria-label="Search this table" placeholder="Search: {example}"> <output></output></div>'
+        "\n\n"
+    )
+
+
+def _counters(metric: Any) -> str:
+    """Return the counters that a metric is made of, so that they can be searched for."""
+    names = dict.fromkeys(
+        re.findall(r"[a-z0-9]+__[a-z0-9_.]+", metric.ncu.text if metric.ncu else "")
+    )
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _metric(metric: Any) -> str:

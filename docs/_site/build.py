@@ -1,0 +1,90 @@
+"""Build the documentation: ``python docs/_site/build.py SITE``.
+
+The pages are copied to a folder of their own with what is generated from the program and with the
+executed notebooks, and Zensical, the successor of Material for MkDocs, makes the site of them. It
+reads ``mkdocs.yml`` and runs no hooks, so all of ours stands before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
+
+from generated import filled  # noqa: E402
+from notebook_pages import notebook_page  # noqa: E402
+
+
+def main() -> None:
+    """Build the site that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("site", type=Path, help="folder to write; what is in it is replaced")
+    parser.add_argument(
+        "--no-execute", action="store_true", help="notebooks without their outputs, in a second"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="perfml-docs-") as folder:
+        staged = Path(folder)
+        stage(staged, execute=not options.no_execute)
+        build(staged, options.site.resolve())
+
+
+def stage(folder: Path, *, execute: bool) -> None:
+    """Write the pages as they are shown, and their configuration, into a folder."""
+    docs = folder / "docs"
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("_site"))
+    for page in sorted(docs.rglob("*.md")):
+        text = filled(page.read_text(encoding="utf-8"))
+        page.write_text(_links(text, page.relative_to(docs).parent), encoding="utf-8")
+    (docs / "notebooks").mkdir()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        print(f"notebook {path.stem}", flush=True)  # noqa: T201 - it takes a while
+        text = notebook_page(path, docs / "notebooks", execute=execute)
+        (docs / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for name in ("paths: [.]", "docs/_site/lazy_names.py"):
+        assert name in settings, name
+    settings = settings.replace("paths: [.]", f"paths: ['{ROOT}']")
+    settings = settings.replace("docs/_site/", f"{ROOT}/docs/_site/")
+    (folder / "mkdocs.yml").write_text(settings, encoding="utf-8")
+
+
+def _links(text: str, folder: Path) -> str:
+    """Return a page whose links to notebooks lead to their pages."""
+    up = "../" * len(folder.parts)
+    return re.sub(
+        r"\]\((?:\.\./)+notebooks/(\w+)\.ipynb\)",
+        lambda link: f"]({up}notebooks/{link[1]}.md)",
+        text,
+    )
+
+
+def build(staged: Path, site: Path) -> None:
+    """Make the site of a staged folder; a broken link or anchor is an error."""
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(  # noqa: S603
+        [*command, "--config-file", str(staged / "mkdocs.yml")],
+        cwd=staged,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    print(said.partition("Traceback")[0].rstrip())  # noqa: T201
+    if done.returncode:
+        raise SystemExit(1)
+    shutil.rmtree(site, ignore_errors=True)
+    shutil.copytree(staged / "site", site)
+
+
+if __name__ == "__main__":
+    main()
