@@ -14,8 +14,8 @@ from typing import Any
 
 import nbformat
 
-SECONDS = 60
-"""A cell that takes longer is too dear for a page that people try."""
+SECONDS = 240
+"""Of a cell, where the machine is busy; on an idle one a whole notebook takes less than 60."""
 
 
 def notebook_page(path: Path, out: Path, *, execute: bool) -> str:

@@ -88,10 +88,19 @@ def pictures(notebook):
     return found
 
 
+def alternatives(notebook):
+    """Return what every picture says to those who do not see it."""
+    return [
+        each.metadata["image/png"]["alt"]
+        for each in outputs(notebook)
+        if "image/png" in each.get("data", {})
+    ]
+
+
 def test_there_are_notebooks_in_reading_order():
     numbers = [path.name[:2] for path in NOTEBOOKS]
     assert numbers == sorted(set(numbers))
-    assert {"01", "02", "03", "04", "06"} <= set(numbers)
+    assert {"01", "02", "03", "04", "06", "07"} <= set(numbers)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -173,6 +182,7 @@ def test_feature_importances_trains_six_models_by_both_protocols(run):
     assert "interchangeable metrics" in html
     assert "leave-one-layer-out" in html
     assert len(pictures(notebook)) == 5
+    assert all(alternatives(notebook))
 
 
 @pytest.mark.slow
@@ -199,6 +209,21 @@ def test_the_reproduction_takes_the_file_that_the_environment_names(run, tmp_pat
     html = "".join(pages(notebook))
     assert "named.csv is not the file of the study" in html
     assert "The published file is not at hand" not in html
+
+
+def test_from_a_pytorch_model_to_its_slow_layers(run):
+    notebook = run(
+        "07_pytorch_model",
+        "assert slow[0] == 'conv_20'\n"
+        "assert set(roofs['bound']) <= {'compute', 'dram', 'l2', 'l1', 'unknown'}\n"
+        "assert set(advice.table['layer']) <= set(slow)\n"
+        "assert found.target == 'inductor'",
+    )
+    assert re.search(r"^ncu .*torch:torchvision/resnet18 --backend cudnn", shown(notebook), re.M)
+    assert "faster" in shown(notebook)
+    assert len(pictures(notebook)) == 1
+    assert all(alternatives(notebook))
+    assert not (FOLDER / "run").exists()
 
 
 def test_your_own_program_prints_the_commands_and_ingests_a_recorded_run(run):
