@@ -9,7 +9,7 @@ for (const field of document.querySelectorAll("input.search-table")) {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows) {
-      const text = (row.textContent + " " + (row.dataset.also ?? "")).toLowerCase();
+      const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }

@@ -51,10 +51,10 @@ def metrics() -> str:
 
     catalogue = load_catalogue()
     found = [catalogue[name] for name in catalogue.names]
-    rows = ["| metric | unit | match | what | Nsight Compute |", "|---|---|---|---|---|"]
+    rows = ["| metric | unit | match | what |", "|---|---|---|---|"]
     rows += [
         f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.exactness} "
-        f"| {_plain(each.description)} | {_counters(each)} |"
+        f"| {_plain(each.description)}{_counters(each)} |"
         for each in found
     ]
     return (
@@ -90,11 +90,10 @@ def search_field(example: str) -> str:
 
 
 def _counters(metric: Any) -> str:
-    """Return the counters that a metric is made of, so that they can be searched for."""
-    names = dict.fromkeys(
-        re.findall(r"[a-z0-9]+__[a-z0-9_.]+", metric.ncu.text if metric.ncu else "")
-    )
-    return ", ".join(f"`{name}`" for name in names)
+    """Return the counters that a metric is made of: searched for, and shown in its section."""
+    expression = metric.ncu.text if metric.ncu else ""
+    names = dict.fromkeys(re.findall(r"[a-z0-9]+__[a-z0-9_.]+", expression))
+    return f" <span hidden>{_plain(' '.join(names))}</span>" if names else ""
 
 
 def _metric(metric: Any) -> str:
