@@ -60,3 +60,23 @@ def no_module():
 
 def embedding():
     return nn.Embedding(100, 4), torch.tensor([[1, 2, 3]])
+
+
+def fading(batch):
+    """Untrained, each layer shrinks what goes through it below what fp16 holds."""
+    layers = []
+    for _ in range(6):
+        layers += [nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)]
+        nn.init.normal_(layers[-2].weight, std=1e-3)
+    return nn.Sequential(*layers), torch.randn(batch, 8, 16, 16)
+
+
+class Grouped(nn.Module):
+    """Four heads of queries share two of keys and values."""
+
+    def forward(self, query, key):
+        return nn.functional.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+
+
+def grouped(batch):
+    return Grouped(), (torch.randn(batch, 4, 10, 8), torch.randn(batch, 2, 10, 8))

@@ -18,17 +18,23 @@ from perfml.errors import PerfmlError
 from perfml.util.extras import import_extra
 
 from .names import ModelName
-from .sources import build
+from .sources import build, settle_statistics
 from .work import layer_rows, tensors
 
 GRAPH = "graph"
 """The one layer of a model that is compiled whole."""
 
-LIMITS = {"fp32": 1e-3, "tf32": 1e-1, "fp16": 1e-1, "bf16": 3e-1}
+LIMITS = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 """Largest ``|output - reference| / |reference|`` that passes, the reference in fp32 on the CPU.
 
 Wider than of one kernel, since errors grow through a network that nobody trained; a kernel that is
 wrong gives about 1.
+"""
+
+SETTLED_LIMIT = 2.5e-1
+"""The same where batch normalisations take the statistics of a few inputs, which makes errors grow.
+
+resnet101 has 0.11 in fp16, inception_v3 0.08, on the CPU.
 """
 
 
@@ -46,6 +52,11 @@ class TorchModelSession:
         self._name, self._options, self._settings = name, options, settings
         self._built = built = build(name, options.batch, options.seed, settings)
         self._expected = self._in_fp32_on_the_cpu()
+        fp16 = options.precision == "fp16"
+        self._settled = fp16 and not all(map(_fp16_holds, self._expected))
+        if self._settled:
+            settle_statistics(built)
+            self._expected = self._in_fp32_on_the_cpu()
         wait_for_turn()
         if options.device == "cuda" and not torch.cuda.is_available():
             what, cure = "torch finds no NVIDIA GPU", "Run it where nvidia-smi lists one."
@@ -217,7 +228,7 @@ class TorchModelSession:
         if len(outputs) != len(expected) or not outputs:
             what = "the model has other outputs than on the CPU"
             raise PerfmlError(what, found=f"{len(outputs)} and {len(expected)} tensors")
-        limit = LIMITS[self._options.precision]
+        limit = SETTLED_LIMIT if self._settled else LIMITS[self._options.precision]
         rows = [
             CheckRow(f"output_{number}", _error(output, reference), limit)
             for number, (output, reference) in enumerate(zip(outputs, expected, strict=True))
@@ -226,6 +237,14 @@ class TorchModelSession:
         if any(row.error != row.error for row in rows):
             sys.stdout.write("an output is not finite, here or in fp32 on the CPU\n")
         return rows
+
+
+def _fp16_holds(output: Any) -> bool:
+    """Return whether the size of an output's values is well inside the range of fp16."""
+    if not output.is_floating_point() or output.numel() == 0:
+        return True
+    size = float(output.double().square().mean().sqrt())
+    return 1e-2 < size < 1e3  # NaN is outside
 
 
 def _error(output: Any, reference: Any) -> float:

@@ -75,7 +75,6 @@ def build(name: ModelName, batch: int, seed: int, settings: Mapping[str, str]) -
     built.model.eval()
     if name.library is not None:
         _fill_zero_weights(built.model)
-        _settle_statistics(built)
     return built
 
 
@@ -88,7 +87,7 @@ def _fill_zero_weights(model: Any) -> None:
             torch.nn.init.normal_(weight, std=0.02)
 
 
-def _settle_statistics(built: Built) -> None:
+def settle_statistics(built: Built) -> None:
     """Let every batch normalisation take the statistics of these inputs, as training would.
 
     With those it begins with, an untrained deep network shrinks or blows up what goes through it,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from collectors.run_spec import Run
 from collectors.workloads import Options, runner, workload
-from collectors.workloads.torch_models.session import GRAPH
+from collectors.workloads.torch_models.session import GRAPH, LIMITS, SETTLED_LIMIT
 from perfml.cli import app
 from perfml.errors import InputError, MissingExtraError, PerfmlError
 from perfml.redact import redactor
@@ -247,3 +247,34 @@ def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
     assert shared["layers"] == record["layers"]
     assert shared["settings"] == record["settings"]
     assert str(FILE.parent) not in json.dumps(shared)
+
+
+def test_what_nobody_trained_stays_within_fp16():
+    made = session("fading", precision="fp16", batch=2)
+    (row,) = made.check()
+    assert row.error < 0.05
+    assert row.limit == SETTLED_LIMIT
+    (in_fp32,) = session("fading", precision="fp32", batch=2).check()
+    assert in_fp32.limit == LIMITS["fp32"]
+
+
+def test_grouped_queries_are_counted():
+    made = session("grouped", batch=3)
+    # scores and their sum over the values: 2 x 2 x batch x heads x 10 x 10 x 8
+    assert made.describe()["flops"] == 2 * 2 * 3 * 4 * 10 * 10 * 8
+
+
+def test_a_matrix_of_zeros_is_drawn_in_a_library_s_model(torchvision, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from collectors.workloads.torch_models import sources
+
+    monkeypatch.setattr(torch.nn.Conv2d, "reset_parameters", _to_zero)
+    built = sources.build(sources.ModelName("torchvision", "tiny"), 1, 0, {"input": ""})
+    weight = built.model[0].weight
+    assert weight.count_nonzero() == weight.numel()
+    assert not built.model[0].bias.any()
+
+
+def _to_zero(module):
+    module.weight.data.zero_()
+    module.bias.data.zero_()
