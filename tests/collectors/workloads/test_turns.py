@@ -10,7 +10,12 @@ import pytest
 from collectors.workloads import turns
 from tests.support.paths import ROOT
 
-TAKE = "from collectors.workloads import turns; turns.wait_for_turn(); print('mine', flush=True); input()"
+TAKE = """
+from collectors.workloads import turns
+turns.wait_for_turn()
+print("mine", flush=True)
+input()
+"""
 
 
 def test_nothing_is_waited_for_where_no_turn_is_asked_for(monkeypatch):
