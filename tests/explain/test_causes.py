@@ -524,3 +524,64 @@ def test_atomics_are_no_cause_in_a_kernel_without_them():
     ]
     found = values(layer_causes(*sides, same_device=True).terms)
     assert found.get("global_atomics", 0.0) == 0.0
+
+
+def test_idle_multiprocessors_of_launches_whose_instructions_were_counted_are_imbalance():
+    one = {
+        "time_us": 10.0,
+        "inst_executed": 1e6,
+        "issue_slot_utilization": 0.9,
+        "ipc": 3.6,
+        "waves_per_sm": 1.0,
+        "sm_active_cycles_mean": 1e4,
+        "sm_active_cycles_max": 1e4,
+        "sm_efficiency": 1.0,
+    }
+    two = {**one, "time_us": 20.0, "sm_active_cycles_max": 2e4, "sm_efficiency": 0.5}
+    causes = layer_causes(launch(one), launch(two), same_device=True)
+    assert causes.totals[0].term.id == "sm_imbalance"
+    assert causes.totals[0].log_ratio == pytest.approx(math.log(2))
+
+
+def test_fewer_warps_of_a_unit_that_is_busy_on_both_sides_cost_no_more_than_its_work_takes_longer():
+    one = {
+        "time_us": 10.0,
+        "inst_executed": 1e6,
+        "issue_slot_utilization": 0.96,
+        "ipc": 3.84,
+        "theoretical_occupancy": 1.0,
+        "achieved_occupancy": 0.9,
+        "waves_per_sm": 1.0,
+    }
+    # 10 % more instructions at 96 / 94 of the time each, by two thirds of the warps
+    two = {
+        **one,
+        "time_us": 10.0 * 1.1 * 96 / 94,
+        "inst_executed": 1.1e6,
+        "issue_slot_utilization": 0.94,
+        "ipc": 3.76,
+        "achieved_occupancy": 0.6,
+    }
+    found = {
+        each.term.id: each.log_ratio
+        for each in layer_causes(launch(one), launch(two), same_device=True).totals
+    }
+    assert found["instructions"] == pytest.approx(math.log(1.1))
+    assert found["block_imbalance"] == pytest.approx(math.log(96 / 94))
+
+
+def test_additional_instructions_are_special_functions_as_long_as_their_unit_is_busy():
+    one = {
+        "time_us": 10.0,
+        "inst_executed": 1e6,
+        "issue_slot_utilization": 0.95,
+        "ipc": 4.0,
+        "special_fu_utilization": 0.0,
+    }
+    # 1.1e6 instructions in 275,000 cycles; the unit takes half a warp in each that it is busy
+    two = {**one, "time_us": 11.0, "inst_executed": 1.1e6, "special_fu_utilization": 0.1e6 / 137500}
+    found = {
+        each.term.id: each.log_ratio
+        for each in layer_causes(launch(one), launch(two), same_device=True).totals
+    }
+    assert found["special_function_pipe_time"] == pytest.approx(math.log(1.1))

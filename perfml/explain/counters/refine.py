@@ -2,7 +2,8 @@
 
 - Below one wave, fewer blocks that fit fill more of it: neither is a cause.
 - More resident warps cannot make a unit busier than always. Fewer of them explain no more than the
-  unit's idle time leaves room for.
+  unit's idle time leaves room for; of a unit that is busy on both sides, no more than its work
+  takes longer.
 - Where the work was counted in lanes, fewer active threads a warp cost as many more instructions.
   Where it was counted in warp instructions or in pipe time, the additional ones are no work.
 - Warps spend their cycles waiting for known reasons. With the cost C of a unit of work (the rest's
@@ -19,8 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
+from perfml.explain.counters.resources import BUSY
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import SMALL, global_traffic, shared_traffic, waits
 from perfml.explain.launches import Launch
@@ -107,7 +111,12 @@ def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> No
     level = (pair.after if whole > 0 else pair.before)[pair.resource.level]
     if whole == 0 or not level > 0:
         return
-    share = min(1.0, max(0.0, -math.log(level)) / abs(whole))
+    room = max(0.0, -math.log(level))
+    if min(pair.levels(pair.resource.level)) >= BUSY:
+        # of a unit that is busy on both sides fewer warps take more each: only the net is a cost
+        cost = decomposition.log_ratio(_cost(decomposition))
+        room = min(room, max(0.0, math.copysign(1.0, whole) * (whole + cost)))
+    share = min(1.0, room / abs(whole))
     for term in terms:
         decomposition.move((1 - share) * decomposition.log_ratio(term), term, _cost(decomposition))
 
@@ -215,10 +224,8 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
     work = decomposition.log_ratio(resource.work.id)
     before, after = pair.levels("inst_executed")
     more = after - before
-    growth = {
-        term: (pair.after[counter] - pair.before[counter]) / _LANES
-        for term, (counter, _) in _KINDS.items()
-    }
+    counts = {term: [_instructions(launch, term) for launch in pair.both] for term in _KINDS}
+    growth = {term: count[1] - count[0] for term, count in counts.items()}
     known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
     cost = {term: value / _KINDS[term][1] for term, value in known.items()}
     share = min(1.0, sum(known.values()) / more) if known else 0.0
@@ -226,9 +233,21 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
         return
     for term in known:
         part = share * cost[term] / sum(cost.values())
-        counter = _KINDS[term][0]
-        levels = pair.levels(counter)
-        decomposition.name(term, *levels, part * work, of=resource.work.id)
+        decomposition.name(term, *counts[term], part * work, of=resource.work.id)
+
+
+def _instructions(launch: Launch, term: str) -> float:
+    """Return how many instructions of warps a launch has for a unit of `_KINDS`.
+
+    Special functions are not counted, but their unit takes sixteen lanes a cycle, so how long it
+    is busy tells them: conversions, which it does too, are a part of that.
+    """
+    counter, rate = _KINDS[term]
+    counted = launch[counter] / _LANES
+    if term != "special_function_pipe_time" or not launch["ipc"] > 0:
+        return counted
+    cycles = launch["inst_executed"] / launch["ipc"]
+    return float(np.fmax(counted, launch["special_fu_utilization"] * cycles * rate / _LANES))
 
 
 def name_redundant_traffic(decomposition: Decomposition, pair: Pair) -> None:
@@ -286,15 +305,15 @@ def _name_imbalance_of_multiprocessors(decomposition: Decomposition, pair: Pair)
     if not all(level > 0 for level in (*most, *mean)):
         return
     uneven = [highest / usual for highest, usual in zip(most, mean, strict=True)]
-    source = _cost(decomposition)
-    step, rest = math.log(uneven[1] / uneven[0]), decomposition.log_ratio(source)
+    # idle multiprocessors are in no rate of active ones: what they cost is always in the rest
+    step, rest = math.log(uneven[1] / uneven[0]), decomposition.log_ratio(None)
     if WAVES in decomposition:
         # a last wave that is not full leaves multiprocessors idle, and that is said already
         tail = decomposition.log_ratio(WAVES)
         step = 0.0 if tail * step > 0 and abs(tail) > abs(step) else step - max(tail * step, 0.0)
     if step * rest > 0:
         value = math.copysign(min(abs(step), abs(rest)), step)
-        decomposition.name("sm_imbalance", uneven[0], uneven[1], value, of=source)
+        decomposition.name("sm_imbalance", uneven[0], uneven[1], value)
 
 
 def name_stalls(decomposition: Decomposition, pair: Pair) -> None:
