@@ -224,8 +224,10 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
     work = decomposition.log_ratio(resource.work.id)
     before, after = pair.levels("inst_executed")
     more = after - before
-    counts = {term: [_instructions(launch, term) for launch in pair.both] for term in _KINDS}
-    growth = {term: count[1] - count[0] for term, count in counts.items()}
+    counts = {
+        term: (_instructions(pair.before, term), _instructions(pair.after, term)) for term in _KINDS
+    }
+    growth = {term: then - now for term, (now, then) in counts.items()}
     known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
     cost = {term: value / _KINDS[term][1] for term, value in known.items()}
     share = min(1.0, sum(known.values()) / more) if known else 0.0
@@ -233,7 +235,8 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
         return
     for term in known:
         part = share * cost[term] / sum(cost.values())
-        decomposition.name(term, *counts[term], part * work, of=resource.work.id)
+        now, then = counts[term]
+        decomposition.name(term, now, then, part * work, of=resource.work.id)
 
 
 def _instructions(launch: Launch, term: str) -> float:
