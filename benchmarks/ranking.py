@@ -245,7 +245,7 @@ def run(
     return Result(name, case, ranked, tables - len(ranked))
 
 
-def markdown(results: Sequence[Result], models: Sequence[str]) -> str:
+def markdown(results: Sequence[Result], models: Sequence[str], quick: bool = False) -> str:
     """Return the table for the documentation."""
     head = [
         "simulated tables",
@@ -257,7 +257,8 @@ def markdown(results: Sequence[Result], models: Sequence[str]) -> str:
     ]
     lines = [head, ["---"] * len(head), *(result.cells() for result in results)]
     rows = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-    return f"{rows}\n\nModels: {', '.join(models)}; 50 resamples, 40 permutations."
+    permutations = FEWEST_PERMUTATIONS if quick else 40
+    return f"{rows}\n\nModels: {', '.join(models)}; 50 resamples, {permutations} permutations."
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -277,9 +278,9 @@ def main(words: Sequence[str] | None = None) -> int:
         results.append(run(name, given.tables, models, given.jobs, quick=given.quick))
         seconds = time.perf_counter() - start
         sys.stderr.write(f"{' | '.join(results[-1].cells())} ({seconds:.0f} s)\n")
-    text = markdown(results, models)
+    text = markdown(results, models, given.quick)
     sys.stdout.write(text + "\n")
-    if given.write:
+    if given.write and not given.quick:
         page = PAGE.read_text(encoding="utf-8")
         with replacing(PAGE) as temporary:
             temporary.write_text(_TABLE.sub(lambda _: text, page), encoding="utf-8")
