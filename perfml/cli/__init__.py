@@ -20,6 +20,7 @@ from perfml.cli import (
     models,
     plan,
     plot,
+    predict,
     report,
     reproduce,
     schema,
@@ -47,6 +48,7 @@ models.register(app)
 plan.register(app)
 explain.register(app)
 advise.register(app)
+predict.register(app)
 gate.register(app)
 report.register(app)
 plot.register(app)

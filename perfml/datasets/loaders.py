@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets.loading import load
+from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, find
 from perfml.metrics import PUBLISHED
 
@@ -38,6 +39,16 @@ def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -
         If the recordings are not beside perfml.
     """
     return _bunch("h200-yolov4-tiny", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_atlas(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load the atlas: layers of many networks, with kinds, shapes, amounts of work and counters.
+
+    ``frame`` has a row a layer and timed process, and the facts of each layer
+    (`perfml.modeling.layer_shapes.FACTS`) as columns. Every single repeat is in ``times.parquet``
+    beside it.
+    """
+    return _bunch("atlas", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
@@ -84,7 +95,10 @@ def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
 def _bunch(name: str, *, as_frame: bool, return_X_y: bool) -> Any:
     from sklearn.utils import Bunch
 
-    table = load(name)
+    folder = find(name)
+    in_parts = folder is not None and part_files(folder, "layers")
+    # the launches behind a table in parts are many, and nobody asked for them
+    table = read_parts(folder, "layers") if folder is not None and in_parts else load(name)
     frame = table.frame
     features: pd.DataFrame = frame.reindex(columns=list(PUBLISHED))
     time = frame["time_us"]

@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
+from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
@@ -367,6 +368,10 @@ def _folder(name: str, path: Path) -> Given:
     from perfml.ingest.folder_index import COMMON
     from perfml.merge.batches import merge_files
 
+    if part_files(path, "layers"):
+        table = read_parts(path, "layers")
+        kernels = read_parts(path, "kernels").frame if part_files(path, "kernels") else None
+        return Given(name, kernels, table.frame, table.provenance)
     tables = sorted(path.glob("*layers*.parquet"))
     if len(tables) == 1:
         table = read_table(tables[0], kind="layers")

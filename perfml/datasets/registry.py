@@ -37,6 +37,10 @@ DATASETS = {
     each.name: each
     for each in (
         Dataset(
+            "atlas",
+            "layers of many PyTorch networks on an H200: backends x precisions x batch sizes",
+        ),
+        Dataset(
             "h200-yolov4-tiny",
             "YOLOv4-Tiny on an H200: cublas, cudnn, inductor x fp32, tf32, fp16 x batch 1 and 8",
         ),

@@ -168,11 +168,9 @@ def ingest_folder(
     InputError
         If there is no profile, or the folder cannot be written.
     """
-    notes: list[str] = []
     with unpacked(paths) as found:
-        units = _units(group_runs(found.paths, notes))
+        units = _units(group_runs(found.paths))
         landed = _ingested(units, Path(folder), settings or Settings(), n_jobs, progress)
-        landed.warnings = [*notes, *landed.warnings]
         landed.failed = [(found.named(name), found.renamed(err)) for name, err in landed.failed]
     return landed
 

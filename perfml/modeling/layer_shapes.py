@@ -170,12 +170,13 @@ def with_layer_facts(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.
     keys = list(zip(runs, layers["layer"].astype(object), strict=True))
     known = {key: told.get(key, told.get((None, key[1]), {})) for key in set(keys)}
     rows = [known[key] for key in keys]
-    joined = layers.copy()
+    added = {}
     for name in FACTS:
-        if name in layers.columns:
-            continue
-        values = [_fact(row.get(name), name in _TEXTS) for row in rows]
-        joined[name] = pd.Series(values, dtype="string" if name in _TEXTS else "float64").array
+        if name not in layers.columns:
+            values = [_fact(row.get(name), name in _TEXTS) for row in rows]
+            added[name] = pd.Series(values, dtype="string" if name in _TEXTS else "float64")
+    joined = pd.concat([layers.reset_index(drop=True), pd.DataFrame(added)], axis=1)
+    joined.index = layers.index
     moved = joined["weight_bytes"] + joined["input_bytes"] + joined["output_bytes"]
     joined["arithmetic_intensity"] = joined["flops"] / moved.where(moved > 0)
     if "variant" not in layers.columns:
@@ -256,7 +257,8 @@ def _means(layers: pd.DataFrame, codes: Ints) -> pd.DataFrame:
         for name in layers.columns
         if name not in kept and pd.api.types.is_numeric_dtype(layers[name])
     ]
-    plain = layers[numeric].astype("Float64").groupby(codes).mean()
-    for name in numeric:
-        means[name] = plain[name].to_numpy(dtype=float, na_value=np.nan)
-    return means
+    averages = layers[numeric].astype("Float64").groupby(codes).mean().reset_index(drop=True)
+    averages = averages.astype("float64")
+    # put together at once: a column at a time leaves a frame in a hundred pieces
+    whole = pd.concat([means.drop(columns=numeric), averages], axis=1)
+    return whole[list(layers.columns)].copy()

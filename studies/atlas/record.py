@@ -1,6 +1,6 @@
 """Record the atlas: every run of a sweep's file, as many as fit into a given time.
 
-``python -m studies.atlas.record studies/atlas/sweep.yaml --out runs --gpus 0,1 --seconds 480``
+``python -m studies.atlas.record datasets/atlas/sweep.yaml --out runs --gpus 0,1 --seconds 480``
 
 Several processes a GPU prepare on the CPU; one at a time has the GPU (`PERFML_GPU_TURN`). Runs
 are begun in the order of `STAGES`, so that a short lease gets every network once before it gets

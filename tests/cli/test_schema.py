@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
+from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA
 from tests.support.published_data import synthetic
 
@@ -45,6 +46,7 @@ CASES = [
     ("advise", (HAZARDS, "--brief")),
     ("roofline", (*NETWORK, "--layer", "conv_15")),
     ("roofline", (HAZARDS, *PEAKS, "--by", "kernel")),
+    ("predict", ("network.parquet", "--model", "others.parquet", "--top", "1")),
     ("gate", ("vectors.csv", "vectors.csv")),
     ("gate", ("base.parquet", "more.parquet")),
     ("gate", ("--save", "main", "vectors.csv")),
@@ -72,7 +74,14 @@ def folder(tmp_path, monkeypatch, recorded):
     (tmp_path / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")
     layers = read_given("vectors.csv").layers
     more = layers.assign(inst_executed=2e6)
-    for name, table in (("base", layers.assign(inst_executed=1e6)), ("more", more)):
+    network = networks_with_law(networks=1, layers=24, seed=5).assign(workload="mine")
+    network["device"] = "NVIDIA H200"
+    network.loc[3, "time_us"] *= 5
+    tables = (
+        *(("base", layers.assign(inst_executed=1e6)), ("more", more)),
+        *(("network", network), ("others", networks_with_law(networks=4, layers=12))),
+    )
+    for name, table in tables:
         write_table(table, tmp_path / f"{name}.parquet", kind="layers", provenance={})
     return tmp_path
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from perfml.cli.documents import answers, machines, models, tables
+from perfml.cli.documents import answers, machines, models, predicted, tables
 from perfml.cli.documents.common import Failed
 from perfml.util.json_schema import json_schema
 
@@ -66,6 +66,7 @@ DOCUMENTS = {
     "explain": Printed((answers.Explain, answers.Brief)),
     "advise": Printed((answers.Advise, answers.Brief)),
     "roofline": Printed((answers.Roofline,)),
+    "predict": Printed((predicted.Predict,)),
     "gate": Printed((answers.Gate, answers.GateSaved)),
     "report": Printed((answers.Report,)),
     "plot": Printed((answers.Plot, answers.PlotList)),

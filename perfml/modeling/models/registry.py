@@ -19,6 +19,8 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.models.ebm import make_boosting, require_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
 from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
+from perfml.modeling.models.lightgbm import make_lightgbm, require_lightgbm
+from perfml.modeling.models.sampled import SampledGaussianProcess
 
 REGRESSION = ("dt", "gbr", "lmt")
 """Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
@@ -107,7 +109,6 @@ def _log_tree(seed: int) -> Any:
 
 
 def _gaussian_process(seed: int) -> Any:
-    from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(10.0, (1.0, 1e3)) + WhiteKernel(
@@ -116,7 +117,24 @@ def _gaussian_process(seed: int) -> Any:
     return make_pipeline(
         FunctionTransformer(log_features),
         StandardScaler(),
-        GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed),
+        SampledGaussianProcess(kernel, normalize_y=True, random_state=seed),
+    )
+
+
+def _histogram_boosting(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    # absolute errors: a few rows that are slow for no reason a feature holds must not move the rest
+    return HistGradientBoostingRegressor(
+        loss="absolute_error",
+        max_iter=200,
+        learning_rate=0.1,
+        max_leaf_nodes=24,
+        min_samples_leaf=8,
+        l2_regularization=1.0,
+        max_features=0.5,
+        early_stopping=False,
+        random_state=seed,
     )
 
 
@@ -150,6 +168,7 @@ _REGRESSION = _models(
     ("lmt:log", f"linear model tree {_LOGS}", _log_tree, "explained-variance", False, 0.025),
     ("power-law", f"ridge regression {_LOGS}", _power_law, "coefficient", False, 0.005),
     ("gp", f"Gaussian process {_LOGS}", _gaussian_process, None, False, 0.3),
+    ("hgb", "histogram gradient boosting, absolute errors", _histogram_boosting, None, True, 0.3),
 )
 _CLASSIFICATION = _models(
     "classification",
@@ -180,7 +199,19 @@ _EXTRA = {
             require=require_boosting,
         )
         for task in _REGISTRY
-    }
+    },
+    "lgbm": {
+        "regression": Model(
+            "lgbm",
+            "LightGBM",
+            "regression",
+            make_lightgbm,
+            None,
+            seeded=True,
+            cost=0.1,
+            require=require_lightgbm,
+        )
+    },
 }
 """Models of optional packages: name, task, model."""
 
@@ -188,7 +219,8 @@ _EXTRA = {
 def model_names(task: str) -> tuple[str, ...]:
     """Return the names that `get_model` always knows for a task, besides ``lr:C``.
 
-    ``ebm``, the explainable boosting machine, is there with the extra ``explain``.
+    ``ebm``, the explainable boosting machine, and ``lgbm``, LightGBM, are there with the extra
+    ``explain``.
     """
     return tuple(_REGISTRY[task])
 
@@ -199,8 +231,8 @@ def get_model(name: str | Model, task: str) -> Model:
     Parameters
     ----------
     name
-        One of `model_names`, ``ebm``, or ``lr:0.1`` for logistic regression with another C; a
-        model is returned as it is.
+        One of `model_names`, ``ebm``, ``lgbm`` (regression), or ``lr:0.1`` for logistic regression
+        with another C; a model is returned as it is.
     task
         ``regression`` or ``classification``.
 
@@ -216,7 +248,7 @@ def get_model(name: str | Model, task: str) -> Model:
     registry = _REGISTRY[task]
     if name in registry:
         return registry[name]
-    if name in _EXTRA:
+    if task in _EXTRA.get(name, {}):
         model = _EXTRA[name][task]
         if model.require is not None:
             model.require()
@@ -230,10 +262,11 @@ def get_model(name: str | Model, task: str) -> Model:
         if 0 < c < float("inf"):
             title = f"logistic regression, C = {c:g}"
             return Model(name, title, task, lambda seed: _logistic(c), "coefficient", False, 0.01)
-    other = [each for each in _REGISTRY if each != task and name in _REGISTRY[each]]
+    others = [each for each in _REGISTRY if each != task]
+    other = [each for each in others if name in _REGISTRY[each] or each in _EXTRA.get(name, {})]
     msg = f"no {task} model is called {name!r}"
     extra = " and lr:C, such as lr:0.1" if task == "classification" else ""
-    known = [*registry, *_EXTRA]
+    known = [*registry, *(each for each in _EXTRA if task in _EXTRA[each])]
     cure = did_you_mean(name, known, f"Models are: {', '.join(known)}{extra}.")
     raise PerfmlError(msg, found=f"a {other[0]} model" if other else None, cure=cure)
 

@@ -1,0 +1,130 @@
+"""Which layers can be compared with a reference, and what is said of those that cannot.
+
+Here to change: what is refused, and in which words, in `why_not`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from perfml.modeling.features import BOUND
+from perfml.predict.bounds import with_bounds
+from perfml.predict.families import OTHER
+
+OWN_LAYERS = 20
+"""Layers of a profile that tell by themselves how another GPU scatters."""
+
+_RANGE = 4.0
+"""Factor beyond the reference's smallest and largest bound of a family that is still compared."""
+
+AXES = ("device", "backend", "precision", "kind")
+"""What a reference may never have seen of a layer, the gravest first."""
+
+_COUNTED = {
+    "flops": ("flop_count_sp", "flop_count_dp", "flop_count_hp"),
+    "input_bytes": ("dram_read_bytes",),
+    "output_bytes": ("dram_write_bytes",),
+}
+
+
+def by_counters(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows whose work is what counters counted instead of what shapes say.
+
+    For profiles without shapes. All rows are of one family then, since kinds are not known;
+    operations of tensor cores have no counter and count nothing.
+    """
+    counted = rows.copy()
+    for name, metrics in _COUNTED.items():
+        counted[name] = counted.reindex(columns=list(metrics)).sum(axis=1, min_count=1)
+    counted["flops"] = counted["flops"].fillna(0.0)
+    for name in ("weight_bytes", "parameters"):
+        counted[name] = 0.0
+    moved = counted["input_bytes"] + counted["output_bytes"]
+    counted["arithmetic_intensity"] = counted["flops"] / moved.where(moved > 0)
+    for name in ("kind", "input", "output", "size", "stride"):
+        counted[name] = pd.array([pd.NA] * len(rows), dtype="string")
+    counted["family"] = pd.array([OTHER] * len(rows), dtype="string")
+    return with_bounds(counted)
+
+
+def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:
+    """Return why each row cannot be compared; None for those that can.
+
+    Parameters
+    ----------
+    rows, known
+        Prepared rows of the profile and of the reference.
+    by_shape
+        Whether shapes are compared, or counted work.
+    """
+    strange = ~rows["device"].isin(known["device"])
+    few = int(strange.sum()) < OWN_LAYERS
+    ranges = {
+        str(family): (float(part.min()), float(part.max()))
+        for family, part in known.groupby("family")[BOUND]
+    }
+    lone = {
+        name: known[name].iloc[0] for name in ("backend", "precision") if len(set(known[name])) == 1
+    }
+    notes = []
+    for row, is_strange in zip(rows.to_dict("records"), strange, strict=True):
+        note = _unknown_work(row, by_shape=by_shape)
+        if note is None and is_strange and few:
+            note = (
+                f"{row['device']} is not in the reference, and fewer than {OWN_LAYERS} layers "
+                "cannot tell how it compares"
+            )
+        if note is None:
+            note = _unlike_all(row, ranges, lone)
+        notes.append(note)
+    return notes
+
+
+def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> str | None:
+    """Say what is missing of a row's work or of its machine's peaks."""
+    if by_shape and (pd.isna(row["kind"]) or pd.isna(row["input_bytes"] + row["output_bytes"])):
+        return "the run does not say what this layer computes"
+    if not by_shape and pd.isna(row["input_bytes"] + row["output_bytes"]):
+        return "neither shapes nor dram_read_bytes and dram_write_bytes are known"
+    if pd.isna(row[BOUND]):
+        device = "of a GPU that is not named" if pd.isna(row["device"]) else f"of {row['device']}"
+        return f"the peaks {device} are not known (perfml doctor --measure-peaks, then --peaks)"
+    if row["flops"] > 0 and pd.isna(row["compute_us"]):
+        return f"no peak of {row['precision']} is known for {row['device']}"
+    return None
+
+
+def _unlike_all(
+    row: Mapping[Any, Any], ranges: Mapping[str, tuple[float, float]], lone: Mapping[str, object]
+) -> str | None:
+    """Say in what a row lies outside everything that the reference holds."""
+    for name, only in lone.items():
+        if row[name] != only:
+            return f"the reference has no {name} but {only}, and this is {row[name]}"
+    family, bound = str(row["family"]), float(row[BOUND])
+    if family not in ranges:
+        return f"the reference has no layer of this family ({family})"
+    smallest, largest = ranges[family]
+    if smallest / _RANGE <= bound <= largest * _RANGE:
+        return None
+    size = "smaller" if bound < smallest else "larger"
+    return f"much {size} than every layer of its family ({family}) in the reference"
+
+
+def unseen_axes(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:
+    """Return which of `AXES` has a value that the reference never saw, for each row, or None."""
+    names = AXES if by_shape else AXES[:-1]
+    unseen = {name: ~rows[name].isin(known[name]).to_numpy(dtype=bool) for name in names}
+    return [
+        next((name for name in names if unseen[name][place]), None) for place in range(len(rows))
+    ]
+
+
+def weaker(axis: str, value: object) -> str:
+    """Say what a comparison is worth where the reference never saw a value."""
+    if axis == "device":
+        return f"{value} is not in the reference: compared with the other layers of this profile"
+    return f"{axis} {value} is not in the reference: the interval is as wide as for one left out"

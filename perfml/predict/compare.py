@@ -1,0 +1,325 @@
+"""Compare a profile's layers with layers like them: which are slower, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.errors import PerfmlError
+from perfml.explain.roofs.peaks import Peaks
+from perfml.modeling.features import BOUND
+from perfml.predict.bounds import with_bounds
+from perfml.predict.comparable import OWN_LAYERS, by_counters, unseen_axes, weaker, why_not
+from perfml.predict.describe import WHOLE, Vocabulary, prepared
+from perfml.predict.intervals import CONFIDENCE, Intervals
+from perfml.predict.model import LayerModel, codes_of, held_out_residuals
+from perfml.predict.reasons import condition, findings_of, named_peers, peers_of, unusual_counts
+from perfml.predict.results import LayerVerdict, Prediction, Why
+from perfml.tables import metric_columns
+from perfml.time_sources import time_note
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+
+USUAL_BACKEND = "cudnn"
+"""PyTorch as it is: what a script that names no backend is taken for."""
+
+LEAST_NETWORKS = 3
+"""Networks that a reference needs beside the one in question."""
+
+_MOST = 0.5
+"""Share of the rows that have to have a metric for it to be used."""
+
+_SHIFTED = 1.15
+"""Factor that all layers have in common from which on it is told."""
+
+_Z90, _MAD = 1.645, 1.4826
+"""Of normal numbers: standard deviations that hold 90 %, and those in a median deviation."""
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What comparing gave, a value a row: logarithms of microseconds, and shares."""
+
+    expected: Floats
+    low: Floats
+    high: Floats
+    slower: Floats
+    by_work: Floats | None
+    notes: list[str | None]
+
+
+def predict(
+    layers: pd.DataFrame,
+    reference: pd.DataFrame,
+    *,
+    provenance: Mapping[str, Any] | None = None,
+    reference_name: str = "atlas",
+    kernels: pd.DataFrame | None = None,
+    peaks: Peaks | None = None,
+    top: int = 3,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Prediction:
+    """Compare layers with those of many networks.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    reference
+        Layers of other networks, as `perfml.predict.prepared` returns them; those of the networks
+        in `layers` are left out of it.
+    provenance
+        The document of `layers`, for what its runs say of each layer.
+    reference_name
+        What it is called in sentences.
+    kernels
+        The launches behind the layers, for the reasons.
+    peaks
+        Of the profile's GPU, where it is not tabulated.
+    top
+        Slow layers whose reasons are looked for.
+    confidence
+        Share of layers like one that its interval holds.
+    seed
+        Of the model, and of how networks are dealt out.
+    progress
+        Called as ``progress(done, total, what)``.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    PerfmlError
+        If no layer can be compared; the message says why.
+    """
+    warnings, own = _named(layers)
+    rows = _rows(own, provenance, peaks)
+    known = reference[~reference["workload"].isin(rows["workload"])]
+    _require_networks(known, reference_name)
+    by_shape = bool(rows["kind"].notna().any())
+    if not by_shape:
+        rows, known = by_counters(rows), by_counters(known)
+        warnings.append(
+            "the profile does not say what its layers compute, so they are compared with layers "
+            "of the same counted work: one that does too much work is not found so; "
+            "perfml collect torch:... records shapes"
+        )
+    known = known[known[BOUND].notna()].reset_index(drop=True)
+    refused = why_not(rows, known, by_shape=by_shape)
+    fit = np.array([note is None for note in refused])
+    if not fit.any():
+        raise _nothing_left(refused)
+    chosen = rows[fit].reset_index(drop=True)
+    words = Vocabulary.of(known, _shared_metrics(chosen))
+    tier = "shape" if by_shape else "counted"
+    compared = _compare(chosen, known, words, tier, confidence, seed, progress)
+    verdicts = _verdicts(rows, refused, compared, "shape" if by_shape else "counted work")
+    slow = _slowest(verdicts, top)
+    places = {at: int(np.sum(fit[:at])) for at in slow}
+    findings = findings_of(own, kernels, [condition(rows.iloc[at]) for at in slow]) if slow else {}
+    for at in slow:
+        reasons = findings.get(condition(rows.iloc[at]), ())
+        why = _why(verdicts[at], rows.iloc[[at]], known, words, compared, places[at])
+        verdicts[at] = replace(verdicts[at], why=replace(why, reasons=reasons))
+    shift = float(np.median(np.log(chosen["time_us"].to_numpy(float)) - compared.expected))
+    warnings += _said_of_all(verdicts, shift)
+    note = time_note(layers)
+    return Prediction(
+        reference=reference_name,
+        networks=int(known["workload"].nunique()),
+        distinct_layers=len(known),
+        layers=tuple(sorted(verdicts, key=_order)),
+        confidence=confidence,
+        shift=float(np.exp(shift)),
+        warnings=(*warnings, *([] if note is None else [note])),
+    )
+
+
+def _named(layers: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
+    """Return the layers with a backend, and what was taken for granted."""
+    if layers["backend"].notna().any():
+        return [], layers
+    said = (
+        f"no backend is named, so this is taken for PyTorch as it is ({USUAL_BACKEND}); "
+        "perfml ingest --backend NAME says otherwise"
+    )
+    return [said], layers.assign(backend=pd.array([USUAL_BACKEND] * len(layers), dtype="string"))
+
+
+def _rows(
+    layers: pd.DataFrame, provenance: Mapping[str, Any] | None, peaks: Peaks | None
+) -> pd.DataFrame:
+    if (layers["layer"] == WHOLE).all():
+        msg = "the model is compiled whole, so its kernels are one layer"
+        cure = "Collect it with --set compile=layers: each module is compiled by itself then."
+        raise PerfmlError(msg, found=f"the layer {WHOLE}", cure=cure)
+    rows = prepared(layers, provenance)
+    if peaks is None:
+        return rows
+    return with_bounds(rows, {str(device): peaks for device in rows["device"].unique()})
+
+
+def _require_networks(known: pd.DataFrame, name: str) -> None:
+    networks = known["workload"].nunique()
+    if networks < LEAST_NETWORKS:
+        msg = f"too few other networks to compare with: {LEAST_NETWORKS} are needed"
+        cure = "Leave out --model, or give a table of more networks with their shapes."
+        raise PerfmlError(msg, where=name, found=str(networks), cure=cure)
+
+
+def _nothing_left(refused: list[str | None]) -> PerfmlError:
+    usual = pd.Series(refused).value_counts()
+    msg = f"no layer can be compared: {usual.index[0]}"
+    cure = "Layers, shapes and counters come with: perfml collect torch:LIBRARY/MODEL --out run/"
+    return PerfmlError(msg, found=f"{int(usual.iloc[0])} of {len(refused)} layers", cure=cure)
+
+
+def _shared_metrics(rows: pd.DataFrame) -> list[str]:
+    """Return the metrics that most of the rows have."""
+    return [name for name in metric_columns(rows) if rows[name].notna().mean() > _MOST]
+
+
+def _compare(
+    rows: pd.DataFrame,
+    known: pd.DataFrame,
+    words: Vocabulary,
+    tier: str,
+    confidence: float,
+    seed: int,
+    progress: Progress | None,
+) -> _Compared:
+    """Return what layers like the rows take, and where most of them lie."""
+    expected = LayerModel.fit(known, words, tier, seed).log_times(rows)
+    measured = np.log(rows["time_us"].to_numpy(float))
+    low, high, slower = (np.empty(len(rows)) for _ in range(3))
+    axes = unseen_axes(rows, known, by_shape=tier == "shape")
+    for axis in dict.fromkeys(axes):
+        here = np.array([each == axis for each in axes])
+        if axis == "device":
+            # of another GPU only the profile itself tells how fast it is
+            expected[here] += float(np.median((measured - expected)[here]))
+        held_out = codes_of(known, "workload" if axis in (None, "device") else axis)
+        residuals = held_out_residuals(known, words, tier, held_out, seed=seed, progress=progress)
+        intervals = Intervals.calibrate(residuals, known["family"])
+        family = rows["family"][here]
+        low[here], high[here] = intervals.around(expected[here], family, confidence)
+        slower[here] = intervals.share_slower(expected[here], measured[here], family)
+        if axis == "device":
+            half = _Z90 * _MAD * float(np.median(np.abs((measured - expected)[here])))
+            low[here] = np.minimum(low[here], expected[here] - half)
+            high[here] = np.maximum(high[here], expected[here] + half)
+    by_work = None
+    if tier == "shape" and words.counted:
+        by_work = LayerModel.fit(known, words, "counted", seed).log_times(rows)
+    notes = [
+        None if axis is None else weaker(axis, rows[axis].iloc[place])
+        for place, axis in enumerate(axes)
+    ]
+    return _Compared(expected, low, high, slower, by_work, notes)
+
+
+def _verdicts(
+    rows: pd.DataFrame, refused: list[str | None], compared: _Compared, by: str
+) -> list[LayerVerdict]:
+    """Return a verdict a row, in the rows' order."""
+    found, place = [], 0
+    for row, note in zip(rows.to_dict("records"), refused, strict=True):
+        if note is not None:
+            found.append(_not_compared(row, note))
+            continue
+        expected, low, high = (
+            float(np.exp(each[place])) for each in (compared.expected, compared.low, compared.high)
+        )
+        time = float(row["time_us"])
+        found.append(
+            replace(
+                _not_compared(row, compared.notes[place]),
+                expected_us=expected,
+                low_us=low,
+                high_us=high,
+                ratio=time / expected,
+                excess_us=(time - expected) * int(row["copies"]),
+                share_slower=float(compared.slower[place]),
+                verdict="slower" if time > high else "faster" if time < low else "usual",
+                compared_by=by,
+            )
+        )
+        place += 1
+    return found
+
+
+def _not_compared(row: Mapping[Any, Any], note: str | None) -> LayerVerdict:
+    def text(name: str) -> str | None:
+        return None if pd.isna(row[name]) else str(row[name])
+
+    return LayerVerdict(
+        layer=str(row["layer"]),
+        kind=text("kind"),
+        workload=text("workload"),
+        backend=text("backend"),
+        precision=text("precision"),
+        batch=None if pd.isna(row["batch"]) else int(row["batch"]),
+        device=text("device"),
+        copies=int(row["copies"]),
+        time_us=float(row["time_us"]),
+        note=note,
+    )
+
+
+def _order(verdict: LayerVerdict) -> tuple[int, float]:
+    rank = {"slower": 0, "usual": 1, "faster": 1, "not compared": 2}[verdict.verdict]
+    return rank, -(verdict.excess_us or 0.0)
+
+
+def _slowest(verdicts: list[LayerVerdict], top: int) -> list[int]:
+    """Return the places of the slow layers that lose most."""
+    slow = [at for at, each in enumerate(verdicts) if each.verdict == "slower"]
+    return sorted(slow, key=lambda at: _order(verdicts[at]))[:top]
+
+
+def _why(
+    verdict: LayerVerdict,
+    row: pd.DataFrame,
+    known: pd.DataFrame,
+    words: Vocabulary,
+    compared: _Compared,
+    place: int,
+) -> Why:
+    peers = peers_of(row, known, words)
+    by_work = beyond = None
+    if compared.by_work is not None and verdict.expected_us is not None:
+        work_us = float(np.exp(compared.by_work[place]))
+        by_work, beyond = work_us / verdict.expected_us, verdict.time_us / work_us
+    return Why(
+        by_work=by_work,
+        beyond_work=beyond,
+        unusual=unusual_counts(row.iloc[0], peers, words.counted),
+        peers=named_peers(peers),
+    )
+
+
+def _said_of_all(verdicts: list[LayerVerdict], shift: float) -> list[str]:
+    """Return sentences on what was not compared, and on what all layers have in common."""
+    said = []
+    left = [each for each in verdicts if each.verdict == "not compared"]
+    for note, count in pd.Series([each.note for each in left], dtype=object).value_counts().items():
+        said.append(f"{count} of {len(verdicts)} layers are not compared: {note}")
+    compared = [each for each in verdicts if each.verdict != "not compared"]
+    notes = pd.Series([each.note for each in compared], dtype=object).dropna()
+    said += [f"{count} of {len(verdicts)} layers: {n}" for n, count in notes.value_counts().items()]
+    if abs(shift) > np.log(_SHIFTED) and len(compared) >= OWN_LAYERS:
+        said.append(
+            f"the middle layer takes {np.exp(shift):.2f} times the usual: clocks, versions of "
+            "libraries or the way of measuring differ, besides what single layers do"
+        )
+    return said

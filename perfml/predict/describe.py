@@ -1,0 +1,235 @@
+"""What a layer is described by: numbers from its shapes, from counters, and what holds the time.
+
+Three tiers, each with the ones before it:
+
+- ``shape``: kind, shapes, operations, bytes, precision, backend; known before anything runs;
+- ``counted``: launches and what counters count, which is the same however long it took;
+- ``clocked``: shares of cycles and of peaks. Beside a count they give the time away
+  (`perfml.metrics.clock_of`), so they explain a time and must not predict it.
+
+Durations, rates and numbers of cycles are in no tier: they are the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.metrics import clock_of, load_catalogue
+from perfml.modeling.features import BOUND
+from perfml.modeling.layer_shapes import average_copies, average_repeats, with_layer_facts
+from perfml.predict.bounds import with_bounds
+from perfml.predict.families import FAMILIES, family_of
+from perfml.tables import metric_columns
+
+Floats = npt.NDArray[np.float64]
+
+TIERS = ("shape", "counted", "clocked")
+
+WHOLE = "graph"
+"""Name of the one layer of a model that is compiled whole: no layer, and not compared."""
+
+_LEAST_US = 1e-3
+"""Added to bounds before their logarithm is taken: a nanosecond."""
+
+_KIND_NETWORKS = 3
+"""Networks that a kind needs for a column of its own; with fewer its family tells it."""
+
+_AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes", "parameters")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a reference table knows: the words and metrics that become columns.
+
+    Attributes
+    ----------
+    kinds, precisions, backends, variants
+        Words with a column each.
+    counted, clocked
+        Metrics, by what they hold of the time.
+    """
+
+    kinds: tuple[str, ...]
+    precisions: tuple[str, ...]
+    backends: tuple[str, ...]
+    variants: tuple[str, ...]
+    counted: tuple[str, ...]
+    clocked: tuple[str, ...]
+
+    @classmethod
+    def of(cls, reference: pd.DataFrame, metrics: Sequence[str] | None = None) -> Vocabulary:
+        """Read the words of a reference table.
+
+        Parameters
+        ----------
+        reference
+            As `prepared` returns it.
+        metrics
+            Metrics to use of those that it has; by default all.
+        """
+        networks = reference.groupby("kind")["workload"].nunique()
+        usable = [
+            name
+            for name in metric_columns(reference)
+            if (metrics is None or name in metrics) and reference[name].notna().any()
+        ]
+        clocks = {name: clock_of(name) for name in usable}
+        return cls(
+            kinds=tuple(sorted(map(str, networks.index[networks >= _KIND_NETWORKS]))),
+            precisions=_words(reference, "precision"),
+            backends=_words(reference, "backend"),
+            variants=tuple(word for word in _words(reference, "variant") if word),
+            counted=tuple(name for name in usable if clocks[name] == "counted"),
+            clocked=tuple(name for name in usable if clocks[name] == "clocked"),
+        )
+
+
+def _words(table: pd.DataFrame, column: str) -> tuple[str, ...]:
+    return tuple(sorted(map(str, table[column].dropna().unique())))
+
+
+def prepared(layers: pd.DataFrame, provenance: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return one row a distinct layer and condition, with facts and bounds.
+
+    Parameters
+    ----------
+    layers
+        A Layers table.
+    provenance
+        Its document, for what the runs say of their layers.
+
+    Returns
+    -------
+    DataFrame
+        Means over repeats and over copies of a layer within a network; models that are compiled
+        whole are left out. ``family`` is the kind's, ``copies`` how many layers a row is.
+    """
+    told = with_layer_facts(layers, provenance or {})
+    whole = (told["layer"] == WHOLE).fillna(value=False).to_numpy(dtype=bool)
+    one = average_copies(average_repeats(told[~whole].reset_index(drop=True)))
+    kinds = one["kind"].astype(object).where(one["kind"].notna(), None)
+    one["family"] = pd.array([family_of(kind) for kind in kinds], dtype="string")
+    return with_bounds(one)
+
+
+def describe(rows: pd.DataFrame, words: Vocabulary, tier: str = "shape") -> pd.DataFrame:
+    """Return the features of prepared rows, all numbers; NaN where something is not known.
+
+    Parameters
+    ----------
+    rows
+        As `prepared` returns them.
+    words
+        Of the reference, so that two tables get the same columns.
+    tier
+        One of `TIERS`.
+    """
+    columns: dict[str, Floats] = _shape_columns(rows)
+    columns |= _word_columns(rows, words)
+    if tier != "shape":
+        columns |= _counted_columns(rows, words.counted)
+    if tier == "clocked":
+        columns |= {name: _numbers(rows, name) for name in words.clocked}
+    return pd.DataFrame(columns, index=rows.index)
+
+
+def _shape_columns(rows: pd.DataFrame) -> dict[str, Floats]:
+    output = [_sizes(text) for text in rows["output"]]
+    family = rows["family"].astype(object)
+    outputs = np.array([math.prod(sizes) if sizes else np.nan for sizes in output])
+    width = np.array(
+        [_width(sizes, name) for sizes, name in zip(output, family, strict=True)], dtype=float
+    )
+    flops = _numbers(rows, "flops")
+    groups, filters = _numbers(rows, "groups"), _numbers(rows, "filters")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reduction = flops / (2 * outputs)
+        found = {f"log {name}": np.log1p(_numbers(rows, name)) for name in _AMOUNTS}
+        found |= {
+            "log outputs": np.log(outputs),
+            "log width": np.log(width),
+            "log height": np.log(outputs / width),
+            "log reduction": np.log1p(reduction),
+            "log intensity": np.log1p(_numbers(rows, "arithmetic_intensity")),
+        }
+        for name in ("compute_us", "memory_us", BOUND):
+            found[f"log {name}"] = np.log(_numbers(rows, name) + _LEAST_US)
+    found["rank"] = np.array([len(sizes) or np.nan for sizes in output], dtype=float)
+    found["window"] = _products(rows["size"])
+    found["stride"] = _products(rows["stride"])
+    found["log groups"] = np.log1p(groups)
+    depthwise = ((groups > 1) & (groups == filters)).astype(np.float64)
+    found["depthwise"] = np.where(np.isnan(groups), np.nan, depthwise)
+    found["batch"] = np.log2(_numbers(rows, "batch"))
+    return found
+
+
+def _width(sizes: tuple[int, ...], family: object) -> float:
+    """Return the channels of a picture or the features of a vector."""
+    if not sizes:
+        return np.nan
+    is_picture = len(sizes) >= 4 or (family == "convolution" and len(sizes) == 3)
+    return float(sizes[1] if is_picture else sizes[-1])
+
+
+def _word_columns(rows: pd.DataFrame, words: Vocabulary) -> dict[str, Floats]:
+    vocabulary = {
+        "family": FAMILIES,
+        "kind": words.kinds,
+        "precision": words.precisions,
+        "backend": words.backends,
+        "variant": words.variants,
+    }
+    columns: dict[str, Floats] = {}
+    for column, known in vocabulary.items():
+        text = rows[column].astype(object).to_numpy()
+        for word in known:
+            columns[f"{column} {word}"] = np.array([each == word for each in text], np.float64)
+    return columns
+
+
+def _counted_columns(rows: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Floats]:
+    catalogue = load_catalogue()
+    bound = np.log(_numbers(rows, BOUND) + _LEAST_US)
+    columns = {"log kernels": np.log(_numbers(rows, "kernels"))}
+    for name in metrics:
+        values = _numbers(rows, name)
+        if catalogue[name].merge == "sum":
+            columns[f"log {name}"] = np.log1p(np.maximum(values, 0.0))
+            # how much more than the bound's worth: what a tree would need many splits for
+            columns[f"log {name} / bound"] = columns[f"log {name}"] - bound
+        else:
+            columns[name] = values
+    return columns
+
+
+def _numbers(rows: pd.DataFrame, name: str) -> Floats:
+    if name not in rows.columns:
+        return np.full(len(rows), np.nan)
+    return np.asarray(rows[name].to_numpy(dtype=float, na_value=np.nan), dtype=np.float64)
+
+
+def _sizes(text: object) -> tuple[int, ...]:
+    """Return the sizes in ``1x64x56x56``; none where it is no such text."""
+    if not isinstance(text, str):
+        return ()
+    parts = text.split("x")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _products(column: pd.Series[Any]) -> Floats:
+    """Return the elements of windows such as ``3x3``; a single number is a square's side."""
+    found = []
+    for text in column:
+        sizes = _sizes(text)
+        found.append(
+            float(sizes[0] ** 2 if len(sizes) == 1 else math.prod(sizes or (0,))) or np.nan
+        )
+    return np.array(found, dtype=float)

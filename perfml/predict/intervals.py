@@ -1,0 +1,89 @@
+"""Intervals that hold for networks nobody learned from, by conformal prediction.
+
+What a model is off on networks that it did not learn from says how far it may be off on the next
+one (Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005; the package
+crepes). Families of layers scatter differently, so residuals are divided by their family's scatter
+first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+
+CONFIDENCE = 0.9
+"""Share of layers whose time lies inside."""
+
+_MAD = 1.4826
+"""Standard deviations a median absolute deviation is, of normal numbers."""
+
+_STRENGTH = 20.0
+"""Rows whose weight the scatter of all families has beside a family's own."""
+
+_LEAST = 0.01
+"""Smallest scatter, as a share of the time: clocks alone scatter by as much."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Calibrated intervals of the logarithm of a time.
+
+    Attributes
+    ----------
+    scatter
+        By family: its robust standard deviation of log(measured / expected).
+    overall
+        The same of all rows, for families that the reference lacks.
+    system
+        The conformal predictive system.
+    """
+
+    scatter: dict[str, float]
+    overall: float
+    system: Any
+
+    @classmethod
+    def calibrate(cls, residuals: Floats, family: pd.Series[Any]) -> Intervals:
+        """Calibrate on log(measured / expected) of layers that were not learned from."""
+        from crepes import ConformalPredictiveSystem
+
+        overall = _scatter(residuals)
+        names = family.astype(object).to_numpy()
+        scatter = {}
+        for name in dict.fromkeys(names):
+            own = residuals[names == name]
+            # variances are averaged, the family's own counting as many rows as it has
+            weight = len(own) / (len(own) + _STRENGTH)
+            mixed = weight * _scatter(own) ** 2 + (1 - weight) * overall**2
+            scatter[str(name)] = float(np.sqrt(mixed))
+        sigmas = np.array([scatter[str(name)] for name in names])
+        system = ConformalPredictiveSystem().fit(residuals=residuals, sigmas=sigmas)
+        return cls(scatter, overall, system)
+
+    def around(
+        self, expected: Floats, family: pd.Series[Any], confidence: float = CONFIDENCE
+    ) -> tuple[Floats, Floats]:
+        """Return the lower and upper ends around expected logarithms of times."""
+        ends = self.system.predict_int(expected, sigmas=self._sigmas(family), confidence=confidence)
+        return np.asarray(ends[:, 0]), np.asarray(ends[:, 1])
+
+    def share_slower(self, expected: Floats, measured: Floats, family: pd.Series[Any]) -> Floats:
+        """Return the share of layers like these that are as slow as measured, or slower."""
+        below = self.system.predict_p(
+            expected, measured, sigmas=self._sigmas(family), smoothing=False
+        )
+        return np.asarray(1.0 - np.asarray(below, dtype=np.float64))
+
+    def _sigmas(self, family: pd.Series[Any]) -> Floats:
+        return np.array([self.scatter.get(str(name), self.overall) for name in family])
+
+
+def _scatter(residuals: Floats) -> float:
+    middle = np.median(residuals)
+    return max(_LEAST, float(_MAD * np.median(np.abs(residuals - middle))))

@@ -1,0 +1,43 @@
+"""The table that a profile is compared with: the atlas, or any other of many networks."""
+
+from __future__ import annotations
+
+import functools
+
+import pandas as pd
+
+from perfml.datasets import find, read_given
+from perfml.datasets.parts import part_files, read_parts
+from perfml.errors import PerfmlError
+from perfml.predict.describe import prepared
+
+ATLAS = "atlas"
+"""The data set that comes with perfml."""
+
+
+@functools.lru_cache(maxsize=1)
+def reference(name: str = ATLAS) -> pd.DataFrame:
+    """Return prepared rows to compare with (`perfml.predict.prepared`).
+
+    Parameters
+    ----------
+    name
+        ``atlas``, or a Layers table, run or folder of runs of other networks.
+
+    Raises
+    ------
+    PerfmlError
+        If it is no such thing, or does not say what its layers compute.
+    """
+    folder = find(ATLAS) if name == ATLAS else None
+    if folder is not None and part_files(folder, "layers"):
+        # without the launches, which take longer to read than all else
+        table = read_parts(folder, "layers")
+        return prepared(table.frame, table.provenance)
+    given = read_given(name)
+    rows = prepared(given.layers, given.provenance)
+    if rows["kind"].isna().all():
+        msg = "this cannot be compared with: it does not say what its layers compute"
+        cure = "Runs of perfml collect torch:... do, and tables that were made of them."
+        raise PerfmlError(msg, where=name, cure=cure)
+    return rows

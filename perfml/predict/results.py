@@ -1,0 +1,225 @@
+"""What predict returns: a verdict a layer, as dataclasses, with JSON and sentences."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["slower", "usual", "faster", "not compared"]
+
+
+@dataclass(frozen=True)
+class Unusual:
+    """A count of a layer beside what its peers have, at the same bound.
+
+    Attributes
+    ----------
+    metric
+        Its name.
+    value, usual
+        The layer's, and the median of its peers, scaled to the layer's bound where it is a count.
+    factor
+        The first over the second.
+    """
+
+    metric: str
+    value: float
+    usual: float
+    factor: float
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A layer of the reference that resembles the one in question."""
+
+    workload: str
+    layer: str
+    kind: str
+    time_us: float
+    bound_us: float
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A hazard that the rules of advice found in the layer."""
+
+    rule: str
+    hazard: str
+    evidence: str
+    mitigation: str
+
+
+@dataclass(frozen=True)
+class Why:
+    """What is known of why a layer is slow.
+
+    Attributes
+    ----------
+    by_work
+        Factor by which layers that do the counted work take longer than layers of this shape;
+        None without counters.
+    beyond_work
+        Factor by which the layer takes longer than layers that do its counted work.
+    unusual
+        Counts in which it differs most from its peers.
+    reasons
+        Findings of the rules, the most costly first.
+    peers
+        Layers of the reference that it was compared with.
+    """
+
+    by_work: float | None = None
+    beyond_work: float | None = None
+    unusual: tuple[Unusual, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    peers: tuple[Peer, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The split in words."""
+        if self.by_work is None or self.beyond_work is None:
+            return "Counters were not collected, so only the shape was compared."
+        more, rest = self.by_work, self.beyond_work
+        if more >= 1.15 and more >= rest:
+            return (
+                f"It does more work than layers of its shape do: what was counted explains "
+                f"{more:.2f} times the usual time, the rest is {rest:.2f} times."
+            )
+        if rest >= 1.15:
+            return (
+                f"Its counted work is near the usual ({more:.2f} times the time); it is slow for "
+                f"that work by {rest:.2f} times."
+            )
+        return f"Counted work explains {more:.2f} times the usual time, the rest {rest:.2f} times."
+
+
+@dataclass(frozen=True)
+class LayerVerdict:
+    """A layer beside layers like it.
+
+    Attributes
+    ----------
+    layer, kind, workload, backend, precision, batch, device
+        Which it is; ``kind`` None where the profile does not tell.
+    copies
+        How many equal layers of the network this stands for; times are of one.
+    time_us
+        Measured, mean of the repeats.
+    expected_us, low_us, high_us
+        What layers like it usually take, and where 90 % of them lie; None where not compared.
+    ratio
+        Measured over expected.
+    excess_us
+        Measured less expected, of all copies.
+    share_slower
+        Share of layers like it that are as slow or slower.
+    verdict
+        ``slower`` and ``faster`` lie outside the interval.
+    compared_by
+        ``shape`` or ``counted work``.
+    note
+        Why it was not compared, or what makes the comparison weaker.
+    why
+        For the slow ones that are shown.
+    """
+
+    layer: str
+    kind: str | None
+    workload: str | None
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    device: str | None
+    copies: int
+    time_us: float
+    expected_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    ratio: float | None = None
+    excess_us: float | None = None
+    share_slower: float | None = None
+    verdict: Verdict = "not compared"
+    compared_by: str | None = None
+    note: str | None = None
+    why: Why | None = None
+
+    @property
+    def name(self) -> str:
+        """The layer, with its equal ones."""
+        return self.layer if self.copies == 1 else f"{self.layer} and {self.copies - 1} equal"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Layers beside layers like them.
+
+    Attributes
+    ----------
+    reference
+        What was learned from: its name.
+    networks, distinct_layers
+        How many it holds.
+    layers
+        The slow ones first, by the time they lose; then the others.
+    confidence
+        Of the intervals.
+    shift
+        Median of measured over expected: what all layers have in common, such as another clock.
+    warnings
+        Sentences for the top of every output.
+    """
+
+    reference: str
+    networks: int
+    distinct_layers: int
+    layers: tuple[LayerVerdict, ...]
+    confidence: float
+    shift: float | None
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def slower(self) -> tuple[LayerVerdict, ...]:
+        """The layers that are slower than layers like them, the largest loss first."""
+        return tuple(each for each in self.layers if each.verdict == "slower")
+
+    @property
+    def compared(self) -> int:
+        """Number of layers that were compared, equal ones counted once."""
+        return sum(each.verdict != "not compared" for each in self.layers)
+
+    @property
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        slow, compared = len(self.slower), self.compared
+        chance = compared * (1 - self.confidence) / 2
+        lost = sum(each.excess_us or 0.0 for each in self.slower)
+        total = sum(each.time_us * each.copies for each in self.layers)
+        if not slow:
+            return f"None of {compared} layers is slower than layers like it usually are."
+        return (
+            f"{slow} of {compared} layers {'is' if slow == 1 else 'are'} slower than layers like "
+            f"{'it' if slow == 1 else 'them'} usually are, by {lost:.3g} of {total:.3g} us "
+            f"together (about {chance:.2g} would be by chance)."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "reference": self.reference,
+            "networks": self.networks,
+            "distinct_layers": self.distinct_layers,
+            "confidence": self.confidence,
+            "shift": self.shift,
+            "compared": self.compared,
+            "slower": len(self.slower),
+            "summary": self.summary,
+            "layers": [_as_dict(each) for each in self.layers],
+            "warnings": list(self.warnings),
+        }
+
+
+def _as_dict(verdict: LayerVerdict) -> dict[str, Any]:
+    found = asdict(verdict)
+    if verdict.why is not None:
+        found["why"]["sentence"] = verdict.why.sentence
+    return found

@@ -1,0 +1,103 @@
+"""Layers beside layers like them: what is slower than usual, why, and all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from perfml.report.document import (
+    Block,
+    Cell,
+    Document,
+    Points,
+    ReportTable,
+    Text,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.labels import number, percent
+from perfml.report.tables import amount
+
+if TYPE_CHECKING:
+    from perfml.predict.results import LayerVerdict, Prediction
+
+_SHOWN = 12
+"""Rows of the table of all layers in the short forms."""
+
+
+def predict_document(found: Prediction) -> Document:
+    """Return what is slower than usual and why, then every layer that was compared."""
+    basis = (
+        f"Compared with {found.distinct_layers:,} layers of {found.networks} networks "
+        f"({found.reference}); {percent(found.confidence)} of layers like one lie in its interval."
+    )
+    blocks: list[Block] = [Text(found.summary), Text(basis, note=True)]
+    if found.slower:
+        caption = "Slower than layers like them, the largest loss first"
+        blocks.append(_table(found.slower, caption))
+    told = [each for each in found.slower if each.why is not None]
+    sections = [section("Layers beside layers like them", *blocks)]
+    if told:
+        reasons = [Points(tuple(_reasons(each)), each.name, look="advised") for each in told]
+        sections.append(section("Why", *reasons))
+    others = [each for each in found.layers if each.verdict in ("usual", "faster")]
+    if others:
+        caption = "The other layers, by the time they take beyond the usual"
+        sections.append(section("The others", _table(others, caption, most=_SHOWN)))
+    return Document("", tuple(sections))
+
+
+def _table(layers: Sequence[LayerVerdict], caption: str, most: int | None = None) -> ReportTable:
+    several = {(each.backend, each.precision, each.batch) for each in layers}
+    rows = [
+        [
+            Cell(each.name, note=_condition(each) if len(several) > 1 else ""),
+            Cell(each.kind or "-"),
+            amount(each.time_us),
+            amount(each.expected_us or float("nan")),
+            Cell(f"{number(each.low_us or 0.0)} to {number(each.high_us or 0.0)}"),
+            amount(each.ratio or float("nan")),
+            amount(each.excess_us or 0.0),
+        ]
+        for each in layers
+    ]
+    columns = (
+        *words("layer", "kind"),
+        *numbers("µs", "usual, µs"),
+        *words("interval, µs"),
+        *numbers("times", "lost, µs"),
+    )
+    return ReportTable(caption, columns, rows, most=most, spare=("kind", "interval, µs"))
+
+
+def _reasons(verdict: LayerVerdict) -> Iterable[str]:
+    why = verdict.why
+    assert why is not None
+    yield why.sentence
+    if why.unusual:
+        counts = (
+            f"{each.metric} is {each.factor:.2g} times that of layers like it"
+            for each in why.unusual
+        )
+        yield "Counted: " + "; ".join(counts) + "."
+    for reason in why.reasons:
+        yield f"{_sentence(reason.hazard)} {_sentence(reason.evidence)} Do: {reason.mitigation}"
+    if verdict.note:
+        yield _sentence(verdict.note)
+    if why.peers:
+        names = (
+            f"{each.layer} of {each.workload} ({number(each.time_us)} µs, bound "
+            f"{number(each.bound_us)})"
+            for each in why.peers
+        )
+        yield f"Layers like it: {', '.join(names)}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _condition(each: LayerVerdict) -> str:
+    parts = (each.backend, each.precision, None if each.batch is None else f"b{each.batch}")
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,92 @@
+"""The atlas is what its card says."""
+
+import pandas as pd
+import pytest
+
+from perfml.datasets import find, load_atlas
+from perfml.datasets.parts import LARGEST, part_files, read_parts
+from perfml.metrics import clock_of, load_catalogue
+from perfml.modeling.layer_shapes import FACTS
+from perfml.tables import metric_columns
+
+pytestmark = pytest.mark.long
+
+LEFT_OUT = ("unet", "convnext", "gpt2", "mobilenet_v3", "vit_b", "vit_base", "/bert", "resnet50")
+"""What others keep as a test that nothing here has seen."""
+
+
+@pytest.fixture(scope="module")
+def bunch():
+    return load_atlas(as_frame=True)
+
+
+@pytest.fixture(scope="module")
+def layers(bunch):
+    return bunch.frame
+
+
+def test_the_card_counts_it_right(layers, bunch):
+    card = bunch.DESCR
+    one = layers[~layers.duplicated(["run_id", "layer"])]
+    assert f"Times and counters of every layer of {layers['workload'].nunique()} " in card
+    rows, runs = f"{len(layers):,} rows", f"{layers['run_id'].nunique()} runs"
+    assert f"{rows}: {len(one):,} layers of {runs}" in card
+    shape = ["kind", "input", "output", "size", "stride", "groups", "filters"]
+    distinct = len(one[[*shape, "precision", "batch"]].drop_duplicates())
+    assert f"{distinct:,} layers are distinct" in card
+    plain = one[one["variant"] != "attention=math"]
+    keys = ["backend", "precision", "batch"]
+    for (backend, precision, batch), part in plain.groupby(keys):
+        assert f"| {backend} {precision}, {batch}" in card
+        line = next(
+            x for x in card.splitlines() if x.startswith(f"| {backend} {precision}, {batch}")
+        )
+        assert f"| {part['workload'].nunique()}" in line
+
+
+def test_every_layer_was_timed_often_and_every_repeat_is_there(layers):
+    times = pd.read_parquet(find("atlas") / "times.parquet")
+    assert layers["repeats"].min() >= 10
+    assert len(times) == layers["repeats"].sum()
+    keys = ["run_id", "layer", "process"]
+    medians = times.groupby(keys)["time_us"].median()
+    stored = layers.set_index(keys)["time_us"]
+    assert (medians.reindex(stored.index) / stored).between(0.999, 1.001).all()
+
+
+def test_a_thousand_layers_with_kind_shapes_and_work(layers):
+    one = layers.drop_duplicates(["run_id", "layer"])
+    described = one[list(FACTS[:8])].notna().all(axis=1)
+    assert described.mean() > 0.999
+    assert len(one[described][["kind", "input", "output", "precision"]].drop_duplicates()) > 1000
+
+
+def test_networks_that_others_test_with_are_not_in_it(layers):
+    names = layers["workload"].str.lower().unique()
+    assert not [name for name in names if any(word in name for word in LEFT_OUT)]
+
+
+def test_parts_are_small_and_hold_no_rates(layers):
+    folder = find("atlas")
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert max(sizes) <= LARGEST
+    kinds = {load_catalogue()[name].kind for name in metric_columns(layers)}
+    assert "rate" not in kinds
+    assert {clock_of(name) for name in metric_columns(layers)} == {"counted", "clocked", "timed"}
+    assert part_files(folder, "kernels")
+
+
+def test_launches_add_up_to_their_layers(layers):
+    kernels = read_parts(find("atlas"), "kernels").frame
+    sums = kernels.groupby(["run_id", "layer"])["time_us"].sum()
+    means = layers.groupby(["run_id", "layer"])["time_us"].mean()
+    ratio = sums.reindex(means.index) / means
+    assert ratio.median() == pytest.approx(1.0, abs=0.01)
+    assert ratio.between(0.8, 1.25).mean() > 0.98
+
+
+def test_the_provenance_tells_nothing_of_whose_machine_it_was(bunch):
+    runs = bunch.provenance["runs"]
+    assert {run["device"] for run in runs} == {"NVIDIA H200"}
+    assert not {"commands", "profiling_seconds", "hostname", "layers"} & set(runs[0])
+    assert all(each["passed"] for run in runs for each in run["check"]["outputs"])

@@ -1,0 +1,201 @@
+"""Layers that are slower than layers like them are found, and what cannot be told is not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfml.errors import PerfmlError
+from perfml.modeling.layer_shapes import FACTS
+from perfml.predict import family_of, predict, prepared, with_bounds
+from perfml.predict.describe import TIERS, Vocabulary, describe
+from perfml.predict.intervals import Intervals
+from tests.predict.conftest import SLOW, WASTEFUL
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def found(network, reference):
+    return predict(network, reference, reference_name="made-up")
+
+
+def test_layers_that_break_the_law_are_slower_and_come_first(found):
+    names = [each.layer for each in found.slower]
+    assert {SLOW, WASTEFUL} <= set(names)
+    assert len(names) <= 4  # two of 31 are above a 90 % interval by chance
+    first = found.layers[0]
+    assert first.layer == WASTEFUL
+    assert first.excess_us == max(each.excess_us for each in found.slower)
+    assert found.summary.startswith(f"{len(names)} of {found.compared} layers are slower")
+
+
+def test_the_ratio_is_what_was_planted(found):
+    ratios = {each.layer: each.ratio for each in found.slower}
+    assert ratios[SLOW] == pytest.approx(3.0, rel=0.25)
+    assert ratios[WASTEFUL] == pytest.approx(2.5, rel=0.25)
+
+
+def test_most_layers_lie_in_their_interval(found):
+    compared = [each for each in found.layers if each.verdict != "not compared"]
+    inside = [each.low_us <= each.time_us <= each.high_us for each in compared]
+    assert 0.75 <= np.mean(inside) < 1.0
+    assert all(
+        (each.verdict == "usual") == held for each, held in zip(compared, inside, strict=True)
+    )
+
+
+def test_what_it_counts_too_much_is_named_beside_its_peers(found):
+    why = next(each.why for each in found.slower if each.layer == WASTEFUL)
+    assert why.unusual[0].metric == "inst_executed"
+    assert why.unusual[0].factor == pytest.approx(4.0, rel=0.2)
+    assert {peer.kind for peer in why.peers} == {"Conv2d"}
+    assert why.by_work * why.beyond_work == pytest.approx(found.layers[0].ratio)
+
+
+def test_a_layer_is_never_compared_with_its_own_network(network, reference):
+    both = pd.concat([reference, prepared(network)], ignore_index=True)
+    assert predict(network, both, top=0).networks == reference["workload"].nunique()
+
+
+def test_without_shapes_layers_of_the_same_counted_work_are_compared(network, reference):
+    bare = network.drop(columns=list(FACTS), errors="ignore")
+    tables = [each.assign(dram_write_bytes=each["dram_read_bytes"]) for each in (bare, reference)]
+    found = predict(tables[0], tables[1], top=0)
+    assert {each.compared_by for each in found.layers} == {"counted work"}
+    assert SLOW in {each.layer for each in found.slower}
+    assert any("same counted work" in warning for warning in found.warnings)
+
+
+def test_without_shapes_and_counters_nothing_can_be_told(network, reference):
+    bare = network.drop(columns=[*FACTS, "inst_executed", "dram_read_bytes"], errors="ignore")
+    with pytest.raises(PerfmlError, match="no layer can be compared: neither shapes nor"):
+        predict(bare, reference)
+
+
+def test_without_counters_the_shape_alone_is_compared(network, reference):
+    bare = network.drop(columns=["inst_executed", "dram_read_bytes", "ipc", "threads"])
+    found = predict(bare, reference)
+    assert SLOW in {each.layer for each in found.slower}
+    assert found.slower[0].why.by_work is None
+    assert "Counters were not collected" in found.slower[0].why.sentence
+
+
+def test_an_unknown_kind_gets_the_interval_of_a_kind_left_out(network, reference, found):
+    # products take three times what other kinds do: who never saw them is off by that
+    own = reference.assign(
+        time_us=reference["time_us"].where(reference["kind"] != "Linear", reference["time_us"] * 3)
+    )
+    strange = network.assign(kind=network["kind"].replace({"Linear": "MyLinear"}))
+    other = predict(strange, own, top=0)
+    widths = {each.layer: each.high_us / each.low_us for each in found.layers if each.low_us}
+    renamed = [each for each in other.layers if each.kind == "MyLinear"]
+    assert renamed
+    for each in renamed:
+        assert "kind MyLinear is not in the reference" in each.note
+        assert each.high_us / each.low_us > 1.5 * widths[each.layer]
+
+
+def test_a_family_that_the_reference_lacks_is_not_compared(network, reference):
+    strange = network.assign(kind=network["kind"].replace({"ReLU": "LSTM"}))
+    found = predict(strange, reference, top=0)
+    left = [each for each in found.layers if each.verdict == "not compared"]
+    assert {each.kind for each in left} == {"LSTM"}
+    assert {each.expected_us for each in left} == {None}
+    assert any("no layer of this family (recurrent)" in warning for warning in found.warnings)
+
+
+def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(network, reference):
+    slower = network.assign(device="NVIDIA A100-SXM4-40GB", time_us=network["time_us"] * 2)
+    found = predict(slower, reference, top=0)
+    assert SLOW in {each.layer for each in found.slower}
+    assert len(found.slower) < 6
+    assert all("compared with the other layers" in each.note for each in found.layers)
+    with pytest.raises(PerfmlError, match="peaks of NVIDIA Unheard are not known"):
+        predict(network.assign(device="NVIDIA Unheard"), reference)
+    few = slower.iloc[:8]
+    with pytest.raises(PerfmlError, match="fewer than 20 layers"):
+        predict(few, reference)
+
+
+def test_a_precision_or_backend_that_is_alone_in_the_reference_is_said(network, reference):
+    with pytest.raises(PerfmlError, match="no backend but cudnn, and this is tensorrt"):
+        predict(network.assign(backend="tensorrt"), reference)
+
+
+def test_a_script_that_names_no_backend_is_taken_for_pytorch_as_it_is(network, reference):
+    found = predict(network.assign(backend=pd.NA), reference, top=0)
+    assert found.compared
+    assert any("taken for PyTorch as it is" in warning for warning in found.warnings)
+
+
+def test_a_model_compiled_whole_is_one_layer_and_not_compared(network, reference):
+    whole = network.iloc[:1].assign(layer="graph")
+    with pytest.raises(PerfmlError, match="compiled whole"):
+        predict(whole, reference)
+
+
+def test_a_reference_of_two_networks_is_too_little(network, reference):
+    names = reference["workload"].unique()[:2]
+    with pytest.raises(PerfmlError, match="too few other networks"):
+        predict(network, reference[reference["workload"].isin(names)])
+
+
+def test_equal_layers_are_one_row_and_lose_together(network, reference):
+    again = network[network["layer"] == SLOW].assign(layer="again")
+    found = predict(pd.concat([network, again], ignore_index=True), reference, top=0)
+    slow = next(each for each in found.slower if each.layer == SLOW)
+    assert slow.copies == 2
+    assert slow.name == f"{SLOW} and 1 equal"
+    assert slow.excess_us == pytest.approx(2 * (slow.time_us - slow.expected_us))
+
+
+def test_no_tier_but_the_last_holds_the_time(reference):
+    words = Vocabulary.of(reference)
+    faster = reference.assign(time_us=reference["time_us"] / 2, ipc=reference["ipc"] * 2)
+    for tier in TIERS[:2]:
+        pd.testing.assert_frame_equal(
+            describe(reference, words, tier), describe(faster, words, tier)
+        )
+    assert "ipc" in describe(reference, words, "clocked")
+
+
+def test_a_bound_is_that_of_the_data_sheet(reference):
+    row = reference[(reference["kind"] == "ReLU") & (reference["device"] == "NVIDIA H200")].iloc[:1]
+    moved = row["input_bytes"] + row["output_bytes"]
+    expected = moved.iloc[0] / 4.8e12 * 1e6
+    assert with_bounds(row)["bound_us"].iloc[0] == pytest.approx(expected)
+    unknown = with_bounds(row.assign(device="NVIDIA Unheard"))
+    assert unknown["bound_us"].isna().all()
+
+
+def test_intervals_hold_for_residuals_like_those_they_were_made_of():
+    rng = np.random.default_rng(0)
+    family = pd.Series(np.where(np.arange(4000) % 2, "a", "b"))
+    scatter = np.where(family == "a", 0.1, 0.5)
+    made, new = (scatter * rng.standard_normal(4000) for _ in range(2))
+    intervals = Intervals.calibrate(made, family)
+    low, high = intervals.around(np.zeros(4000), family)
+    for name in ("a", "b"):
+        held = ((low <= new) & (new <= high))[(family == name).to_numpy()]
+        assert held.mean() == pytest.approx(0.9, abs=0.03)
+    shares = intervals.share_slower(np.zeros(4000), new, family)
+    assert shares.mean() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        ("Conv1D", "product"),
+        ("Conv1d", "convolution"),
+        ("NonDynamicallyQuantizableLinear", "product"),
+        ("scaled_dot_product_flash_attention", "attention"),
+        ("BatchNormAct2d", "normalization"),
+        ("AdaptiveAvgPool2d", "pooling"),
+        ("softmax", "softmax"),
+        ("add", "elementwise"),
+        ("constant_pad_nd", "copy"),
+        (None, "other"),
+    ],
+)
+def test_kinds_have_families(kind, family):
+    assert family_of(kind) == family
