@@ -47,7 +47,9 @@ def time_note(table: pd.DataFrame, name: str = "") -> str | None:
     """
     if "time_source" not in table.columns:
         return None
-    return counted_note(Counter(table["time_source"].dropna().astype(str)), len(table), name)
+    timed = table["time_us"].notna() if "time_us" in table.columns else slice(None)
+    sources = table.loc[timed, "time_source"]
+    return counted_note(Counter(sources.dropna().astype(str)), len(sources), name)
 
 
 def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str | None:

@@ -73,6 +73,7 @@ def advise(
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
+    from perfml.report.labels import percent
     from perfml.report.verbs import advice_document
 
     found = read(dataset, out, where, kernel, skip)
@@ -96,7 +97,8 @@ def advise(
         return
     times = {} if found.ranged else {"kernels": kernel_times(found.launches)}
     for table in times.values():
-        rows = table.head(len(table) if out.verbose else _KERNELS).itertuples(index=False)
+        shown = table.head(len(table) if out.verbose else _KERNELS)
+        rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)
         more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
         out.table(["kernel", "launches", "µs", "share"], rows, f"Kernels by their time{more}")
     out.document({"table": dataset, **times, **advice.to_dict()}, advice_document(advice, top))

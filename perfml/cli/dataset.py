@@ -102,6 +102,8 @@ def read_both(
     with _passing_on(out_):
         pair = read_pair(arguments, where=where, choices=wanted)
     _tell(pair, out_)
+    if arguments[0] == arguments[1] and wanted[0] == wanted[1]:
+        out_.warn(f"both sides are {pair[0].title}: nothing can differ")
     return without_guesses(pair)
 
 
@@ -196,7 +198,21 @@ def side_names(given: Sequence[Given], *told: str | None) -> list[str]:
         names.append(name if nth is None else f"{name}@{nth}")
     if len(set(names)) < len(names) and len(set(told)) > 1:
         names = [f"{name} {kernel}" for name, kernel in zip(names, told, strict=True)]
-    return names if len(set(names)) == len(names) else [each.name for each in given]
+    if len(set(names)) == len(names):
+        return names
+    if given[0].name == given[1].name:
+        return [names[0], f"{names[1]} (again)"]
+    return _tails([each.name for each in given])
+
+
+def _tails(paths: Sequence[str]) -> list[str]:
+    """Return as much from the end of each path as tells them apart."""
+    parts = [Path(path).parts for path in paths]
+    for length in range(2, max(map(len, parts)) + 1):
+        tails = [str(Path(*each[-length:])) for each in parts]
+        if len(set(tails)) == len(tails):
+            return tails
+    return list(paths)
 
 
 def launches_behind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -89,6 +90,7 @@ def ingest(
     from perfml.ingest.run_labels import Identity
     from perfml.ingest.substitutes import formulas
     from perfml.readers import ReadOptions
+    from perfml.report.labels import count
     from perfml.tables import metric_columns, write_table
     from perfml.time_sources import time_notes
     from perfml.util.files import require_other_file, require_parquet_name
@@ -132,7 +134,9 @@ def ingest(
         "time_notes": list(notes),
     }
     backends = frame["backend"].nunique()
-    line = f"{len(frame)} kernels of {len(runs)} runs in {backends} backends, {len(names)} metrics"
+    amounts = (len(frame), "kernel"), (len(runs), "run"), (backends, "backend")
+    kernels_of, runs_in, in_backends = (count(*each) for each in amounts)
+    line = f"{kernels_of} of {runs_in} in {in_backends}, {count(len(names), 'metric')}"
     out_.result(document, [f"{line} -> {out}"])
     _show_runs(out_, runs, notes)
 
@@ -200,6 +204,7 @@ def inspect(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
+    from perfml.report.labels import count
     from perfml.tables import metric_columns, read_table
     from perfml.time_sources import time_notes
 
@@ -238,7 +243,8 @@ def inspect(
         "metrics": columns,
         "provenance": found.provenance,
     }
-    out_.result(document, [f"{found.kind} table, {len(frame)} rows, {len(runs)} runs"])
+    counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
+    out_.result(document, [f"{found.kind} table, {counts}"])
     _show_runs(out_, runs, notes, "Runs")
     out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
     provenance = found.provenance
@@ -405,14 +411,14 @@ def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
         frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1))
     rows = []
     for key, part in frame.groupby(keys, dropna=False, sort=False):
-        total = part["time_us"].sum() / max(part["iteration"].nunique(), 1)
+        total = part["time_us"].sum(min_count=1) / max(part["iteration"].nunique(), 1)
         rows.append(
             {
                 **dict(zip(keys, key, strict=True)),
                 "rows": len(part),
                 "layers": int(part["layer"].nunique()),
                 "iterations": int(part["iteration"].nunique()),
-                "us_per_iteration": round(float(total), 2),
+                "us_per_iteration": None if math.isnan(total) else round(float(total), 2),
             }
         )
     return rows

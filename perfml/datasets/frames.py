@@ -44,8 +44,8 @@ def load_dataset(name: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame
     Parameters
     ----------
     name
-        Of a recorded data set (``h200-yolov4-tiny``, see ``perfml info``), or what `read` takes,
-        or a Layers table.
+        Of a recorded data set (``perfml datasets list`` names them), or what `read` takes, or a
+        Layers table.
     where
         Conditions ``COLUMN=VALUE`` that rows must meet.
 

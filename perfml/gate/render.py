@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from perfml.errors import plain
 from perfml.gate.verdict import GateResult, LayerVerdict, Verdict
+from perfml.report.labels import count
 from perfml.report.render.markdown import escape
 
 HEADLINES = {
@@ -22,10 +23,9 @@ _ORDER = (Verdict.WORSE, Verdict.UNCLEAR, Verdict.BETTER)
 def text(result: GateResult, base: str, new: str) -> str:
     """Return the verdict for a terminal: the answer, then the layers that changed."""
     lines = [f"{headline(result)} ({plain(new)} against {plain(base)})."]
-    lines += [
-        f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}"
-        for layer in listed(result)
-    ]
+    for layer, alike in _alike(result):
+        more = f" (and {count(alike - 1, 'more layer')} for the same reason)" if alike > 1 else ""
+        lines.append(f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}{more}")
     return "\n".join([*lines, *partners(result), *result.time_notes])
 
 
@@ -68,12 +68,24 @@ def junit(result: GateResult, base: str, new: str) -> str:
 def headline(result: GateResult) -> str:
     """Return the answer as one clause, with how many layers it rests on."""
     counts = [f"{len(result.of(verdict))} {verdict}" for verdict in Verdict if result.of(verdict)]
-    return f"{HEADLINES[result.verdict]}: of {len(result.layers)} layers {', '.join(counts)}"
+    layers = count(len(result.layers), "layer")
+    return f"{HEADLINES[result.verdict]}: of {layers} {', '.join(counts)}"
 
 
 def listed(result: GateResult) -> list[LayerVerdict]:
     """Return the layers that are shown: worse first."""
     return [layer for verdict in _ORDER for layer in result.of(verdict)]
+
+
+def _alike(result: GateResult) -> list[tuple[LayerVerdict, int]]:
+    """Return the layers that are shown; of those that cannot be told for one reason the first."""
+    found: dict[tuple[str, ...], tuple[LayerVerdict, int]] = {}
+    for layer in listed(result):
+        unclear = layer.verdict is Verdict.UNCLEAR
+        key = (layer.reason,) if unclear else (layer.reason, layer.layer)
+        first, number = found.get(key, (layer, 0))
+        found[key] = (first, number + 1)
+    return list(found.values())
 
 
 def partners(result: GateResult) -> list[str]:

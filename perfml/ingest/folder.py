@@ -168,9 +168,11 @@ def ingest_folder(
     InputError
         If there is no profile, or the folder cannot be written.
     """
+    notes: list[str] = []
     with unpacked(paths) as found:
-        units = _units(group_runs(found.paths))
+        units = _units(group_runs(found.paths, notes))
         landed = _ingested(units, Path(folder), settings or Settings(), n_jobs, progress)
+        landed.warnings = [*notes, *landed.warnings]
         landed.failed = [(found.named(name), found.renamed(err)) for name, err in landed.failed]
     return landed
 

@@ -37,10 +37,12 @@ from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import Kernels, validate_kernels
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
+_NAMED = 4
 _NOT_PROFILES = ("log.txt",)
 """Text files of a run folder that hold what programs printed."""
 _ANY_DOCUMENT = ".json"
-"""An ending that says nothing: of a folder's such files those that a reader knows are taken."""
+_ANY_TEXT = (".txt", ".log")
+"""Endings that say nothing: of a folder's such files those that a reader knows are taken."""
 
 _TIMED = TRACES | {"timing-csv"}
 """Formats of times that counters of the same run take over."""
@@ -94,15 +96,21 @@ def ingest(
     InputError
         If a file is no profile, holds no kernels, or has no partner that it needs.
     """
+    notes: list[str] = []
     with unpacked(paths) as found:
-        return ingest_runs(
-            group_runs(found.paths),
+        kernels = ingest_runs(
+            group_runs(found.paths, notes),
             identity=identity,
             options=options,
             layer_map=layer_map,
             layer=layer,
             progress=progress,
         )
+    if not notes:
+        return kernels
+    said = (*notes, *kernels.warnings)
+    provenance = {**kernels.provenance, "warnings": list(said)}
+    return replace(kernels, provenance=provenance, warnings=said)
 
 
 def ingest_runs(
@@ -212,8 +220,17 @@ def _nullable(dtype: Any) -> Any:
     return "float64" if pd.api.types.is_float_dtype(dtype) else "string"
 
 
-def group_runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
+def group_runs(
+    paths: Sequence[Path], notes: list[str] | None = None
+) -> list[tuple[list[Path], Path | None]]:
     """Group files into runs: a folder with a manifest is one, loose files pair up by name.
+
+    Parameters
+    ----------
+    paths
+        Files and folders.
+    notes
+        Gets a sentence for every folder with text files that are no profiles.
 
     Returns
     -------
@@ -228,9 +245,9 @@ def group_runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
             continue
         folders = sorted({each.parent for each in path.rglob(MANIFEST)})
         for folder in folders:
-            runs.append((_chosen(_profiles(folder), folder), folder / MANIFEST))
+            runs.append((_chosen(_profiles(folder, notes), folder), folder / MANIFEST))
         if not folders:
-            files = _profiles(path)
+            files = _profiles(path, notes)
             if not files:
                 msg = "no profile in this folder"
                 raise InputError(
@@ -246,21 +263,26 @@ def group_runs(paths: Sequence[Path]) -> list[tuple[list[Path], Path | None]]:
     return runs + [(files, None) for files in pairs.values()]
 
 
-def _profiles(folder: Path) -> list[Path]:
+def _profiles(folder: Path, notes: list[str] | None) -> list[Path]:
     def ending(path: Path) -> str:
         name = path.name.lower()
         for suffix in _COMPRESSED:
             name = name.removesuffix(suffix)
         return Path(name).suffix
 
-    return sorted(
+    named = sorted(
         path
         for path in folder.iterdir()
-        if path.is_file()
-        and ending(path) in ENDINGS
-        and path.name not in _NOT_PROFILES
-        and (ending(path) != _ANY_DOCUMENT or _known(path))
+        if path.is_file() and ending(path) in ENDINGS and path.name not in _NOT_PROFILES
     )
+    unsure = [path for path in named if ending(path) in (_ANY_DOCUMENT, *_ANY_TEXT)]
+    unknown = {path for path in unsure if not _known(path)}
+    texts = [path.name for path in named if path in unknown and ending(path) in _ANY_TEXT]
+    if texts and notes is not None:
+        more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+        listed = ", ".join(texts[:_NAMED]) + more
+        notes.append(f"{folder.name}: text that is no profile was left out: {listed}")
+    return [path for path in named if path not in unknown]
 
 
 def _known(path: Path) -> bool:

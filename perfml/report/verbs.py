@@ -147,7 +147,7 @@ def roofline_document(
 
 def advice_document(advice: Advice, top: int) -> Document:
     """Return the findings with the largest likely savings, and what could not be checked."""
-    summary = f"{count(len(advice.table), 'finding')} in {advice.layers} layers and conditions"
+    summary = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
     if advice.below:
         summary += f", {advice.below} more that promise little"
     caption = "The largest likely savings first (they do not add up)"

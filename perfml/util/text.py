@@ -7,6 +7,7 @@ their middle, and what does not fit is said below the table.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,9 @@ WIDTH = 80
 
 _OPEN = 3
 """More warnings than these are counted."""
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[µunm]?s\b|[GT]B/s|TFLOP/s))")
+"""The blank between a number and its unit."""
 
 _LEAST_NAME = 24
 """Characters that a name keeps at least."""
@@ -53,7 +57,7 @@ def screen(
     width
         Characters of a line.
     """
-    lines = textwrap.wrap(title, width)
+    lines = folded(title, width)
     told = [f"Warning: {each}" for each in warnings]
     lines += _sentences(told[:_OPEN], width)
     if len(told) > _OPEN:
@@ -67,13 +71,38 @@ def screen(
         more = len(frame) - len(shown)
         notes.append(f"{more} more row{'s' if more > 1 else ''}")
     if notes:
-        lines += textwrap.wrap(f"({'; '.join(notes)}{f': all in {rest}' if rest else ''})", width)
+        lines += folded(f"({'; '.join(notes)}{f': all in {rest}' if rest else ''})", width)
     below = _sentences(after, width)
     return "\n".join([*lines, *([""] if below else []), *below])
 
 
 def _sentences(sentences: Iterable[str], width: int) -> list[str]:
-    return [line for each in sentences for line in textwrap.wrap(each, width)]
+    return [line for each in sentences for line in folded(each, width)]
+
+
+def folded(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return a text in lines of a width; a longer word has a line for itself, whole.
+
+    A number and its unit stay on one line.
+
+    Parameters
+    ----------
+    text
+        One paragraph.
+    width
+        Characters of a line.
+    first, further
+        What the first line and the others begin with.
+    """
+    lines = textwrap.wrap(
+        _UNIT.sub("\xa0", text),  # no blank to textwrap
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:

@@ -17,6 +17,7 @@ from collectors.workloads.attention.problems import Problem
 from perfml.tables import read_table
 from studies.page_tables import markdown, write_tables
 from studies.seeds.results import RESULTS
+from studies.seeds.steps import RESULTS as STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/seeds.md"
@@ -235,6 +236,34 @@ def throughputs():
     return markdown(["version", "shared loads", "global loads", "global stores"], rows)
 
 
+@functools.cache
+def step_rows():
+    return json.loads(STEPS.read_text(encoding="utf-8"))
+
+
+def steps():
+    """Every step of the ladders: author, explain, and the time expected from the slower side."""
+    rows = []
+    for row in step_rows():
+        place = "first" if row["place"] == 1 else row["place"] or ("no" if row["explain"] else "-")
+        rows.append(
+            [
+                row["ladder"].removeprefix("h200-"), row["step"], f"`{row['layer']}`",
+                row["author"] or "(ours)", row["explain"] or "no difference",
+                place if row["author"] else "-", f"{row['ratio']:.2f}",
+                "-" if row["expected"] is None else f"{row['expected']:.2f}",
+            ]
+        )  # fmt: skip
+    header = ["ladder", "step", "layer", "the author", "explain first", "the author's cause"]
+    return markdown([*header, "x", "x expected"], rows)
+
+
+def judged():
+    """Rows with a reason of the author's and a difference of time: how many, how many first."""
+    rows = [row for row in step_rows() if row["author"] and row["explain"]]
+    return len(rows), sum(row["place"] == 1 for row in rows)
+
+
 # ---- the list ------------------------------------------------------------------------------------
 
 
@@ -258,7 +287,7 @@ def _document(name):
     return table
 
 
-MEASURED = (tally, variants, standard, copies, together, strips, files, throughputs)
+MEASURED = (tally, variants, standard, copies, together, strips, files, throughputs, steps)
 TABLES = {each.__name__: each for each in (*MEASURED, *(_document(name) for name in DOCUMENTS))}
 _COMMAND = re.compile(r"`((?:perfml|python -m) [^`]+)`")
 

@@ -12,6 +12,7 @@ import pytest
 from perfml import tables
 from perfml.cli import app
 from perfml.report import advise_conditions, build_report, explain_pairs
+from tests.support.browser import EXECUTABLE, REASON, chromium
 from tests.support.paths import ROOT
 from tests.support.report_data import evaluation, on_h200, ranking
 from tests.support.snippets import find_verb, parse_perfml, read_page, walk
@@ -206,3 +207,19 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
     assert '<div class="cell-output">\n<div>\n<b>table</b>\n</div>\n</div>' in page
     assert r'![Ranks \[fp32\]](01_one-1-4.png){ width="320" }' in page
     assert (tmp_path / "01_one-1-4.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(EXECUTABLE is None, reason=REASON)
+def test_the_metrics_are_searched_by_name_and_by_counter(site):
+    folder, _ = site
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((folder / "reference" / "metrics.html").as_uri())
+        rows = page.locator("table tbody tr")
+        everything = rows.filter(visible=True).count()
+        page.fill("input.search-table", "sm__warps_active")
+        assert rows.filter(visible=True).all_inner_texts()[0].startswith("achieved_occupancy")
+        assert rows.filter(visible=True).count() < everything
+        page.fill("input.search-table", "")
+        assert rows.filter(visible=True).count() == everything > 200

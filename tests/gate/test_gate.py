@@ -235,7 +235,7 @@ def test_the_exit_code_is_the_verdict(tables):
     assert perfml("gate", "base.parquet", "base.parquet", cwd=tables).returncode == 0
     worse = perfml("gate", "base.parquet", "more.parquet", cwd=tables)
     assert worse.returncode == 1
-    assert "More work: of 1 layers 1 worse" in worse.stdout
+    assert "More work: of 1 layer 1 worse" in worse.stdout
     broken = perfml("gate", "base.parquet", "missing.parquet", cwd=tables)
     assert broken.returncode == 3
     assert "missing.parquet" in broken.stderr

@@ -1,16 +1,19 @@
 import json
 import lzma
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from perfml.errors import InputError, PerfmlError
+from perfml.ingest.folder import ingest_folder
 from perfml.ingest.layer_map import LayerMap
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.merge.rule import merge
 from perfml.tables import metric_columns
+from tests.support.paths import DATA
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +195,17 @@ def test_runs_with_different_metrics_stack_with_missing_values(recorded, sweep):
     timed_only = frame[frame["time_source"] == "nvprof"]
     assert len(timed_only) == 2
     assert timed_only["achieved_occupancy"].isna().all()
+
+
+@pytest.mark.parametrize("name", ["run.log", "notes.txt", "empty.log"])
+def test_text_in_a_folder_that_is_no_profile_is_left_out_and_named(tmp_path, name):
+    shutil.copy(DATA / "ncu" / "vectors.csv", tmp_path / "a.csv")
+    (tmp_path / name).write_text("" if name.startswith("empty") else "loss 0.1\n")
+    found = ingest([tmp_path])
+    assert len(found.provenance["sources"]) == 1
+    assert any(name in text for text in found.warnings)
+    assert any(name in text for text in found.provenance["warnings"])
+    landed = ingest_folder([tmp_path], tmp_path / "tables", n_jobs=1)
+    assert any(name in text for text in landed.warnings)
+    with pytest.raises(InputError, match=r"not a profile|the file is empty"):
+        ingest([tmp_path / name])

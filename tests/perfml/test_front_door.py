@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import perfml
-from perfml.util.text import screen, shorter
+from perfml.util.text import folded, screen, shorter
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "python.md"
@@ -110,6 +110,14 @@ def test_results_fit_a_terminal_and_say_what_they_leave_out():
         assert len(lines) < 40
     assert "chance" in repr(ranking)
     assert "leave-one-group-out" in repr(scores)
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    text = "at or below 1.00 in 95 % of the cases, about 48.6 us instead of 153 and 4.22 TB/s"
+    for width in range(12, 60):
+        lines = folded(text, width, "- ", "  ")
+        assert not any(line.strip().startswith(("%", "us", "TB/s")) for line in lines)
+        assert " ".join(line[2:] for line in lines) == text
 
 
 def test_columns_go_from_the_last_and_words_lose_their_end():

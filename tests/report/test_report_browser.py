@@ -383,3 +383,25 @@ def test_names_without_spaces_do_not_widen_the_page(browser, tmp_path):
         opened = open_page(browser, path, width=width)
         assert opened.page.evaluate("document.documentElement.scrollWidth") == width
         opened.page.close()
+
+
+def test_names_of_metrics_break_after_an_underscore_on_a_phone(browser, report):
+    opened = open_page(browser, report, width=390)
+    broken = opened.page.evaluate(
+        """() => [...document.querySelectorAll("#metrics tbody .pieces")]
+            .filter((cell) => cell.offsetParent !== null)
+            .flatMap((cell) => {
+                const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+                const found = [];
+                while (walker.nextNode()) {
+                    const range = document.createRange();
+                    range.selectNodeContents(walker.currentNode);
+                    const word = walker.currentNode.data.trim();
+                    if (!/\\s/.test(word) && range.getClientRects().length > 1) found.push(word);
+                }
+                return found;
+            })"""
+    )
+    assert opened.page.locator("#metrics .pieces").count() > 0
+    assert broken == []
+    opened.page.close()

@@ -9,9 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from collectors.workloads import workload
 from perfml.cli import app
+from perfml.explain.counters.terms import TERMS
 from studies.page_tables import table_on
-from studies.seeds import page
+from studies.seeds import int8, page, steps
 from studies.seeds.page import COPIED, PAGE, STATES, TABLES, commands, layer, results, rows_of_list
 from tests.support.paths import ROOT
 
@@ -172,6 +174,48 @@ def test_the_sequential_version_is_beaten_as_often_as_told():
     times = round(alone["computing_s"] / split["computing_s"])
     assert f"[{times} times]" in TEXT
     assert all(row["passed"] for row in (*results()["attention"], alone))
+
+
+@pytest.mark.slow
+def test_every_recorded_step_of_a_ladder_is_a_row_and_its_times_are_the_data_sets():
+    measured = steps.measure()
+    kept = page.step_rows()
+    names = ("ladder", "step", "layer", "author", "ratio")
+    assert [[row[each] for each in names] for row in measured] == [
+        [row[each] for each in names] for row in kept
+    ], "write it anew: python -m studies.seeds.steps"
+    for name, told in steps.said().items():
+        shown = {row["step"] for row in kept if row["ladder"] == name}
+        assert shown == {f"{before} to {after}" for before, after, *_ in told}
+        ladder = workload(name.removeprefix("h200-"))
+        later = {"base_lean", "strip_lean", "fused_streams", "rolled_tile8", "rolled_tile32",
+                 "constant_tile8", "rolled", "cudnn", "cublas"}  # fmt: skip
+        wanted = {f"{a} to {b}" for a, b in ladder.steps() if not {a, b} & later}
+        assert wanted <= shown
+    known = set(TERMS)
+    for told in steps.said().values():
+        assert {cause for *_, causes in told for cause in causes} <= known
+
+
+def test_what_is_said_of_the_steps_is_so():
+    rows, first = page.judged()
+    assert f"Of {rows} rows with a reason" in TEXT
+    assert f"the author's cause first in {first}. The other {rows - first} " in TEXT
+    off = [abs(row["expected"] / row["ratio"] - 1) for row in page.step_rows() if row["expected"]]
+    assert 0.3 < sorted(off)[len(off) // 2] < 0.37
+    told = f"(median of {len(off)} rows), within a quarter in {sum(each < 0.25 for each in off)}."
+    assert told in TEXT
+
+
+@pytest.mark.slow
+def test_int8_costs_what_is_told():
+    pytest.importorskip("onnxruntime")
+    found = int8.compare()["heads"]
+    told = [
+        [round(100 * each[name], 1) for each in found.values()]
+        for name in ("relative_error", "same_box")
+    ]
+    assert told == [[2.8, 4.7], [99.6, 99.7]]
 
 
 def test_every_output_was_right_before_it_was_measured():

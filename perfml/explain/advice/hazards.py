@@ -120,7 +120,9 @@ class Advice:
         return screen(self._title(), warnings, table, after=first, rest=".table")
 
     def _title(self) -> str:
-        return f"{len(self.table)} findings in {self.layers} layers"
+        findings = "finding" if len(self.table) == 1 else "findings"
+        layers = "layer" if self.layers == 1 else "layers"
+        return f"{len(self.table)} {findings} in {self.layers} {layers}"
 
     def _repr_html_(self) -> str:
         shown = ["layer", "backend", "kernel", "hazard", "evidence", "mitigation", "gain_high"]

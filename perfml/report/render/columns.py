@@ -6,13 +6,13 @@ lose their middle and texts wrap, columns are left out. What was left out is sai
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfml.kernel_names import shortened
 from perfml.report.document import Cell, ReportTable
 from perfml.report.labels import clean, listed
+from perfml.util.text import folded
 
 GAP = 2
 """Blanks between columns."""
@@ -38,14 +38,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """
     if not width:
         return [f"{indent}{text}"]
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  " if indent else "",
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [indent]
+    return folded(text, width, indent, f"{indent}  " if indent else "") or [indent]
 
 
 def table_grid(table: ReportTable, rows: Sequence[Sequence[Cell]], width: int) -> list[str]:

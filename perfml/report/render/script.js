@@ -15,6 +15,20 @@
     return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
   };
 
+  // Names of metrics and kernels break after an underscore, not in the middle of a word.
+  document.querySelectorAll("tbody td, tbody th").forEach((cell) => {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    const texts = [];
+    while (walker.nextNode()) if (/\w_\w/.test(walker.currentNode.data)) texts.push(walker.currentNode);
+    texts.forEach((text) => {
+      const pieces = text.data.split(/(?<=\w_)(?=\w)/);
+      if (pieces.every((piece) => piece.split(/\s/).every((word) => word.length <= 16))) {
+        cell.classList.add("pieces");
+      }
+      text.replaceWith(...pieces.flatMap((piece, place) => (place ? [make("wbr"), piece] : [piece])));
+    });
+  });
+
   // Sorting: a header becomes a button; rows without a value stay at the end either way.
   const keyOf = (row, column) => {
     const cell = row.cells[column];
