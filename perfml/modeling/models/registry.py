@@ -182,7 +182,7 @@ _CLASSIFICATION = _models(
         False,
         0.01,
     ),
-    ("rf", "random forest", _seeded(QuickForestClassifier), "gini", True, 0.1),
+    ("rf", "random forest", _seeded(QuickForestClassifier), "gini", True, 0.02),
 )
 _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 
