@@ -37,7 +37,8 @@ needs_published = pytest.mark.skipif(
     published_file() is None, reason="the published file may not be shipped"
 )
 FAST = ("builtin", "permutation", "group-permutation")
-FEW = {"permutations": 20}  # the fewest that are allowed; each fits every model once
+FEW = {"permutations": 20}  # the fewest that are allowed
+FEWEST = FEW | {"null_resamples": 1}  # where nothing is said of chance
 
 
 def names_of(problem, groups):
@@ -59,7 +60,7 @@ def test_the_metrics_that_make_the_time_are_first():
 
 
 def test_every_method_of_every_model_is_in_the_table():
-    found = rank(linear_layers(), task="classification", resamples=2, **FEW)
+    found = rank(linear_layers(), task="classification", resamples=2, **FEWEST)
     methods = found.table.groupby("model")["method"].agg(set)
     common = {"permutation", "group-permutation", "drop-column"}
     shapley = {"shapley"} if has_shap() else set()
@@ -70,7 +71,7 @@ def test_every_method_of_every_model_is_in_the_table():
 
 
 def test_ranks_of_a_model_and_method_are_a_permutation_on_average():
-    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST, **FEW)
+    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST, **FEWEST)
     for (_, method), part in found.table.groupby(["model", "method"]):
         count = len(part)
         assert part["mean_rank"].sum() == pytest.approx(count * (count + 1) / 2), method
@@ -92,7 +93,7 @@ def test_interchangeable_metrics_are_one_group():
 def test_two_copies_of_a_metric_share_the_importance_and_the_group():
     layers = linear_layers(layers=15)
     layers["l2_utilization"] = layers["dram_utilization"]
-    found = rank(layers, models=["dt"], resamples=12, methods=FAST, **FEW)
+    found = rank(layers, models=["dt"], resamples=12, methods=FAST, **FEWEST)
     gini = found.table[found.table["method"] == "gini"].set_index("metric")
     # neither copy is always first, because ties between them are broken anew in each resample
     for name in ("dram_utilization", "l2_utilization"):
@@ -127,7 +128,7 @@ def test_a_table_without_layers_is_not_ranked():
 
 def test_a_name_is_a_name_and_not_its_letters():
     layers = linear_layers()
-    words = {"resamples": 3, "n_jobs": 1} | FEW
+    words = {"resamples": 3, "n_jobs": 1} | FEWEST
     one = rank(layers, models="dt", methods="builtin", **words)
     assert set(one.table["model"]) == {"dt"}
     assert set(one.table["method"]) == {"gini"}
@@ -156,8 +157,8 @@ def test_a_resample_keeps_every_backend():
 
 def test_rankings_repeat_and_do_not_depend_on_processes():
     layers = linear_layers()
-    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1, **FEW)
-    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2, **FEW)
+    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1, **FEWEST)
+    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2, **FEWEST)
     pd.testing.assert_frame_equal(one.table, two.table)
     pd.testing.assert_frame_equal(one.summary, two.summary)
     pd.testing.assert_frame_equal(one.agreement, two.agreement)
@@ -261,7 +262,7 @@ def test_ties_share_places():
 
 
 def test_agreement_is_one_where_two_models_see_the_same():
-    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST, **FEW)
+    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST, **FEWEST)
     share = found.agreement.set_index(["left", "right"])["share"]
     assert share["dt/permutation", "dt/group-permutation"] > 0.6
     assert found.agreement["share"].between(0, 1).all()
@@ -269,13 +270,13 @@ def test_agreement_is_one_where_two_models_see_the_same():
 
 def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
     layers = linear_layers(layers=15)
-    one = rank(layers, models=["dt"], resamples=4, methods=FAST, **FEW)
+    one = rank(layers, models=["dt"], resamples=4, methods=FAST, **FEWEST)
     same = compare_rankings(one, one, ("a", "a"))
     assert same.common["same_first"].all()
     assert (same.common["top3"] == 1).all()
     assert same.common["spearman"].tolist() == pytest.approx([1.0, 1.0])
     moved = layers.assign(time_us=100 + 900 * layers["gst_efficiency"])
-    other = rank(moved, models=["dt"], resamples=4, methods=FAST, **FEW)
+    other = rank(moved, models=["dt"], resamples=4, methods=FAST, **FEWEST)
     compared = compare_rankings(one, other, ("dram", "gst"))
     assert not compared.common["same_first"].any()
     assert "the same in 0 of 2" in compared.verdict
@@ -285,7 +286,7 @@ def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
 
 
 def test_the_result_is_json_and_html():
-    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEW)
+    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEWEST)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["resampling"] == "layers"
     assert document["summary"][0]["group"] == "dram_utilization"
@@ -299,6 +300,7 @@ def test_the_result_is_json_and_html():
         ({"methods": []}, "no importance"),
         ({"resamples": 1}, "at least two resamples"),
         ({"permutations": 19}, "at least 20 permutations"),
+        ({"null_resamples": 0}, "at least one resample"),
     ],
 )
 def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):

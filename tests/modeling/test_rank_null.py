@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.ranking import CASES, METRICS
+from benchmarks.ranking import CASES, METRICS, ask
 from benchmarks.ranking import table as simulated
 from perfml.datasets import load
 from perfml.metrics import PUBLISHED
@@ -100,6 +100,13 @@ def test_the_limit_of_the_null_is_exceeded_by_chance_in_one_case_of_twenty():
     # with the observed table there are 40: two may lie beyond
     assert sum(share > null.limit for share in null.p_top3) == 1
     assert Null(20, 10, (0.5,) * 19 + (0.9,)).limit == 0.9
+
+
+@pytest.mark.slow
+def test_the_quick_null_of_a_report_raises_no_more_false_alarms_than_one_in_twenty():
+    answers = [ask(CASES["no signal, 7 layers"], seed, ["dt"], quick=True) for seed in range(20)]
+    # more than three of 20 would be of 5 % in 16 of 1000 such tests
+    assert sum(each.largest > each.limit for each in answers) <= 3
 
 
 @pytest.mark.slow
