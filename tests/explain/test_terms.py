@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfml.explain.counters.causes import decompose_pair, kernel_causes
+from perfml.explain.counters.evidence import sections_of
 from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
 from perfml.explain.gaps import Gaps, Timeline
@@ -132,3 +133,24 @@ def test_the_set_causes_holds_every_counter_that_an_explanation_reads(monkeypatc
     emitted()
     assert len(read) > 50
     assert read <= set(load_catalogue().computable(["causes"])) | COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("metric", "section"),
+    [
+        # as the section files of Nsight Compute have them
+        ("resident_blocks_limit_slots", "Occupancy"),
+        ("waves_per_sm", "LaunchStats"),
+        ("theoretical_occupancy", "Occupancy"),
+        ("ipc", "ComputeWorkloadAnalysis"),
+        ("alu_utilization", "ComputeWorkloadAnalysis"),
+        ("inst_executed", "InstructionStats"),
+        ("warp_execution_efficiency", "WarpStateStats"),
+        ("stall_membar", "WarpStateStats"),
+        ("sm_active_cycles_max", "WorkloadDistribution"),
+        ("gld_transactions", "MemoryWorkloadAnalysis_Tables"),
+        ("local_load_transactions", "MemoryWorkloadAnalysis_Tables"),
+    ],
+)
+def test_a_missing_counter_is_looked_for_in_the_section_that_collects_it(metric, section):
+    assert set(sections_of([metric])) == {section}

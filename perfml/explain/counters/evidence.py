@@ -82,18 +82,21 @@ _SECTIONS = (
     ("smsp__average_warp", "WarpStateStats"),
     ("smsp__thread_inst_executed_per", "WarpStateStats"),
     ("smsp__inst_executed_op_", "MemoryWorkloadAnalysis_Tables"),
+    ("smsp__sass_average_data_bytes", "MemoryWorkloadAnalysis_Tables"),
     ("l1tex__", "MemoryWorkloadAnalysis_Tables"),
     ("lts__", "MemoryWorkloadAnalysis_Tables"),
     ("dram__", "MemoryWorkloadAnalysis_Tables"),
+    ("launch__occupancy", "Occupancy"),
     ("launch__", "LaunchStats"),
     ("sm__warps_active", "Occupancy"),
     ("sm__maximum_warps", "Occupancy"),
     ("sm__cycles_active", "WorkloadDistribution"),
     ("sm__pipe", "ComputeWorkloadAnalysis"),
-    ("sm__inst_executed_pipe", "ComputeWorkloadAnalysis"),
+    ("sm__inst_", "ComputeWorkloadAnalysis"),
     ("smsp__inst_executed.", "InstructionStats"),
 )
-"""Beginning of the name of a counter, and the section of Nsight Compute that collects it."""
+"""Beginning of the name of a counter, and the section of Nsight Compute that collects it, by the
+section files of 2025."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +250,7 @@ def _untold(
         tuple(causes),
         TERMS[most],
         tuple(names),
-        tuple(dict.fromkeys(_sections(names))),
+        tuple(dict.fromkeys(sections_of(names))),
         _set_of(names),
         share,
     )
@@ -294,7 +297,8 @@ def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
     return False
 
 
-def _sections(names: Iterable[str]) -> Iterable[str]:
+def sections_of(names: Iterable[str]) -> Iterable[str]:
+    """Yield the sections of Nsight Compute that collect the counters of some metrics."""
     catalogue = load_catalogue()
     for name in names:
         formula = catalogue[name].ncu if name in catalogue else None
