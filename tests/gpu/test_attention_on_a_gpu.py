@@ -16,6 +16,9 @@ CASES = [
     *((name, "fp32", {"sizes": "3x512x64,40x128x32"}) for name in LADDER),
     *((name, "fp16", {"sizes": ODD}) for name in VARIANTS),
     *((name, "fp16", {"sizes": "4x1000x128", "causal": "1"}) for name in VARIANTS),
+    ("wmma", "fp16", {"sizes": ODD, "variants": "all"}),
+    ("triton", "fp16", {"sizes": f"{ODD},3x1000x128"}),
+    ("triton", "fp16", {"sizes": ODD, "causal": "1"}),
     *(
         (name, precision, {"sizes": ODD})
         for name, (_, precisions) in YARDSTICKS.items()
