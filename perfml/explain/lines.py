@@ -24,7 +24,8 @@ from perfml.explain.results import Explanation, LayerDiff, Line
 from perfml.explain.sass import awaited, opcode, without_predicate
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
-from perfml.readers.ncu.instructions import EXECUTED, STALLED
+from perfml.readers.ncu.instructions import STALLED
+from perfml.readers.ncu.report import EXECUTED
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice

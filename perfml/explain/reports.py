@@ -36,11 +36,14 @@ class Report:
         The run that was read from it.
     launches
         Their places in it, from 0; None for all.
+    has_instructions
+        Whether it may have counters of single instructions.
     """
 
     source: Source
     run_id: str
     launches: frozenset[int] | None = None
+    has_instructions: bool = True
 
 
 def reports_behind(given: Given, kernels: pd.DataFrame | None = None) -> list[Report]:
@@ -67,7 +70,7 @@ def reports_behind(given: Given, kernels: pd.DataFrame | None = None) -> list[Re
             # with times of another pass a launch has a row for each of that one's iterations
             alone = files[each.get("run_id")] == 1
             places = given.places.get(run_id, frozenset()) if given.places and alone else None
-            found.append(Report(source, run_id, places))
+            found.append(Report(source, run_id, places, each.get("instructions", True)))
     return found
 
 
@@ -96,7 +99,7 @@ def code_of(*sides: tuple[list[Report], set[str]]) -> list[dict[str, pd.DataFram
             (tables, Wanted(kernels - tables.keys(), each.launches))
             for tables, (reports, kernels) in zip(found, sides, strict=True)
             for each in reports
-            if each.source.path == path and kernels - tables.keys()
+            if each.source.path == path and each.has_instructions and kernels - tables.keys()
         ]
         # a table that was read without the package tells what it tells without it
         with suppress(MissingExtraError):

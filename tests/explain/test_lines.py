@@ -23,7 +23,8 @@ from perfml.explain.reports import Report
 from perfml.explain.results import Line
 from perfml.explain.sass import awaited
 from perfml.readers import Source
-from perfml.readers.ncu.instructions import EXECUTED, STALLED
+from perfml.readers.ncu.instructions import STALLED
+from perfml.readers.ncu.report import EXECUTED
 from tests.support.others_files import STRANGERS
 
 SECTORS = "memory_l2_theoretical_sectors_global"

@@ -100,3 +100,9 @@ def test_a_report_behind_both_sides_is_opened_once(monkeypatch, tmp_path):
     sides = [[Report(Source(tmp_path / "a"), "a", frozenset({place}))] for place in (0, 3)]
     assert code_of(*((side, {"k"}) for side in sides)) == [{}, {}]
     assert [[set(each.launches) for each in wanted] for wanted in opened] == [[{0}, {3}]]
+
+
+def test_a_report_that_was_read_to_have_no_instructions_is_not_opened_again(monkeypatch):
+    monkeypatch.setattr(reports, "instructions", lambda *_: pytest.fail("opened again"))
+    given = read_given(REPORT)
+    assert code_of((reports_behind(given), set(given.untimed["kernel"]))) == [{}]

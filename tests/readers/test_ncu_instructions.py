@@ -8,7 +8,8 @@ import pytest
 
 from perfml.readers import Source, read
 from perfml.readers.ncu import instructions as module
-from perfml.readers.ncu.instructions import EXECUTED, STALLED, Wanted, instructions
+from perfml.readers.ncu.instructions import STALLED, Wanted, instructions
+from perfml.readers.ncu.report import EXECUTED
 from tests.support.others_files import STRANGERS
 
 BASE = 0x7F0000000100

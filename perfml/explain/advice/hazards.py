@@ -328,6 +328,9 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
     low = np.minimum(low, high)
     flagged = np.flatnonzero(met & _applies(rule, rows, merged) & ~np.isnan(high))
     share = rows["share"].to_numpy(dtype=float)
+    likely = high.copy()
+    # once for all: taking rows out of a table costs more than what is computed of them
+    likely[flagged] = _likely(rule, rows, flagged, high)
     found = []
     for same in _by_kernel(rows, flagged):
         worst = int(same[(high[same] * share[same]).argmax()])
@@ -341,7 +344,7 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
                 said,
                 (
                     float(low[same] @ share[same]),
-                    float(_likely(rule, rows, same, high) @ share[same]),
+                    float(likely[same] @ share[same]),
                     float(high[same] @ share[same]),
                 ),
                 _beside(rule, rows, same),

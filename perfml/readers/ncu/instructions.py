@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.readers.ncu.report import DEMANGLED, opened
+from perfml.readers.ncu.report import DEMANGLED, EXECUTED, has_instructions, opened
 from perfml.readers.source import Source
 
-EXECUTED = "inst_executed"
 SAMPLES = "smsp__pcsamp_sample_count"
 STALLED = "smsp__pcsamp_warps_issue_stalled_"
 """Before the reason for which a sampled warp waited at an instruction."""
@@ -96,8 +95,7 @@ def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame
 
 
 def _table(launch: Any) -> pd.DataFrame | None:
-    counted = launch.metric_by_name(EXECUTED)
-    if counted is None or not counted.has_correlation_ids():
+    if not has_instructions(launch):
         return None
     stalls = (
         name

@@ -45,6 +45,9 @@ _VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)*$")
 DEMANGLED = 1
 """Base of a kernel's name: with its template arguments, and more of them than the CSV shows."""
 
+EXECUTED = "inst_executed"
+"""Counter that every report with counters of single instructions has."""
+
 # Numbers of the package's enumerations, which it gives as plain integers.
 _KERNEL = 0
 _STRING, _NO_NUMBER = 2, frozenset({0, 1, 2})
@@ -149,7 +152,15 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
     }
     ranges = [_ranges(each) for each in launches]
     advice = most_promising(_rules_in(launches))
-    return Launches(identity, counters, ranges, {"rules": advice} if advice else {}, warnings)
+    facts: dict[str, Any] = {"rules": advice} if advice else {}
+    facts["instructions"] = any(map(has_instructions, launches))
+    return Launches(identity, counters, ranges, facts, warnings)
+
+
+def has_instructions(launch: Any) -> bool:
+    """Tell whether a result has counters of single instructions."""
+    counted = launch.metric_by_name(EXECUTED)
+    return counted is not None and bool(counted.has_correlation_ids())
 
 
 def _counters(
