@@ -100,6 +100,13 @@ def _stall(*reasons: str) -> _Carrier:
 
 
 _LOADS, _STORES = ("LDG", "LD"), ("STG", "ST")
+_DOUBLES = ("DADD", "DMUL", "DFMA", "DSETP", "DMMA")
+_SPECIAL = ("MUFU", "I2F", "F2I", "F2F", "I2I", "FRND", "I2FP", "F2FP")
+"""What the unit of special functions executes: conversions between types, too."""
+_INTEGERS = (
+    *("IADD3", "IADD", "IMAD", "IMUL", "LOP3", "LOP", "SHF", "SHL", "SHR", "LEA", "ISETP"),
+    *("IABS", "IMNMX", "PRMT", "POPC", "FLO", "BMSK", "SGXT", "VIADD", "VIMNMX"),
+)
 _SCATTERED = _beyond_ideal(_SECTORS)
 _ASKED = _column(_SECTORS)
 _RUNS = _column(EXECUTED)
@@ -130,7 +137,11 @@ _CARRIERS: dict[str, _Carrier] = {
     "global_atomics": _Carrier("the global atomics", _RUNS, ("RED", "ATOM", "ATOMG", "REDG")),
     "shared_atomics": _Carrier("the shared-memory atomics", _RUNS, ("ATOMS", "ATOMSM")),
     "active_threads_per_warp": _Carrier("the idle lanes of warps", _idle_lanes),
-    "special_function_pipe_time": _Carrier("the special functions", _RUNS, ("MUFU",)),
+    "special_function_pipe_time": _Carrier("the special functions", _RUNS, _SPECIAL),
+    "fp64_pipe_time": _Carrier("the instructions in double precision", _RUNS, _DOUBLES),
+    "integer_arithmetic": _Carrier("the integer instructions", _RUNS, _INTEGERS),
+    "lsu_pipe_time": _Carrier("the exchanges between lanes", _RUNS, ("SHFL",)),
+    "tensor_unused": _Carrier("the multiply-adds", _RUNS, ("FFMA", "HFMA2", "FMUL", "FADD")),
     "stall_inst_fetch": _stall("no_instructions"),
     "stall_exec_dependency": _stall("short_scoreboard", "wait"),
     "stall_memory_dependency": _stall("long_scoreboard"),
@@ -145,7 +156,7 @@ _CARRIERS: dict[str, _Carrier] = {
     "memory_fence": _stall("membar"),
     "math_throttle": _stall("math_pipe_throttle"),
     "mio_throttle": _stall("mio_throttle"),
-    "constant_serialization": _stall("imc_miss"),
+    "constant_serialization": _Carrier("the reads of indexed constants", _RUNS, ("LDC",)),
 }
 """By the id of a cause. Causes that no single instruction has (occupancy, waves) are not here."""
 

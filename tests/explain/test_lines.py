@@ -178,3 +178,23 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
         "seen",
     ]
     assert advice_with_lines(advice, launches, []) is advice
+
+
+@pytest.mark.parametrize(
+    ("term", "sass"),
+    [
+        ("fp64_pipe_time", "DFMA R12, R12, R8, 0.5"),
+        ("special_function_pipe_time", "F2I.TRUNC.NTZ R19, R0"),
+        ("integer_arithmetic", "SHF.L.W.U32.HI R8, R8, UR5, R8"),
+        ("lsu_pipe_time", "SHFL.BFLY PT, R8, R8, 0x1, 0x1f"),
+        ("tensor_unused", "FFMA R16, R36, R40, R16"),
+        ("constant_serialization", "LDC R6, c[0x3][R10]"),
+    ],
+)
+def test_the_work_of_a_unit_is_carried_by_what_it_executes(term, sass):
+    # as recorded of the planted families; the loop around it runs as often
+    table = code("BRA 0x10", sass, "MOV R1, R2", inst_executed=[100, 100, 100])
+    found = carrying_line(term, table)
+    assert found is not None
+    assert found.sass == sass
+    assert found.share == 1.0
