@@ -215,6 +215,9 @@ class Words:
         return f"{self.group}s" if self.group in ("layer", "group") else f"values of {self.group}"
 
 
+OWN_TARGET = "target"
+"""Key of ``DataFrame.attrs`` of predictions: what the user's own target is called."""
+
 OF_LAYERS: Words = Words()
 """Those of a Layers table."""
 

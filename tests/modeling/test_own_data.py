@@ -214,3 +214,15 @@ def test_rows_of_another_order_are_not_put_together():
         evaluate(np.ones(5), np.ones(5))
     with pytest.raises(PerfmlError, match="as many names"):
         evaluate(np.ones((5, 2)), np.ones(5), features=["a"])
+
+
+def test_predictions_of_an_own_target_are_drawn_in_its_unit():
+    from perfml.report.figures import predicted_vs_measured
+
+    found = evaluate(operators(), "latency", groups="op", models=[Ridge()], splits=1)
+    ax = predicted_vs_measured(found.predictions, protocol="leave-one-group-out")
+    assert ax.get_xlabel() == "measured latency"
+    assert ax.get_legend() is None
+    assert ax.collections[0].get_offsets()[:, 0].max() == pytest.approx(
+        operators()["latency"].max(), rel=1e-6
+    )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.modeling.features import Problem, build_problem
+from perfml.modeling.features import OWN_TARGET, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
@@ -463,7 +463,10 @@ def _predictions(tasks: list[_Task]) -> pd.DataFrame:
                     }
                 )
             )
-    return pd.concat(frames, ignore_index=True)
+    joined = pd.concat(frames, ignore_index=True)
+    if tasks and tasks[0].problem.words.own:
+        joined.attrs[OWN_TARGET] = tasks[0].problem.words.target
+    return joined
 
 
 def _importances(tasks: list[_Task]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.modeling.features import OWN_TARGET
 from perfml.report.figures.axes import is_narrow, markers, name_rows, reach
 from perfml.report.figures.style import INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.report.labels import members, model, percent, protocol
@@ -172,7 +173,8 @@ def predicted_vs_measured(
     ----------
     predictions
         ``Evaluation.predictions`` of a regression: backend, model, protocol, truth and predicted
-        in milliseconds (drawn in microseconds, as all times are). Times that are not positive
+        in milliseconds (drawn in microseconds, as all times are; a target of one's own is drawn in
+        its unit). Times that are not positive
         cannot be drawn on a logarithmic axis and are counted in the title.
     model, protocol
         Which; the first of the table without.
@@ -189,17 +191,20 @@ def predicted_vs_measured(
         If there are no such predictions.
     """
     rows = _chosen(_chosen(predictions, "model", model), "protocol", protocol)
-    truth = 1000 * rows["truth"].to_numpy(float)
-    guess = 1000 * rows["predicted"].to_numpy(float)
+    own = rows.attrs.get(OWN_TARGET)
+    scale = 1000.0 if own is None else 1.0
+    truth = scale * rows["truth"].to_numpy(float)
+    guess = scale * rows["predicted"].to_numpy(float)
     drawn = (truth > 0) & (guess > 0)
     if not drawn.any():
         msg = "no prediction is positive"
         raise PerfmlError(msg, cure="Predicted against measured is drawn for times only.")
     ax = new_axes(ax, width, width)
-    backends = list(dict.fromkeys(rows["backend"].astype(str)))
+    named = rows["backend"].astype(object).where(rows["backend"].notna(), "").astype(str)
+    backends = list(dict.fromkeys(named))
     tint = colours(backends, palette)
     for backend, marker in markers(backends).items():
-        mine = np.flatnonzero(drawn & (rows["backend"].astype(str).to_numpy() == backend))
+        mine = np.flatnonzero(drawn & (named.to_numpy() == backend))
         # repeats that lie within 2 % of each other are one point to the eye
         spots = np.round(np.log(np.column_stack([truth[mine], guess[mine]])) / 0.02)
         mine = np.sort(mine[np.unique(spots, axis=0, return_index=True)[1]])
@@ -218,8 +223,8 @@ def predicted_vs_measured(
     ax.axline((limits[0], limits[0]), (limits[1], limits[1]), color=MUTED, linewidth=1, zorder=1)
     ax.set(xscale="log", yscale="log", xlim=limits, ylim=limits, aspect="equal")
     _plain_decades(ax)
-    ax.set_xlabel("measured, µs")
-    ax.set_ylabel("predicted, µs")
+    ax.set_xlabel("measured, µs" if own is None else f"measured {plain(own, 40)}")
+    ax.set_ylabel("predicted, µs" if own is None else f"predicted {plain(own, 40)}")
     first = rows.iloc[0]
     hidden = int((~drawn).sum())
     ax.set_title(
@@ -227,7 +232,8 @@ def predicted_vs_measured(
         + (f" ({hidden} not positive)" if hidden else "")
     )
     ax.grid()
-    ax.legend(loc="upper left", handletextpad=0.2, markerscale=1.4)
+    if rows["backend"].notna().any():
+        ax.legend(loc="upper left", handletextpad=0.2, markerscale=1.4)
     return ax
 
 
