@@ -19,7 +19,6 @@ _HOMES = {
     "predict": "compare",
     "Prediction": "results",
     "LayerVerdict": "results",
-    "describe": "describe",
     "with_bounds": "bounds",
     "prepared": "describe",
     "family_of": "families",
