@@ -173,7 +173,9 @@ def with_layer_facts(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.
     added = {}
     for name in FACTS:
         if name not in layers.columns:
-            values = [_fact(row.get(name), name in _TEXTS) for row in rows]
+            # YOLOv4-Tiny's own description has the layer's type in place of its class
+            key = "type" if name == "kind" else name
+            values = [_fact(row.get(name, row.get(key)), name in _TEXTS) for row in rows]
             added[name] = pd.Series(values, dtype="string" if name in _TEXTS else "float64")
     joined = pd.concat([layers.reset_index(drop=True), pd.DataFrame(added)], axis=1)
     joined.index = layers.index

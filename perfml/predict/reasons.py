@@ -138,8 +138,8 @@ def findings_of(
         key = condition(each)
         reasons = found.setdefault(key, [])
         if len(reasons) < _REASONS:
-            words = ("rule", "hazard", "evidence", "mitigation")
-            reasons.append(Reason(*(str(each[word]) for word in words)))
+            said = (str(each[word]) for word in ("hazard", "evidence", "mitigation"))
+            reasons.append(Reason(tuple(map(str, each["rules"])), *said))
     return {key: tuple(reasons) for key, reasons in found.items()}
 
 

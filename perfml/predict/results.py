@@ -43,7 +43,7 @@ class Peer:
 class Reason:
     """A hazard that the rules of advice found in the layer."""
 
-    rule: str
+    rules: tuple[str, ...]
     hazard: str
     evidence: str
     mitigation: str
@@ -87,8 +87,8 @@ class Why:
             )
         if rest >= 1.15:
             return (
-                f"Its counted work is near the usual ({more:.2f} times the time); it is slow for "
-                f"that work by {rest:.2f} times."
+                f"Its counted work explains {more:.2f} times the usual time; for that work it is "
+                f"slow, by {rest:.2f} times."
             )
         return f"Counted work explains {more:.2f} times the usual time, the rest {rest:.2f} times."
 

@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import FACTS
 from perfml.predict import family_of, predict, prepared, with_bounds
 from perfml.predict.describe import TIERS, Vocabulary, describe
 from perfml.predict.intervals import Intervals
+from perfml.predict.reasons import condition, findings_of
 from tests.predict.conftest import SLOW, WASTEFUL
 
 pytestmark = pytest.mark.long
@@ -50,6 +52,18 @@ def test_what_it_counts_too_much_is_named_beside_its_peers(found):
     assert why.unusual[0].factor == pytest.approx(4.0, rel=0.2)
     assert {peer.kind for peer in why.peers} == {"Conv2d"}
     assert why.by_work * why.beyond_work == pytest.approx(found.layers[0].ratio)
+
+
+def test_what_the_rules_of_advice_find_in_a_slow_layer_is_told():
+    layers = load("h200-sweep").frame
+    one = layers[(layers["backend"] == "cudnn") & (layers["batch"] == 1)]
+    keys = [condition(row) for _, row in one.drop_duplicates("layer").iterrows()]
+    found = findings_of(one, None, keys)
+    assert found
+    assert set(found) <= set(keys)
+    reasons = [reason for each in found.values() for reason in each]
+    assert "bank_conflicts" in {rule for reason in reasons for rule in reason.rules}
+    assert all(each.hazard and each.evidence and each.mitigation for each in reasons)
 
 
 def test_a_layer_is_never_compared_with_its_own_network(network, reference):

@@ -27,9 +27,9 @@ class PeerLayer(TypedDict):
 
 
 class FoundHazard(TypedDict):
-    """What a rule of advice found."""
+    """What rules of advice found."""
 
-    rule: str
+    rules: list[str]
     hazard: str
     evidence: str
     mitigation: str
