@@ -1,0 +1,85 @@
+"""The atlas as arrays: rows, features, folds of networks, and fits on them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from perfml.modeling.features import BOUND
+from perfml.modeling.models.registry import get_model, make_imputer
+from perfml.modeling.parallel import quietly
+from perfml.predict.describe import Vocabulary, describe
+from perfml.predict.model import codes_of
+from perfml.predict.reference import reference
+
+TIERS = ("shape", "counted", "clocked")
+FOLDS = 10
+
+
+@cache
+def rows():
+    """Return the rows of the atlas that have a bound and a kind."""
+    table = reference()
+    return table[table[BOUND].notna() & table["kind"].notna()].reset_index(drop=True)
+
+
+@cache
+def words():
+    return Vocabulary.of(rows())
+
+
+@cache
+def features(tier):
+    """Return the features of a tier that vary."""
+    found = describe(rows(), words(), tier)
+    return found[[name for name in found.columns if found[name].nunique() > 1]]
+
+
+def networks():
+    return codes_of(rows(), "workload")
+
+
+def by_network(ratio_error, codes=None):
+    """Return the mean over networks of the mean relative error of their rows."""
+    error = np.abs(np.exp(ratio_error) - 1)
+    codes = networks() if codes is None else codes
+    return float(np.mean(np.bincount(codes, error) / np.bincount(codes)))
+
+
+def fit_predict(model, train, ratio, test, seed=0):
+    return fitted(model, train, ratio, seed)(test)
+
+
+def fitted(model, train, ratio, seed=0):
+    """Return a function that predicts features, by a model fitted on some."""
+    values = train.to_numpy()
+    imputer = None
+    if model not in ("lgbm", "hgb"):
+        imputer = make_imputer().fit(values)
+        values = imputer.transform(values)
+    made = get_model(model, "regression").make(seed)
+    estimator, _ = quietly(lambda x: made.fit(x, ratio), values)
+
+    def predict(frame):
+        x = frame.to_numpy()
+        return quietly(estimator.predict, x if imputer is None else imputer.transform(x))[0]
+
+    return predict
+
+
+@cache
+def metric_columns_of(metric):
+    """Return the columns of the counted tier that a metric has."""
+    known = features("counted").columns
+    return [name for name in (metric, f"log {metric}", f"log {metric} / bound") if name in known]
+
+
+@cache
+def metrics():
+    """Return the counted metrics, and the number of launches, that have columns."""
+    return tuple(name for name in ("kernels", *words().counted) if metric_columns_of(name))
+
+
+def shape_columns():
+    return list(features("shape").columns)

@@ -1,0 +1,318 @@
+"""The tables and sentences of docs/atlas.md, from ``benchmarks/results/atlas.json``.
+
+``python -m studies.atlas.page`` writes them anew; `studies.atlas.measure` makes the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from functools import cache
+
+import numpy as np
+
+from studies.atlas.measure import RESULTS, TEN
+from studies.page_tables import markdown, write_tables
+
+MANY = 10
+"""Networks that a family needs to be spoken of."""
+
+PAGE = RESULTS.parents[2] / "docs" / "atlas.md"
+HEADS = {
+    "random": "random rows",
+    "leave-one-layer-out:10": "layers out",
+    "leave-one-shape-out:10": "shapes out",
+    TEN: "networks out",
+    "leave-one-kind-out:10": "kinds out",
+}
+TITLES = {
+    "training-mean": "baseline: mean of the training rows",
+    "backend-mean": "baseline: mean of the configuration",
+    "lookup": "baseline: lookup on one feature",
+    "roofline": "baseline: roofline bound and a launch",
+    "roofline-scaled": "baseline: the same, scaled by configuration",
+    "dt": "decision tree",
+    "gbr": "gradient boosting",
+    "power-law": "ridge regression of logarithms (power law)",
+    "gp": "Gaussian process (1,000 rows)",
+    "lgbm": "LightGBM",
+    "hgb": "histogram boosting, as `predict` has it",
+}
+TIER = {"shape": "shapes alone", "counted": "shapes and counts", "clocked": "shares of cycles too"}
+
+
+@cache
+def results():
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def _percent(value):
+    return f"{100 * value:.0f} %"
+
+
+def contents():
+    held = results()["contents"]
+    lines = [
+        ("networks", held["networks"]),
+        ("layers measured, each in every configuration of its network", f"{held['layers']:,}"),
+        ("rows here: distinct layers of a network and configuration", f"{held['rows']:,}"),
+        ("distinct by kind, shapes and precision, over all networks", f"{held['distinct']:,}"),
+        ("kinds of layers", held["kinds"]),
+        ("GPUs", ", ".join(held["devices"])),
+    ]
+    lines += [
+        (f"networks under {backend}, {precision}, batch {batch}", count)
+        for (backend, precision, batch), count in (
+            (key.split("/"), count) for key, count in held["runs"].items()
+        )
+    ]
+    return markdown(("what", "how many"), lines, numbers=True)
+
+
+def goals():
+    lines = []
+    for goal in results()["goals"]:
+        verdict = "met" if goal["met"] else "**missed**"
+        lines.append((goal["goal"], f"{goal['found']:.3f}", verdict))
+    spent = sum(results()["seconds"].values())
+    verdict = "met" if spent < 600 else "not met on one core; its steps run one after the other"
+    lines.append(("the whole analysis within 600 s", f"{spent:.0f} s of processor time", verdict))
+    lines.append(("H200 to H100: MAPE at most 0.10", "–", "not measured: no H100 was to be had"))
+    return markdown(("goal", "found", ""), lines)
+
+
+def protocols():
+    lines = []
+    scores = results()["protocols"]
+    for name in ("training-mean", "backend-mean", "lookup", "roofline", "roofline-scaled"):
+        lines.append(_errors(TITLES[name], scores["counted"][name]))
+    for tier in ("shape", "counted", "clocked"):
+        for model in TITLES:
+            if model in scores[tier] and not TITLES[model].startswith("baseline"):
+                lines.append(_errors(f"{TITLES[model]}: {TIER[tier]}", scores[tier][model]))
+    return markdown(("", *HEADS.values()), lines, numbers=True)
+
+
+def _errors(title, scores):
+    return (title, *(f"{scores[name]:.2f}" if name in scores else "–" for name in HEADS))
+
+
+def alone():
+    lines = [
+        (TIER[tier], f"{results()['alone'][tier]:.3f}") for tier in ("shape", "counted", "clocked")
+    ]
+    return markdown(("LightGBM learns from", "MAPE"), lines, numbers=True)
+
+
+def targets():
+    lines = [(name, f"{error:.3f}") for name, error in results()["targets"].items()]
+    return markdown(("target", "MAPE, networks out"), lines, numbers=True)
+
+
+def families():
+    lines = [
+        (
+            line["family"],
+            line["rows"],
+            line["networks"],
+            f"{line['shape']:.2f}",
+            f"{line['counted']:.2f}",
+        )
+        for line in results()["families"]
+    ]
+    head = ("family", "rows", "networks", "shapes alone", "shapes and counts")
+    return markdown(head, lines, numbers=True)
+
+
+def coverage():
+    lines = []
+    for tier, found in results()["coverage"].items():
+        shares = (found[name] for name in ("layers", "networks", "least"))
+        cells = (f"{100 * share:.1f} %" for share in shares)
+        lines.append(
+            (TIER[tier], *cells, found["networks_below_80"], f"{found['median_factor']:.2f}")
+        )
+    head = ("", "layers inside", "mean over networks", "worst network", "networks below 80 %")
+    return markdown((*head, "usual half width, as a factor"), lines, numbers=True)
+
+
+def ranking():
+    beside = results()["conditional"]
+    lines = [
+        (
+            f"`{line['metric']}`",
+            f"{line['importance']:.4f} [{line['low']:.4f}, {line['high']:.4f}]",
+            f"{line['rank']:.1f}",
+            f"{line['p_top3']:.2f}",
+            _q(line["q"]),
+            f"{beside[line['metric']]['importance']:.4f}",
+            _q(beside[line["metric"]]["q"]),
+        )
+        for line in results()["ranking"]["metrics"][:15]
+    ]
+    head = ("metric", "shuffled", "mean rank", "P(top 3)", "q", "shuffled given all others", "q ")
+    return markdown(head, lines, numbers=True)
+
+
+def _q(value):
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def within():
+    lines = [
+        (
+            line["family"],
+            line["rows"],
+            ", ".join(f"`{each['metric']}` {each['importance']:.3f}" for each in line["leaders"]),
+        )
+        for line in results()["within"]
+    ]
+    return markdown(("family", "rows", "first three, with what shuffling each costs"), lines)
+
+
+def sets():
+    found = results()["sets"]
+    path = [
+        (number + 1, f"`{step['metric']}`", f"{step['error']:.3f}")
+        for number, step in enumerate(found["path"])
+    ]
+    often = ", ".join(
+        f"`{name}` {_percent(share)}" for name, share in list(found["shares"].items())[:10]
+    )
+    said = (
+        f"Enough is {found['goal']:.3f}, a tenth above what all counted metrics reach. In "
+        f"{found['repetitions']} repetitions with four fifths of the networks the set was the same "
+        f"in {_percent(found['same'])}; its members were chosen in: {often}."
+    )
+    table = markdown(("size", "metric added to the shapes", "MAPE, networks out"), path)
+    return f"{table}\n\n{said}"
+
+
+def tree():
+    found = results()["trees"]
+    lines = [
+        (
+            f"linear model tree on {line['features']} features: {TIER[name.split()[1]]}",
+            f"{line['leaves']:.1f}",
+            f"{line['error']:.3f}",
+        )
+        for name, line in found["scores"].items()
+    ]
+    table = markdown(("", "leaves", "MAPE, networks out"), lines, numbers=True)
+    fence = '```text title="the tree of all networks"'
+    return f"{table}\n\n{fence}\n{found['text'].rstrip()}\n```"
+
+
+def claims():
+    found = results()["claims"]
+    gld, rank = found["gld"], results()["ranking"]
+    chance = float(np.quantile(rank["null_p_top3"], 0.95))
+    first = gld["place"] == 1
+    said = (
+        f"it is number {gld['place']} of {gld['of']} counted metrics, P(top 3) "
+        f"{gld['p_top3']:.2f} (chance leads up to {chance:.2f}); number "
+        f"{gld['among_published']} of the {gld['published']} published ones that only count"
+    )
+    verdict = "holds" if first else "does not hold"
+    lines = [("`gld_efficiency` is the metric that explains time best", said, verdict)]
+    told = found["backends"]
+    if told is None:
+        lines.append(("backends can be told apart by metrics", "one backend was recorded", "open"))
+    else:
+        score = {(each["model"], each["protocol"]): each["mean"] for each in told["scores"]}
+        seen, unseen = score["rf", "random"], score["rf", TEN]
+        verdict = "holds" if unseen >= 0.9 else "does not hold for layers of all kinds"
+        claim = "backends can be told apart by metrics (random forest, the published 19)"
+        said = (
+            f"accuracy {seen:.2f} on random rows, {unseen:.2f} on networks left out; always "
+            f"naming the usual one has {told['usual']:.2f} ({told['rows']} rows, "
+            f"{told['networks']} networks under several backends). "
+            f"{_percent(told['same_kernels'])} of these layers run the same kernels under both"
+        )
+        lines.append((claim, said, verdict))
+    return markdown(("claim", "on this data", "verdict"), lines)
+
+
+def leaks():
+    found, alone_ = results()["claims"], results()["alone"]
+    lines = [
+        ("`sm_active_cycles_max`, times one number", f"{found['cycles']:.2f}"),
+        ("`inst_executed / ipc`, times one number", f"{found['inst_over_ipc']:.2f}"),
+        (
+            "LightGBM with shares of cycles and of peaks",
+            f"{alone_['clocked']:.2f}",
+        ),
+        ("LightGBM with counts", f"{alone_['counted']:.2f}"),
+    ]
+    return markdown(("", "MAPE"), lines, numbers=True)
+
+
+def answer():
+    """Return the answer in sentences, each with its numbers."""
+    one = results()
+    alone_ = one["alone"]
+    roof = one["protocols"]["counted"]["roofline"][TEN]
+    metrics = one["ranking"]["metrics"]
+    real = [line for line in metrics if line["q"] < 0.05]
+    both = [line for line in real if one["conditional"][line["metric"]]["q"] < 0.05]
+    common = [line for line in one["families"] if line["networks"] >= MANY]
+    leader, cover = metrics[0], one["coverage"]["shape"]
+    least, most = (pick(common, key=lambda e: e["shape"] - e["counted"]) for pick in (min, max))
+    chosen = ", ".join(f"`{name}`" for name in one["sets"]["metrics"])
+    sentences = (
+        (
+            f"On a network that nobody learned from, shapes alone predict a layer's time within "
+            f"{_percent(alone_['shape'])} in the mean, and what counters count brings that to "
+            f"{_percent(alone_['counted'])}. The roofline's bound and a launch are off by "
+            f"{_percent(roof)}."
+        ),
+        (
+            f"Over all kinds `{leader['metric']}` matters most: shuffled between layers it costs "
+            f"{leader['importance']:.3f} of the logarithm of the time, P(top 3) "
+            f"{leader['p_top3']:.2f}. {len(real)} of {len(metrics)} counted metrics matter beyond "
+            f"chance (false discoveries below 5 %), {len(both)} of them also given all the others."
+        ),
+        (
+            f"Of families in {MANY} networks and more counters add most for {most['family']} "
+            f"({_percent(most['shape'])} to {_percent(most['counted'])}) and least for "
+            f"{least['family']} ({_percent(least['shape'])} to {_percent(least['counted'])})."
+        ),
+        (
+            f"{len(one['sets']['metrics'])} metrics beside the shapes suffice: {chosen}. The "
+            f"choice is the same in {_percent(one['sets']['same'])} of the repetitions."
+        ),
+        (
+            f"`perfml predict` gives intervals from shapes: {100 * cover['layers']:.1f} % of "
+            f"the layers of networks left out lie in the 90 % interval "
+            f"({100 * cover['networks']:.1f} % in the mean over networks), which is usually a "
+            f"factor of {cover['median_factor']:.2f} to either side."
+        ),
+    )
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+TABLES = {
+    "contents": contents,
+    "answer": answer,
+    "goals": goals,
+    "alone": alone,
+    "protocols": protocols,
+    "targets": targets,
+    "families": families,
+    "coverage": coverage,
+    "ranking": ranking,
+    "within": within,
+    "sets": sets,
+    "tree": tree,
+    "leaks": leaks,
+    "claims": claims,
+}
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    write_tables(PAGE, TABLES)
+
+
+if __name__ == "__main__":
+    main()
