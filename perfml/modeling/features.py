@@ -359,9 +359,9 @@ def _shape_codes(layers: pd.DataFrame, layer: Ints) -> Ints:
     amount = group_codes(layers, amounts)
     named = group_codes(layers, ("workload", "layer"))
     count = int(named.max()) + 1
-    ties = coo_array(
-        (np.ones(len(layers)), (named, count + amount)), shape=(count + int(amount.max()) + 1,) * 2
-    )
+    # scipy before 1.12 reads links of 32 bits only
+    links = (named.astype(np.int32), (count + amount).astype(np.int32))
+    ties = coo_array((np.ones(len(layers)), links), shape=(count + int(amount.max()) + 1,) * 2)
     piece = connected_components(ties, directed=False)[1][named]
     return np.asarray(pd.factorize(piece)[0], dtype=np.int64)
 
