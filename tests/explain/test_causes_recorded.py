@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from itertools import combinations
+from unittest.mock import patch
 
+import pandas as pd
 import pytest
 
 from perfml.explain import explain, load_tables, sides_of
+from perfml.explain.advice.hazards import COLUMNS
 from perfml.explain.counters.sentences import cause_in_words
 from perfml.explain.counters.terms import TERMS, Kind
 
@@ -22,6 +25,13 @@ NO_LEVELS = (Kind.LAUNCH, Kind.MEASUREMENT, Kind.RESIDUAL)
 def details(name):
     """Return the explanations of every layer and every two backends of a data set."""
     layers, kernels = load_tables(name)
+    # advice is not looked at here, and takes two thirds of the time
+    nothing = pd.DataFrame(columns=["side", *COLUMNS])
+    with patch("perfml.explain.compare._advice", return_value=nothing):
+        return _details(layers, kernels)
+
+
+def _details(layers, kernels):
     keys = [key for key in ("precision", "batch") if key in layers]
     found = []
     for _, part in layers.groupby(keys, dropna=False):
