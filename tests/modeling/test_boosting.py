@@ -13,6 +13,8 @@ from perfml.modeling.models.registry import CLASSIFICATION, REGRESSION, get_mode
 from perfml.util.installed import install_command
 from tests.support.modeling_data import linear_layers
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def installed():

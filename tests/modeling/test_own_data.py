@@ -21,6 +21,8 @@ from perfml.modeling.models.own import chosen_models, own_importance
 from perfml.modeling.own_data import own_problem, own_protocols
 from tests.support.modeling_data import linear_layers
 
+pytestmark = pytest.mark.long
+
 FEW = {"resamples": 4, "permutations": 20, "methods": ("builtin", "permutation")}
 
 
