@@ -212,21 +212,18 @@ def cupti_passes(names: Iterable[str], ncu: int) -> int:
         from three on, which is right for most of those it was asked about.
     """
     asked = frozenset(name for name in names if not is_free(name))
-    planned = {frozenset(metrics): counts for counts, metrics in _planned()}.get(asked, {})
-    return planned.get(CUPTI_CHIP, ncu if ncu <= 1 else ncu - 1)
+    return _planned().get(asked, {}).get(CUPTI_CHIP, ncu if ncu <= 1 else ncu - 1)
 
 
 @functools.cache
-def _planned() -> tuple[tuple[dict[str, int], tuple[str, ...]], ...]:
-    """Return passes by chip and metrics, of every set of ``passes_cupti.csv``."""
-    rows = csv.DictReader(_lines("passes_cupti.csv"))
-    return tuple(
-        (
-            {chip: int(text) for chip, text in row.items() if chip.isupper() and text},
-            tuple(row["metrics"].split()),
-        )
-        for row in rows
-    )
+def _planned() -> dict[frozenset[str], dict[str, int]]:
+    """Return passes by chip of every set of ``passes_cupti.csv``."""
+    return {
+        frozenset(row["metrics"].split()): {
+            chip: int(text) for chip, text in row.items() if chip.isupper() and text
+        }
+        for row in csv.DictReader(_lines("passes_cupti.csv"))
+    }
 
 
 def _lines(name: str) -> list[str]:
