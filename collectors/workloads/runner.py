@@ -213,7 +213,7 @@ def _record_trace(session: Session, iterations: int, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, replacing(path) as temporary:
         plain = Path(folder, "trace.json")
         recorded.export_chrome_trace(str(plain))
-        with plain.open("rb") as source, gzip.open(temporary, "wb") as target:
+        with plain.open("rb") as source, gzip.open(temporary, "wb", 1) as target:
             shutil.copyfileobj(source, target)
 
 

@@ -3,8 +3,9 @@
 ``python -m studies.atlas.record datasets/atlas/sweep.yaml --out runs --gpus 0,1 --seconds 480``
 
 Several processes a GPU prepare on the CPU; one at a time has the GPU (`PERFML_GPU_TURN`). Runs
-are begun in the order of `STAGES`, so that a short lease gets every network once before it gets
-any of them in all precisions. What is there already is kept.
+are begun in the order of `order`, so that a short lease gets every network once before it gets any
+of them in all precisions, and these for the same networks. What is there already is kept, and what
+``--beside`` names is left out.
 """
 
 from __future__ import annotations
@@ -25,33 +26,53 @@ from collectors.run_spec import Run
 from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import own_gpu
 from collectors.workloads.turns import TURN
+from perfml.datasets.parts import part_files
 from perfml.errors import PerfmlError
 
-STAGES = (
+FIRST = (
     ("cudnn", "fp32", 1),
     ("cudnn", "fp16", 8),
     ("cublas", "fp32", 8),
     ("inductor", "fp16", 8),
-    ("cudnn", "tf32", 8),
-    ("cudnn", "fp16", 1),
-    ("cudnn", "fp32", 8),
-    ("cudnn", "tf32", 1),
 )
-"""Backend, precision and batch, the most wanted first; others follow in the file's order."""
+"""Backend, precision and batch, the most wanted first, each in all networks before the next."""
+
+TIER = 5
+"""Networks that get all other configurations before the next ones get any."""
+
+CPU_THREADS = "2"
+"""Of a process that prepares: several do at once, and the reference is computed on the CPU."""
 
 
 def order(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs by stage; within one as the file has them."""
-    rank = {stage: number for number, stage in enumerate(STAGES)}
+    """Return the runs of `FIRST`, then the others by tiers of networks; else as the file has them.
+
+    Wherever a lease ends, each of the other configurations has been recorded for nearly the same
+    networks.
+    """
+    rank = {stage: number for number, stage in enumerate(FIRST)}
     paired = {(run.workload, run.precision, run.batch) for run in runs if run.backend == "cublas"}
+    place: dict[str, int] = {}
+    for run in runs:
+        place.setdefault(run.workload, len(place))
 
     def stage(run: Run) -> int:
         # what cuDNN does in cuBLAS's place belongs beside it
         beside = (run.workload, run.precision, run.batch) in paired
         key = ("cublas" if beside else run.backend or "", run.precision or "", run.batch or 0)
-        return rank.get(key, len(STAGES))
+        return rank.get(key, len(FIRST) + place[run.workload] // TIER)
 
     return sorted(runs, key=stage)
+
+
+def recorded(folder: Path) -> set[str]:
+    """Return the ids of the runs that an atlas on disk holds."""
+    import pyarrow.parquet as pq
+
+    found: set[str] = set()
+    for path in part_files(folder, "layers"):
+        found |= set(pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist())
+    return found
 
 
 def _begin(gpus: multiprocessing.Queue, folder: str) -> None:
@@ -59,6 +80,7 @@ def _begin(gpus: multiprocessing.Queue, folder: str) -> None:
     gpu = gpus.get()
     os.environ |= {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     os.environ[TURN] = str(Path(folder) / f"gpu-{gpu}")
+    os.environ["OMP_NUM_THREADS"] = CPU_THREADS
 
 
 def _measure(run: Run, out: str, deadline: float, timeout_s: float) -> tuple[str, str, str, float]:
@@ -74,13 +96,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweep", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--beside", type=Path, help="an atlas's folder: leave out what it holds")
     parser.add_argument("--gpus", default="0", help="numbers of nvidia-smi, with commas")
     parser.add_argument("--workers", type=int, default=5, help="processes a GPU")
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no run after these")
     parser.add_argument("--timeout", type=float, default=120.0, help="of a run, waiting included")
     given = parser.parse_args(arguments)
     try:
+        there = recorded(given.beside) if given.beside else set()
         runs = order(list(read_sweep(given.sweep).runs.values()))
+        runs = [run for run in runs if run.run_id not in there]
     except PerfmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -103,7 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             counts[status] = counts.get(status, 0) + 1
             if status != "left out":
                 when = time.monotonic() - began
-                print(f"{when:6.0f} s  {status:6}  {seconds:5.1f} s  {run_id}  {message[:200]}")
+                line = f"{when:6.0f} s  {status:6}  {seconds:5.1f} s  {run_id}  {message[:200]}"
+                print(line, flush=True)
     print(
         ", ".join(f"{count} {status}" for status, count in counts.items()), f"of {len(runs)} runs"
     )

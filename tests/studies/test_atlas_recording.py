@@ -1,0 +1,38 @@
+"""The atlas is recorded so that a lease that ends early leaves something whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from collectors.sweep.spec import read_sweep
+from studies.atlas.pack import ATLAS
+from studies.atlas.record import FIRST, TIER, order, recorded
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return order(list(read_sweep(ATLAS / "sweep.yaml").runs.values()))
+
+
+def test_every_network_comes_once_before_any_comes_again(runs):
+    networks = {run.workload for run in runs}
+    first = runs[: len(networks)]
+    assert {run.workload for run in first} == networks
+    assert {(run.backend, run.precision, run.batch) for run in first} == {FIRST[0]}
+
+
+def test_a_lease_that_ends_early_leaves_the_other_configurations_with_nearly_the_same_networks(
+    runs,
+):
+    rest = [run for run in runs if (run.backend, run.precision, run.batch) not in FIRST]
+    for end in range(20, len(rest), 20):
+        counts = Counter((run.precision, run.batch) for run in rest[:end])
+        assert max(counts.values()) - min(counts.values()) <= 2 * TIER
+
+
+def test_what_the_atlas_holds_is_known_by_the_runs_names(runs):
+    there = recorded(ATLAS)
+    assert len(there) > 100
+    assert there <= {run.run_id for run in runs}
