@@ -60,6 +60,14 @@ CAUSES = (
     "lts__d_atomic_input_cycles_active.max.pct_of_peak_sustained_elapsed",
 )  # fmt: skip
 """What causes beyond those of the first families need; asked for with ``--causes``."""
+BULK = (
+    "default",
+    "smsp__inst_executed_op_tma_ld.sum",
+    "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
+    "sm__pipe_tma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tma.sum", "sm__inst_executed_pipe_uniform.sum",
+)  # fmt: skip
+"""The default set, and what only Hopper counts of bulk copies; asked for with ``--bulk``."""
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats",
     "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables",
@@ -80,7 +88,8 @@ def collect_command(level: str, given: argparse.Namespace) -> list[str]:
     command = [sys.executable, "-m", "perfml", "collect", "planted", "--backend", level]
     command += ["--set", f"families={given.families}", "--set", f"sizes={given.sizes}"]
     command += ["--iterations", "3", "--metric-iterations", "1", "--warmup", "2"]
-    for name in dict.fromkeys((*METRICS, *(CAUSES if given.causes else ()))):
+    asked = (*METRICS, *(CAUSES if given.causes else ()), *(BULK if given.bulk else ()))
+    for name in dict.fromkeys(asked):
         command += ["--metrics", name]
     return [*command, "--out", str(given.work / "runs"), "--json"]
 
@@ -195,6 +204,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, default=4)
     parser.add_argument("--no-rules", action="store_true")
     parser.add_argument("--causes", action="store_true", help="ask for the metrics of all causes")
+    parser.add_argument("--bulk", action="store_true", help="and those of bulk copies")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     given.work.mkdir(parents=True, exist_ok=True)

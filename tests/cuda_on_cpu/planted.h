@@ -2,6 +2,7 @@
 // wait, so an atomic is an ordinary update. A copy to shared memory is made when its group is waited
 // for, no earlier, so a missing wait shows as a wrong result.
 #include <bit>
+#include <map>
 #include <vector>
 
 #define PLANTED_ON_CPU
@@ -70,6 +71,38 @@ static void copies_wait()
         for (const Copy& copy : waiting.front()) *copy.to = *copy.from;
         waiting.erase(waiting.begin());
     }
+}
+
+// Copies of a tile, by the barrier that they signal; made when the barrier is waited for.
+struct Bulk {
+    unsigned char* to;
+    const void* from;
+    unsigned bytes;
+};
+struct Arrival {
+    unsigned parity, expected;
+    std::vector<Bulk> copies;
+};
+static std::map<const unsigned long long*, Arrival> arrivals;
+static void barrier_init(unsigned long long* barrier) { arrivals[barrier] = {}; }
+static void barriers_publish() {}
+static void barrier_expect(unsigned long long* barrier, unsigned bytes)
+{
+    arrivals[barrier].expected += bytes;
+}
+static void bulk_copy(void* to, const void* from, unsigned bytes, unsigned long long* barrier)
+{
+    arrivals[barrier].copies.push_back({static_cast<unsigned char*>(to), from, bytes});
+}
+static void barrier_wait(unsigned long long* barrier, unsigned parity)
+{
+    Arrival& arrival = arrivals[barrier];
+    if (arrival.parity != parity) return;
+    unsigned come = 0;
+    for (const Bulk& copy : arrival.copies) come += copy.bytes;
+    if (come != arrival.expected) std::abort();  // nobody would ever wake
+    for (const Bulk& copy : arrival.copies) std::memcpy(copy.to, copy.from, copy.bytes);
+    arrival = {parity ^ 1, 0, {}};
 }
 
 // D += A B with the fragments of mma.m16n8k16 as the PTX ISA lays them out: a lane has rows

@@ -67,6 +67,8 @@ class Family:
         Confounded families: metric to +1 or -1, moving with the knob without being the cause.
     held_out
         Whether nobody looks at its explanations before all work on them is done.
+    hopper
+        Whether its kernel has instructions that GPUs before Hopper lack.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Family:
     cause: Cause
     along: Mapping[str, int] = field(default_factory=dict)
     held_out: bool = False
+    hopper: bool = False
 
     def layer(self, size: int) -> str:
         """Return the layer's name of a size."""

@@ -4,13 +4,13 @@ A *family* is one kernel with one knob. A *level* is a setting of the knob (the 
 *size* an amount of work (a layer, ``load_stride_s0``). The knob of a family moves one cause; the
 confounded families move a second metric along, which is not the cause.
 
-The families of memory, of units and of blocks, with what they launch and have to compute, are in
-modules of these names; `answers` has the ids of the terms that name their causes.
+The families of memory, of units, of blocks and of bulk copies, with what they launch and have to
+compute, are in modules of these names; `answers` has the ids of the terms that name their causes.
 """
 
 from __future__ import annotations
 
-from . import blocks, memory, units
+from . import blocks, bulk, memory, units
 from .definition import Cause, Family
 
 _LOADS = Cause(
@@ -213,5 +213,5 @@ _FIRST = (
     ),
 )
 
-FAMILIES = (*_FIRST, *memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES)
+FAMILIES = (*_FIRST, *memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES, *bulk.FAMILIES)
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import blocks, memory, units
+from . import blocks, bulk, memory, units
 from .definition import (
     CHASE_ROWS,
     LOG_COUNT,
@@ -47,6 +47,7 @@ def source_macros(level: int) -> dict[str, dict[str, int]]:
         "memory": {macro: values[level] for macro, values in memory.MACROS.items()},
         "units": {macro: values[level] for macro, values in units.MACROS.items()},
         "blocks": {},
+        "bulk": {macro: values[level] for macro, values in bulk.MACROS.items()},
     }
 
 
@@ -180,4 +181,5 @@ _PLANS: dict[str, Maker] = {
     **memory.PLANS,
     **units.PLANS,
     **blocks.PLANS,
+    **bulk.PLANS,
 }

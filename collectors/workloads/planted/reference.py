@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import blocks, memory, units
+from . import blocks, bulk, memory, units
 from .arithmetic import (
     HOP,
     MASK32,
@@ -183,4 +183,5 @@ _REFERENCES: dict[str, Reference] = {
     **memory.REFERENCES,
     **units.REFERENCES,
     **blocks.REFERENCES,
+    **bulk.REFERENCES,
 }

@@ -28,6 +28,7 @@ from .plans import macros, plan, source_macros
 from .reference import expected
 
 _HERE = Path(__file__).parent
+_HOPPER = 9
 _DEFAULTS = {"families": "all", "sizes": str(len(SIZES))}
 LIMIT = 1e-3
 """Largest relative error. The chains of up to 77,000 dependent fp32 multiply-adds need most of it:
@@ -85,18 +86,32 @@ class _Planted:
 
     def session(self, options: Options) -> Session:
         check_options(self, options)
-        modules = build(sources(LEVELS.index(options.backend)))
         import torch
 
-        multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-        return Bench(options, modules, "cuda", multiprocessors).session()
+        families = chosen_families(options)[0]
+        able = torch.cuda.get_device_properties(0)
+        families = _for_device(families, able.major >= _HOPPER)
+        modules = build(sources(LEVELS.index(options.backend), families))
+        return Bench(options, modules, "cuda", able.multi_processor_count, families).session()
 
 
-def sources(level: int) -> dict[str, Source]:
-    """Return what to compile for a level."""
+def sources(level: int, families: tuple[Family, ...] = FAMILIES) -> dict[str, Source]:
+    """Return what to compile for some families at a level."""
+    used = {plan(family, level, 0, 1).calls[0].source for family in families}
     return {
-        name: Source(_HERE / f"{name}.cu", given) for name, given in source_macros(level).items()
+        name: Source(_HERE / f"{name}.cu", given)
+        for name, given in source_macros(level).items()
+        if name in used
     }
+
+
+def _for_device(families: tuple[Family, ...], has_bulk_copies: bool) -> tuple[Family, ...]:
+    """Return the families that the GPU can run."""
+    found = tuple(family for family in families if has_bulk_copies or not family.hopper)
+    if not found:
+        what = "bulk copies (cp.async.bulk) need a GPU of compute capability 9.0 or more"
+        raise InputError(what, where="--set families", cure="Choose other families.")
+    return found
 
 
 class Bench:
@@ -106,14 +121,20 @@ class Bench:
     """
 
     def __init__(
-        self, options: Options, modules: Mapping[str, Module], device: str, multiprocessors: int
+        self,
+        options: Options,
+        modules: Mapping[str, Module],
+        device: str,
+        multiprocessors: int,
+        families: tuple[Family, ...] | None = None,
     ) -> None:
         import torch
 
         self.level = LEVELS.index(options.backend)
         self.options, self.multiprocessors = options, multiprocessors
-        self.families, self.sizes = chosen_families(options)
-        self.compiler = modules["planted"].compiler
+        chosen, self.sizes = chosen_families(options)
+        self.families = chosen if families is None else families
+        self.compiler = next(iter(modules.values())).compiler
         self._modules = modules
         self._kernels: dict[str, Kernel] = {}
         self._wide: Any = None

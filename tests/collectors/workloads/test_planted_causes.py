@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collectors.workloads.cuda import Source
-from collectors.workloads.planted import blocks, families, memory, plans, units
+from collectors.workloads.planted import blocks, bulk, families, memory, plans, units
 from collectors.workloads.planted.answers import ANSWERS
 from collectors.workloads.planted.definition import NEVER, WIDE_VECTORS, Call, Plan
 from collectors.workloads.planted.reference import expected
@@ -15,7 +15,7 @@ from collectors.workloads.planted.workload import LIMIT, wait
 from tests.support.ladders_on_cpu import CpuModule
 
 ROOM = Path(plans.__file__).parent
-OURS = (*memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES)
+OURS = (*memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES, *bulk.FAMILIES)
 SMS = 132
 FACTOR, INVERSE = 22695477, 690295837
 SMALL = [
@@ -44,10 +44,12 @@ SMALL = [
     Call("products", 2, 128, ("in", "out", 8, 3), source="units"),
     Call("walk", 6, 64, ("next", "out", 50, 7, 12, 2), source="blocks"),
     Call("uneven", 4, 1024, ("in", "out", 10, 30, 1), source="blocks"),
+    Call("bulk_depth", 3, 128, ("in", "out", 12, 11), source="bulk"),
+    Call("bulk_width", 2, 128, ("in", "out", 12, 11), source="bulk"),
 ]
 KERNELS = {
     source: sorted({call.kernel for call in SMALL if call.source == source})
-    for source in ("memory", "units", "blocks")
+    for source in ("memory", "units", "blocks", "bulk")
 }
 
 
@@ -107,6 +109,14 @@ FAULTS = {
     "two lanes do not meet": (
         "memory", "__syncwarp();\n    a = along", "a = along",
         Call("staged", 2, 128, ("in", "out", 12, 9), source="memory"),
+    ),
+    "a tile is read before it came": (
+        "bulk", "barrier_wait(&full[i % Depth], (i / Depth) & 1);", "",
+        Call("bulk_depth", 3, 128, ("in", "out", 12, 11), source="bulk"),
+    ),
+    "a tile comes to the place of another": (
+        "bulk", "tile[i % Depth])", "tile[(i + 1) % Depth])",
+        Call("bulk_depth", 3, 128, ("in", "out", 12, 11), source="bulk"),
     ),
     "a bin keeps the smallest": (
         "memory", "largest = max(largest, ", "largest = (",
