@@ -19,6 +19,7 @@ unpacked) and ``shorten`` (text in the page: text that runs instead).
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import lzma
 import re
@@ -129,14 +130,18 @@ def lay_out(page: Page, root: Path, folder: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def walk(page: Page, root: Path, folder: Path) -> int:
-    """Run a page in a folder, which has to be the working directory; return how much ran."""
+def walk(page: Page, root: Path, folder: Path) -> dict[str, str]:
+    """Run a page in a folder, which has to be the working directory.
+
+    Returns what was printed by each command (``perfml verb ...``, as it ran) and each piece of
+    Python (its text).
+    """
     lay_out(page, root, folder)
     for wanted in page.shorten:
         assert any(wanted in block.text for block in page.blocks), f"shorten: no block has {wanted}"
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None
-    ran = 0
+    ran: dict[str, str] = {}
     for block in page.blocks:
         text = block.text
         for wanted, instead in page.shorten.items():
@@ -156,12 +161,12 @@ def walk(page: Page, root: Path, folder: Path) -> int:
         elif block.kind == "console":
             printed = None
             for command in commands(block):
-                _run_command(command, block, root, where, compare=not shortened)
-                ran += 1
+                said = _run_command(command, block, root, where, compare=not shortened)
+                ran[" ".join(command.words)] = said
         elif block.kind == "python":
             assert not block.elsewhere, f"{where}: Python for elsewhere needs a file's name"
             printed = _run_python(block.text, namespace, where)
-            ran += 1
+            ran[block.text] = printed
         else:
             pytest.fail(f"{where}: nobody runs a block of kind {block.kind!r}")
     return ran
@@ -188,7 +193,7 @@ def parse_perfml(words: tuple[str, ...]) -> None:
 
 def find_verb(words: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
     """Return the command that words name, and the words behind the name."""
-    command: Any = typer.main.get_command(app)
+    command = _program()
     while hasattr(command, "commands"):
         assert words, "no verb"
         assert words[0] in command.commands, f"no verb {words[0]}"
@@ -196,8 +201,15 @@ def find_verb(words: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
     return command, words
 
 
-def _run_command(command: Command, block: Block, root: Path, where: str, *, compare: bool) -> None:
+@functools.cache
+def _program() -> Any:
+    """Return the verbs as click knows them: building them takes a fifth of a second."""
+    return typer.main.get_command(app)
+
+
+def _run_command(command: Command, block: Block, root: Path, where: str, *, compare: bool) -> str:
     program, rest = command.words[0], command.words[1:]
+    printed = ""
     if program == "pip":
         _check_extras(rest, root, where)
     elif program == "make":
@@ -223,6 +235,7 @@ def _run_command(command: Command, block: Block, root: Path, where: str, *, comp
             code, printed = run_perfml(tuple(shlex.split(inner))[1:])
             assert code == 0, f"{where}: {printed}"
             assert printed.strip(), where
+    return printed
 
 
 def _pretend_programs(words: tuple[str, ...]) -> None:
