@@ -20,7 +20,8 @@ WORK = Path(os.environ.get("PERFML_BENCHMARK_WORK", "/tmp/perfml-sweep-benchmark
 PROGRAM = WORK / "sweep_program"
 FEW = "stall_inst_fetch,warp_execution_efficiency,achieved_occupancy"
 THREE = "gld_efficiency,gst_efficiency,shared_efficiency"
-RUNS = 12
+RUNS = int(os.environ.get("PERFML_BENCHMARK_RUNS", "12"))
+"""Twelve where something is measured; a test of this program needs fewer."""
 NOISE = 0.02
 """Largest difference of a metric, all of which are fractions, that counts as noise."""
 _START_S, _SLOWER = 5.0, 1.15

@@ -39,6 +39,7 @@ def benchmark(tmp_path):
         "FAKE_HOLD": str(tmp_path / "hold"),
         "FAKE_FAIL": str(tmp_path / "fail"),
         "PERFML_BENCHMARK_WORK": str(tmp_path / "work"),
+        "PERFML_BENCHMARK_RUNS": "3",
     }
     dropped = ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
@@ -65,7 +66,7 @@ def test_the_sweeps_are_of_twelve_different_runs(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cases, "WORK", tmp_path)
     for case in cases.CASES.values():
-        assert len(read_sweep(case.write()).runs) == cases.RUNS
+        assert len(read_sweep(case.write()).runs) == cases.RUNS == 12
         assert case.need_s([1, 2]) > case.need_s([1]) > cases.RUNS * case.run_s
 
 
@@ -83,8 +84,8 @@ def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machi
     said, found = benchmark("--only", "one-pass", "--leave", str(left), "--probes", "starts")
     assert said.returncode == 2, said.stdout + said.stderr  # the primary sweep was not asked for
     case = found["cases"]["one-pass"]
-    assert [case["by_gpus"][count]["done"] for count in ("1", "2")] == [12, 12]
-    assert case["by_gpus"]["2"]["launches"] == 12 * 7
+    assert [case["by_gpus"][count]["done"] for count in ("1", "2")] == [3, 3]
+    assert case["by_gpus"]["2"]["launches"] == 3 * 7
     one, two = (case["by_gpus"][count] for count in ("1", "2"))
     assert case["ratio"]["2"] == pytest.approx(one["wall_s"] / two["wall_s"], abs=0.01)
     assert case["metrics"]["2"]["within"] == 1
