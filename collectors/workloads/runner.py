@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.base import CheckRow, parse_settings
+from collectors.workloads.base import CheckRow, Ladder, parse_settings
 from collectors.workloads.environment import environment
 from perfml.errors import InputError, PerfmlError
 from perfml.util.files import replacing, write_text
@@ -33,6 +33,7 @@ from perfml.util.files import replacing, write_text
 from . import Options, Session, workload, workloads
 from .ranges import NvtxRanges, Ranges, RecordedRanges
 from .trace import COLUMNS, TimedKernel, read_trace
+from .turns import wait_for_turn
 
 MODES = ("profile", "timing", "counters", "check")
 _MOST_ITERATIONS = 10_000
@@ -99,6 +100,8 @@ def _run(given: argparse.Namespace) -> int:
         settings=parse_settings(given.set),
     )
     chosen = workload(given.workload)
+    if isinstance(chosen, Ladder):  # its session begins on the GPU
+        wait_for_turn("torch", "cupy")
     session = chosen.session(options)
     given.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}

@@ -5,7 +5,8 @@
 Several processes a GPU prepare on the CPU; one at a time has the GPU (`PERFML_GPU_TURN`). Runs
 are begun in the order of `order`, so that a short lease gets every network once before it gets any
 of them in all precisions, and these for the same networks. What is there already is kept, and what
-``--beside`` names is left out.
+``--beside`` names is left out. Ladders of kernels (``datasets/h200-conv/sweep.yaml``) go through it
+in the order of their files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collectors.place import Place
 from collectors.run_spec import Run
 from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import own_gpu
+from collectors.workloads.torch_models.names import PREFIX
 from collectors.workloads.turns import TURN
 from perfml.datasets.parts import part_files
 from perfml.errors import PerfmlError
@@ -57,6 +59,8 @@ def order(runs: Sequence[Run]) -> list[Run]:
         place.setdefault(run.workload, len(place))
 
     def stage(run: Run) -> int:
+        if not run.workload.startswith(PREFIX):
+            return 0
         # what cuDNN does in cuBLAS's place belongs beside it
         beside = (run.workload, run.precision, run.batch) in paired
         key = ("cublas" if beside else run.backend or "", run.precision or "", run.batch or 0)
@@ -92,9 +96,9 @@ def _measure(run: Run, out: str, deadline: float, timeout_s: float) -> tuple[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, and print what became of every run."""
+    """Record, and print what became of every run; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweep", type=Path)
+    parser.add_argument("sweeps", type=Path, nargs="+", metavar="sweep.yaml")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--beside", type=Path, help="an atlas's folder: leave out what it holds")
     parser.add_argument("--gpus", default="0", help="numbers of nvidia-smi, with commas")
@@ -104,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         there = recorded(given.beside) if given.beside else set()
-        runs = order(list(read_sweep(given.sweep).runs.values()))
+        runs = order([run for each in given.sweeps for run in read_sweep(each).runs.values()])
         runs = [run for run in runs if run.run_id not in there]
     except PerfmlError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -133,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         ", ".join(f"{count} {status}" for status, count in counts.items()), f"of {len(runs)} runs"
     )
-    return 0
+    return int("failed" in counts)
 
 
 if __name__ == "__main__":

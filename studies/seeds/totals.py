@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,19 +163,25 @@ def attention_row(
 
 
 def attention_rows(
-    deadline: Deadline, folder: Path, expected: Path, *, slow: bool = False
+    deadline: Deadline,
+    folder: Path,
+    expected: Path,
+    cases: Sequence[str] | None = None,
+    *,
+    slow: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return a row a case and version: the slow ones, or all others.
+    """Return a row a case (all by default) and version: the slow ones, or all others.
 
-    `expected` gets O of the first case.
+    `expected` gets O of the first case of `CASES`, if that is asked for.
     """
     import numpy as np
     import torch
 
-    problems = {case: parse_sizes(size)[0] for case, size in CASES.items()}
+    problems = {case: parse_sizes(CASES[case])[0] for case in cases or CASES}
     modules = build({str(dim): Source(FOLDER / "ladder.cu", {"HEAD_DIM": dim}) for dim in (32, 64)})
     rows: list[dict[str, Any]] = []
-    for number, (case, problem) in enumerate(problems.items()):
+    for case, problem in problems.items():
+        number = list(CASES).index(case)
         versions = [each for each in reversed(LADDER) if ((each, case) in SLOW) == slow]
         if not versions:
             continue
@@ -257,7 +263,9 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--out", type=Path, required=True, help="the JSON file")
     made.add_argument("--seconds", type=float, default=80.0, help="nothing is begun after these")
     made.add_argument("--part", choices=("conv", "attention", "slow"), required=True)
+    made.add_argument("--cases", default=",".join(CASES), help="of attention, with commas")
     given = made.parse_args(arguments)
+    cases = given.cases.split(",")
     deadline = Deadline(given.seconds)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
@@ -266,11 +274,13 @@ def main(arguments: list[str] | None = None) -> int:
         if given.part == "conv":
             found["conv"] = conv_rows(deadline)
         elif given.part == "slow":
-            found["slow"] = attention_rows(deadline, folder, expected, slow=True)
-        else:
+            found["slow"] = attention_rows(deadline, folder, expected, cases, slow=True)
+        elif next(iter(CASES)) in cases:
             process, out = start_sequential(folder)
-            found["attention"] = attention_rows(deadline, folder, expected)
+            found["attention"] = attention_rows(deadline, folder, expected, cases)
             found["sequential"] = [end_sequential(process, out, expected, deadline.left())]
+        else:
+            found["attention"] = attention_rows(deadline, folder, expected, cases)
     write_text(given.out, json.dumps(found, indent=1, allow_nan=False) + "\n")
     wrong = [row for rows in found.values() for row in rows if not row["passed"]]
     for row in wrong:

@@ -4,8 +4,15 @@ import json
 import sys
 import time
 
+import pytest
+
+from collectors.sweep import read_sweep
+from collectors.workloads import Options, workload
+from collectors.workloads.attention import workload as attention
+from collectors.workloads.base import parse_settings
 from studies.ladders import recording
 from studies.ladders.recording import Recording, Wanted
+from tests.support.paths import ROOT
 
 RECORDING = Recording(
     "conv",
@@ -13,6 +20,24 @@ RECORDING = Recording(
     metrics=("published", "roofline"),
     settings=("sizes=conv1_b10",),
 )
+
+PLANS = {
+    "attention": attention.plan,
+    "conv": workload("conv").problems,
+    "qkv": workload("qkv").layers,
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_ladder_is_recorded_whole_and_asks_for_problems_that_it_can_solve(name):
+    runs = read_sweep(ROOT / "datasets" / f"h200-{name}" / "sweep.yaml").runs.values()
+    ladder = workload(name)
+    assert {run.backend for run in runs} == set(ladder.backends())
+    for run in runs:
+        words = run.settings.workload_options
+        pairs = parse_settings([words[i + 1] for i, word in enumerate(words) if word == "--set"])
+        options = Options(run.backend, run.precision, settings=pairs)
+        assert PLANS[name](options)
 
 
 def test_a_version_that_fails_does_not_keep_the_others_from_being_measured(

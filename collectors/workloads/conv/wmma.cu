@@ -1,6 +1,8 @@
-// The fused product on the tensor cores, through WMMA. A block of four warps makes 16 maps x 64
-// pixels, a warp 16 x 16 of them; sums are in fp32.
-//   HALF  0: TF32 fragments 16 x 16 x 8, two a step; 1: FP16 fragments 16 x 16 x 16
+// The fused product on the tensor cores, through WMMA. A block makes 16 maps x PIXELS pixels, each
+// of its warps 16 x 16 of them; sums are in fp32.
+//   HALF    0: TF32 fragments 16 x 16 x 8, two a step; 1: FP16 fragments 16 x 16 x 16
+//   PIXELS  64: four warps share a tile of filters; 16: a warp has its tile to itself
+//   UNROLL  how often the loop over steps is unrolled; 1: kept a loop; 0: left to the compiler
 #include <cuda_fp16.h>
 #include <mma.h>
 
@@ -9,10 +11,18 @@
 #ifndef HALF
 #define HALF 0
 #endif
+#ifndef PIXELS
+#define PIXELS 64
+#endif
+#ifndef UNROLL
+#define UNROLL 0
+#endif
 
 using namespace nvcuda;
 
-constexpr int MAPS = 16, PIXELS = 64, STEP = 16, THREADS = 128;
+constexpr int MAPS = 16, STEP = 16, THREADS = 2 * PIXELS;
+// a pragma knows constants, but no macros
+constexpr int STEPS_AT_ONCE = UNROLL;
 
 #if HALF
 using Value = half;
@@ -30,7 +40,7 @@ __device__ __forceinline__ Value rounded(float value) { return wmma::__float_to_
 #endif
 constexpr int SUM_PITCH = PIXELS + 4;
 
-// Grid: (pixels / 64, maps / 16, images).
+// Grid: (pixels / PIXELS, maps / 16, images).
 extern "C" __global__ void __launch_bounds__(THREADS)
     fused_wmma(const float* __restrict__ weights, const float* __restrict__ input,
                float* __restrict__ output, Shape shape)
@@ -54,6 +64,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     wmma::fragment<wmma::accumulator, 16, 16, SLICE, float> sum;
     wmma::fill_fragment(sum, 0.0f);
+#if UNROLL
+#pragma unroll STEPS_AT_ONCE
+#endif
     for (int start = 0; start < depth; start += STEP) {
         for (int i = threadIdx.x; i < MAPS * STEP; i += THREADS) {
             const int map = first_map + i / STEP, k = start + i % STEP;

@@ -67,6 +67,9 @@ VERSIONS = {
     "rolled_tile8": Version("fused.cu", "tile8", {"RESTRICT": 1, "INNER": 1, "TILE": 8}),
     "rolled_tile32": Version("fused.cu", "tile32", {"RESTRICT": 1, "INNER": 1, "TILE": 32}),
     "constant_tile8": Version("fused.cu", "tile8", {"RESTRICT": 1, "CONSTANT": 1, "TILE": 8}),
+    "wmma_fp16_rolled": Version("wmma.cu", "wmma_fp16", {"HALF": 1, "UNROLL": 1}, "fp16"),
+    "wmma_fp16_unrolled": Version("wmma.cu", "wmma_fp16_rolled", {"HALF": 1, "UNROLL": 4}, "fp16"),
+    "wmma_fp16_tile16": Version("wmma.cu", "wmma_fp16", {"HALF": 1, "PIXELS": 16}, "fp16"),
 }
 CONSTANT = frozenset(name for name, each in VERSIONS.items() if each.defines.get("CONSTANT"))
 YARDSTICK = "cudnn"
@@ -86,7 +89,7 @@ def grid_of(problem: Problem, version: str, images: int = 0) -> tuple[int, int, 
     """Return the grid of a fused version: tiles of pixels, tiles of maps, images (0: all)."""
     chosen = VERSIONS[version]
     tensor = chosen.source == "wmma.cu"
-    pixels = 64 if tensor else chosen.defines.get("TILE", 16)
+    pixels = chosen.defines.get("PIXELS", 64) if tensor else chosen.defines.get("TILE", 16)
     maps = 16 if tensor else pixels
     return -(-problem.pixels // pixels), -(-problem.maps // maps), images or problem.images
 
@@ -292,7 +295,7 @@ def _fused_layer(backend: str, module: Module, data: _Data, limit: float) -> Lay
     tensor = VERSIONS[backend].source == "wmma.cu"
     kernel = module.kernel("fused_wmma" if tensor else "fused")
     tile = VERSIONS[backend].defines.get("TILE", 16)
-    block = (128,) if tensor else (tile, tile)
+    block = (2 * VERSIONS[backend].defines.get("PIXELS", 64),) if tensor else (tile, tile)
 
     def some(first: int, count: int) -> Callable[..., None]:
         grid, shape = grid_of(data.problem, backend, count), shape_argument(data.problem, count)

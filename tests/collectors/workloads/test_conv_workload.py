@@ -1,20 +1,15 @@
 """The workload conv: problems, options, the reference, and every kernel's source on the CPU."""
 
-import runpy
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
 from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.conv import problems
 from collectors.workloads.conv import workload as conv
 from collectors.workloads.conv.problems import DEFAULT_SIZES, Problem, parse_sizes, parts_of
-from perfml.cli import app
 from perfml.errors import InputError
-from studies.ladders.recording import Wanted
 from tests.support.ladders_on_cpu import COMPILER, on_cpu
-from tests.support.paths import ROOT
 from tests.support.ranges import ListedRanges
 
 pytestmark = pytest.mark.slow
@@ -202,18 +197,3 @@ def test_the_yardstick_passes_its_own_limits(monkeypatch):
             rows = session.check()
         assert [row.output for row in rows] == ["padded_b2/y", "bare_b5/y"]
         assert all(row.passed for row in rows), rows
-
-
-@pytest.mark.parametrize("dataset", ["h200-conv", "h200-qkv"])
-def test_the_recording_script_asks_for_runs_that_perfml_collect_accepts(dataset, tmp_path):
-    script = ROOT / "datasets" / dataset / "record.py"
-    recording = runpy.run_path(str(script))["RECORDING"]
-    found = workload(recording.workload)
-    covered = {run.backend for run in recording.runs}
-    assert covered == set(found.backends())
-    for run in recording.runs:
-        assert run.precision in found.precisions(run.backend)
-        command = recording.command(run, tmp_path)
-        result = CliRunner().invoke(app, [*command[3:], "--dry-run"])
-        assert result.exit_code == 0, result.output
-    assert str(Wanted("fused", "fp32")) == "fused fp32"

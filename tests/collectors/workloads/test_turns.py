@@ -40,3 +40,23 @@ def test_a_turn_lasts_until_its_process_ends(tmp_path):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder.communicate("\n", timeout=20)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.process
+def test_what_takes_long_is_imported_before_the_turn_and_may_be_missing(tmp_path):
+    take = TAKE.replace("wait_for_turn()", 'wait_for_turn("fractions", "no_such_module")')
+    held = tmp_path / "gpu-0"
+    with held.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        script = (
+            f'import sys\nprint("begun", flush=True)\n{take}\nassert "fractions" in sys.modules'
+        )
+        environment = {**os.environ, turns.TURN: str(held), "PYTHONPATH": str(ROOT)}
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", script],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert waiting.stdout.readline().strip() == "begun"
+    told, _ = waiting.communicate("\n", timeout=20)
+    assert told.strip() == "mine"
+    assert waiting.returncode == 0
