@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -91,7 +92,8 @@ def settle_statistics(built: Built) -> None:
     """Let every batch normalisation take the statistics of these inputs, as training would.
 
     With those it begins with, an untrained deep network shrinks or blows up what goes through it,
-    below and above what fp16 can hold.
+    below and above what fp16 can hold. Only for weights drawn at random: what was learnt would be
+    gone. Where these inputs have no statistics, the ones that were there stay.
     """
     import torch
 
@@ -101,6 +103,7 @@ def settle_statistics(built: Built) -> None:
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.track_running_stats
     ]
     momenta = [norm.momentum for norm in norms]
+    before = [copy.deepcopy(norm.state_dict()) for norm in norms]
     try:
         for norm in norms:
             norm.train()
@@ -109,8 +112,8 @@ def settle_statistics(built: Built) -> None:
             built.model(*built.arguments, **built.keywords)
     except Exception:
         # one value a channel has no statistics, and what else is wrong the session tells
-        for norm in norms:
-            norm.reset_running_stats()
+        for norm, state in zip(norms, before, strict=True):
+            norm.load_state_dict(state)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

@@ -21,11 +21,14 @@ FILE = ROOT / "tests" / "support" / "small_torch_net.py"
 NET = f"torch:{FILE}:net"
 LIBRARY = """
 import torch
-def list_models(): return ["tiny"]
-def get_model_builder(name): return tiny
+def list_models(): return ["tiny", "fading"]
+def get_model_builder(name): return {"tiny": tiny, "fading": fading}[name]
 def tiny(*, weights="DEFAULT", progress=True):
     assert weights is None, "would download"
     return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+def fading(*, weights="DEFAULT"):
+    from tests.support.small_torch_net import fading
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 1), *fading(1)[0])
 """
 
 
@@ -249,13 +252,42 @@ def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
     assert str(FILE.parent) not in json.dumps(shared)
 
 
-def test_what_nobody_trained_stays_within_fp16():
-    made = session("fading", precision="fp16", batch=2)
-    (row,) = made.check()
+def test_what_nobody_trained_stays_within_fp16(torchvision):
+    pytest.importorskip("torch")
+
+    def check(precision):
+        settings = (("input", "3x16x16"),)
+        given = Options("cudnn", precision=precision, batch=2, device="cpu", settings=settings)
+        return workload("torch:torchvision/fading").session(given).check()[0]
+
+    row = check("fp16")
     assert row.error < 0.05
     assert row.limit == SETTLED_LIMIT
-    (in_fp32,) = session("fading", precision="fp32", batch=2).check()
-    assert in_fp32.limit == LIMITS["fp32"]
+    assert check("fp32").limit == LIMITS["fp32"]
+
+
+def test_what_a_user_s_model_has_learnt_stays():
+    torch = pytest.importorskip("torch")
+    made = session("fading", precision="fp16", batch=2)
+    norms = [part for part in made._model.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    assert norms
+    for norm in norms:
+        assert norm.running_mean.eq(0).all()
+        assert norm.running_var.eq(1).all()
+    assert made.check()[0].limit == LIMITS["fp16"]
+
+
+def test_statistics_that_inputs_do_not_have_stay_as_they_were():
+    torch = pytest.importorskip("torch")
+    from collectors.workloads.torch_models.sources import Built, settle_statistics
+
+    first, second = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)
+    first.running_mean.fill_(3)
+    model = torch.nn.Sequential(first, torch.nn.Flatten(), second).eval()
+    settle_statistics(Built(model, (torch.randn(1, 4),)))  # one value a channel has none
+    assert first.running_mean.eq(3).all()
+    assert first.momentum == 0.1
+    assert not any(norm.training for norm in (first, second))
 
 
 def test_grouped_queries_are_counted():
