@@ -9,6 +9,7 @@ import pytest
 
 from perfml.readers import ReadOptions, Source, read, recognise
 from perfml.readers.ncu import csv_page as ncu_csv
+from perfml.readers.ncu import table as ncu_table
 from tests.support.ncu_pages import (
     BYTES,
     DURATION,
@@ -39,6 +40,24 @@ def test_the_two_recorded_exports_hold_172_kernels_in_21_layers_each(recorded):
     assert list(cudnn["layer"].dropna().unique()) == names
     assert cublas["layer"].isna().sum() == 11
     assert cudnn["layer"].isna().sum() == 11
+
+
+@pytest.mark.parametrize("share", [1, 700, 20_000])
+def test_rows_parsed_in_shares_are_those_parsed_whole(recorded, cudnn_frame, monkeypatch, share):
+    monkeypatch.setattr(ncu_table, "_BLOCK", share)
+    monkeypatch.setattr(ncu_table, "cores", lambda: 5)
+    path = recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
+    pd.testing.assert_frame_equal(read(path).frame, cudnn_frame)
+
+
+def test_shares_of_rows_end_with_a_row_and_leave_none_out(monkeypatch):
+    monkeypatch.setattr(ncu_table, "_BLOCK", 8)
+    rows = [f'"{number}","{"x" * (number % 7)}"\n'.encode() for number in range(50)]
+    longest = max(map(len, rows)) + 2
+    for count in range(1, 60):
+        shares = list(map(bytes, ncu_table._shares(memoryview(b"".join(rows)), count, longest)))
+        assert b"".join(shares) == b"".join(rows)
+        assert len(shares) <= count and all(share.endswith(b'"\n') for share in shares)
 
 
 def test_the_first_recorded_launch_has_the_printed_numbers(recorded):

@@ -127,8 +127,8 @@ def _check_ids(table: Table, warnings: list[str]) -> None:
             where = f"{table.source.path}:{table.line(int(row) + 1)}"
             cure = "Split the file before this line, and ingest the parts."
             raise InputError(msg, where=where, found=f"id {ids[row + 1]:.0f}", cure=cure)
-    number = len(np.unique(processes))
-    if number > 1:
+    if (processes[1:] != processes[:-1]).any():
+        number = len(np.unique(processes))
         warnings.append(f"Launches of {number} processes are read as one run.")
     lost = int((steps[steps > 0] - 1).sum())
     if lost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,9 +32,10 @@ from perfml.readers.numbers import (
 from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
+from perfml.util.threads import cores, in_threads
 
 _DIMENSIONS = re.compile(r"\(?\s*(\d{1,20})[,;x\s]+(\d{1,20})[,;x\s]+(\d{1,20})\s*\)?")
-_BLOCK = 1 << 19
+_BLOCK = 1 << 20
 _SAMPLE = 50
 """Rows that show how the numbers of a file are written."""
 
@@ -153,19 +155,24 @@ class Table:
             else pa.string()
             for name, number in place.items()
         }
-        table = pa.csv.read_csv(
-            pa.BufferReader(self.page.rows if rows is None else rows),
-            read_options=pa.csv.ReadOptions(
-                column_names=keys, block_size=max(_BLOCK, 2 * self.page.longest)
-            ),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=self.page.multiline),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=list(types),
-                column_types=types,
-                null_values=sorted(MISSING),
-                strings_can_be_null=False,
-            ),
+        reading = pa.csv.ReadOptions(
+            column_names=keys, block_size=max(_BLOCK, 2 * self.page.longest), use_threads=False
         )
+        parsing = pa.csv.ParseOptions(newlines_in_values=self.page.multiline)
+        converting = pa.csv.ConvertOptions(
+            include_columns=list(types),
+            column_types=types,
+            null_values=sorted(MISSING),
+            strings_can_be_null=False,
+        )
+
+        def parsed(part: memoryview) -> pa.Table:
+            return pa.csv.read_csv(pa.BufferReader(part), reading, parsing, converting)
+
+        # a part a core: Arrow's own threads share out cells so small that a third is overhead
+        whole = memoryview(self.page.rows if rows is None else rows)
+        parts = [whole] if self.page.multiline else _shares(whole, cores(), self.page.longest)
+        table = pa.concat_tables(in_threads(parsed, parts))
         return {name: table.column(f"c{number}") for name, number in place.items()}
 
     def __len__(self) -> int:
@@ -349,6 +356,16 @@ class Table:
         """Apply a function that gives text, or None for none, to a column of recurring texts."""
         codes, texts = self.coded(name)
         return text_column(codes, [function(text) for text in texts])
+
+
+def _shares(rows: memoryview, count: int, longest: int) -> list[memoryview]:
+    """Cut rows without newlines of their own into about equal shares, few if they are short."""
+    count = max(1, min(count, len(rows) // _BLOCK))
+    cuts = [0]
+    for share in range(1, count):
+        at = max(cuts[-1], len(rows) * share // count)
+        cuts.append(at + bytes(rows[at : at + longest]).find(b"\n") + 1)
+    return [rows[start:end] for start, end in pairwise([*cuts, len(rows)]) if start < end]
 
 
 def _first_rows(rows: memoryview | bytes, count: int) -> bytes:
