@@ -58,7 +58,7 @@ SOURCES = _words(
     "sources runs format tool sha256 path times_path times_sha256 times_format "
     "memory_operations serialised schema_version metric_numbers substituted undefined rules "
     "warnings kind unattributed coverage metric rows least left_out share time_us environment "
-    "redacted where workload_from"
+    "redacted where workload_from device_facts clock_khz memory_clock_khz memory_bus_bits"
 )
 """Facts of a file, and of the table made of it."""
 

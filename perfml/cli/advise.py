@@ -123,6 +123,7 @@ def roofline(
     perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --by kernel
     """
     out = Output(as_json, quiet, verbose)
+    from perfml.datasets.loading import DEVICE_FACTS
     from perfml.explain.roofs.peaks import peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
@@ -148,7 +149,7 @@ def roofline(
                 )
         table = table[table["layer"].isin(layer)]
     devices = sorted(map(str, table["device"].dropna().unique()))
-    roofs = peaks_of(devices, peaks_given(peaks, table))
+    roofs = peaks_of(devices, peaks_given(peaks, table), table.attrs.get(DEVICE_FACTS))
     rows = usual_roofline(table, roofs)
     notes = time_notes(("", table))
     result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}

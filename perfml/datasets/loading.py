@@ -28,6 +28,9 @@ from perfml.tables import Table, read_table, require_file
 DERIVED = "derived"
 """Key of ``DataFrame.attrs``: metrics that another formula stood in for."""
 
+DEVICE_FACTS = "device_facts"
+"""Key of ``DataFrame.attrs``: what the profiles say of each device, by its name."""
+
 UNKNOWN = "unknown"
 """A workload that nobody named."""
 
@@ -174,7 +177,7 @@ class Given:
 
     def _marked(self, layers: pd.DataFrame) -> pd.DataFrame:
         layers = with_known_shapes(layers, self.provenance)
-        layers.attrs[DERIVED] = sorted(derived_metrics(self.provenance))
+        layers.attrs |= _attributes(self.provenance)
         return layers
 
     def _require_times(self) -> None:
@@ -285,7 +288,7 @@ def _narrowed(found: Given, where: Sequence[str] | None, wanted: LaunchChoice) -
             kept = {run: frozenset(rows) for run, rows in places}
             found = replace(found, kernels=found.kernels.drop(columns=_PLACE), places=kept)
         assert found.kernels is not None
-        found.kernels.attrs[DERIVED] = sorted(derived_metrics(found.provenance))
+        found.kernels.attrs |= _attributes(found.provenance)
         found = replace(found, note=setup_note(found.kernels["kernel"]))
     return found
 
@@ -317,6 +320,19 @@ def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
     """Return the metrics of a table that another formula stood in for when it was read."""
     sources = provenance.get("sources", ())
     return frozenset(name for source in sources for name in source.get("substituted", ()))
+
+
+def _attributes(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a table notes of its sources."""
+    facts = {
+        str(source.get("device")): {
+            **source[DEVICE_FACTS],
+            "compute_capability": source.get("compute_capability"),
+        }
+        for source in provenance.get("sources", ())
+        if source.get(DEVICE_FACTS)
+    }
+    return {DERIVED: sorted(derived_metrics(provenance)), DEVICE_FACTS: facts}
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

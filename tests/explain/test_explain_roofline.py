@@ -11,10 +11,11 @@ from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
-from perfml.explain.roofs.peaks import _table
+from perfml.explain.roofs.peaks import _table, reported_peaks
 from perfml.ingest import ingest
-from perfml.readers import ReadOptions
+from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
+from tests.support.ncu_pages import raw_page
 from tests.support.paths import DATA
 
 PEAKS = {"fp32": 10e12, "dram": 1e12, "l2": 4e12, "l1": 8e12}
@@ -186,6 +187,64 @@ def test_measured_peaks_come_first_and_the_vendor_s_fill_the_gaps():
         known_peaks("GPU of tomorrow")
     with pytest.raises(PerfmlError, match="not known"):
         known_peaks("Tesla V100-SXM2-16GB", "measured")
+
+
+def test_peaks_from_device_attributes_are_the_data_sheet_s(recorded):
+    kernels = read(recorded / "ncu" / "vectors.csv")
+    facts = kernels.provenance["device_facts"]
+    assert facts["multiprocessors"] == 132
+    peaks = reported_peaks("NVIDIA H200", {**facts, "compute_capability": "9.0"})
+    vendor = known_peaks("NVIDIA H200", "data sheet").values
+    assert {name: peaks.values[name] / vendor[name] for name in ("fp32", "fp64", "dram")} == (
+        pytest.approx(dict.fromkeys(("fp32", "fp64", "dram"), 1.0), rel=0.02)
+    )
+    assert reported_peaks("NVIDIA H200", {**facts, "compute_capability": "99.0"}).values.keys() == {
+        "dram"
+    }
+    assert reported_peaks("NVIDIA H200", {"clock_khz": 1e6}) is None
+
+
+FACTS = {
+    "multiprocessor_count": "24",
+    "clock_rate": "2,370,000",
+    "memory_clock_rate": "8,001,000",
+    "global_memory_bus_width": "128",
+}
+OPERATION = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+
+
+def test_a_device_that_nobody_tabulated_has_the_roofs_its_report_says(tmp_path):
+    columns = {
+        "device__attribute_display_name": ("", ["GPU of tomorrow"]),
+        **{f"device__attribute_{name}": ("", [cell]) for name, cell in FACTS.items()},
+        "gpu__time_duration.sum": ("us", ["10.0"]),
+        "dram__bytes_read.sum": ("Mbyte", ["1.0"]),
+        "dram__bytes_write.sum": ("Mbyte", ["0.28016"]),
+        **{OPERATION.format(name): ("inst", ["1,000"]) for name in ("fadd", "ffma", "fmul")},
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active": ("%", ["0"]),
+    }
+    path = tmp_path / "export.csv"
+    path.write_text(raw_page(columns), encoding="utf-8")
+    found = json.loads(run(path, "--json").stdout)
+    # 24 multiprocessors of 128 lanes at 2.37 GHz, two operations each; 16 byte twice a cycle
+    assert found["peaks"]["values"]["fp32"] == pytest.approx(14.561e12, rel=1e-4)
+    assert found["peaks"]["values"]["dram"] == pytest.approx(256.03e9, rel=1e-4)
+    assert "24 multiprocessors at 2.37 GHz" in found["peaks"]["sources"][0]
+    (row,) = found["rows"]
+    assert (row["bound"], row["flops"]) == ("dram", 4000)
+    assert row["fraction"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_device_of_which_the_profile_says_nothing_is_refused_with_what_would_say_it(
+    recorded, tmp_path
+):
+    text = (recorded / "ncu" / "details_with_output.csv").read_text(encoding="utf-8")
+    path = tmp_path / "details.csv"
+    path.write_text(text, encoding="utf-8")
+    result = run(path, "--by", "kernel")
+    assert result.exit_code == 1
+    assert "device__attribute_" in result.stderr
+    assert "--page raw" in result.stderr
 
 
 def test_every_tabulated_peak_is_a_positive_rate_with_its_source():

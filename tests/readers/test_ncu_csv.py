@@ -57,7 +57,8 @@ def test_shares_of_rows_end_with_a_row_and_leave_none_out(monkeypatch):
     for count in range(1, 60):
         shares = list(map(bytes, ncu_table._shares(memoryview(b"".join(rows)), count, longest)))
         assert b"".join(shares) == b"".join(rows)
-        assert len(shares) <= count and all(share.endswith(b'"\n') for share in shares)
+        assert len(shares) <= count
+        assert all(share.endswith(b'"\n') for share in shares)
 
 
 def test_the_first_recorded_launch_has_the_printed_numbers(recorded):

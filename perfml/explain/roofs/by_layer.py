@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from perfml.datasets.loading import DERIVED
+from perfml.datasets.loading import DERIVED, DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 
@@ -51,8 +51,8 @@ def roofline(
     peaks
         FLOP/s by precision (``fp32``, ``tf32``, ...) and byte/s by level (``dram``, ``l2``,
         ``l1``); by default the device's own from `perfml.explain.known_peaks`: measured ones where
-        there are any, else the vendor's. A level without a peak bounds nothing, one without
-        counters is left out.
+        there are any, else the vendor's, else those that follow from what its profile says of
+        it. A level without a peak bounds nothing, one without counters is left out.
     derived
         Metrics that another formula stood in for (`perfml.datasets.loading.derived_metrics`):
         operations from rates and cycles instead of counts. By default those that `load_tables`
@@ -87,7 +87,7 @@ def roofline(
     0  compute       0.5
     """
     devices = sorted(set(table["device"].dropna())) if "device" in table.columns else []
-    roofs = peaks_of([str(name) for name in devices], peaks).values
+    roofs = peaks_of(list(map(str, devices)), peaks, table.attrs.get(DEVICE_FACTS)).values
     found = table[[name for name in _CARRIED if name in table.columns]].copy()
     seconds = _seconds(table)
     found["time_us"] = _numbers(table, "time_us")
@@ -115,7 +115,8 @@ def roofline(
         raise PerfmlError(
             msg,
             found=f"roofs {', '.join(roofs)}",
-            cure="Collect with --metrics roofline, or add shapes (perfml.modeling.with_shapes).",
+            cure="Collect with --metrics roofline (for ncu --metrics: perfml metrics roofline "
+            "--request), or add shapes (perfml.modeling.with_shapes).",
         )
     found["bound"] = _lowest(bounds)
     known = (found["bound"] != UNKNOWN).to_numpy(dtype=bool)

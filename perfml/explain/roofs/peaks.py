@@ -14,7 +14,7 @@ from typing import Any
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import replacing, require_file
 
-MEASURED, DATA_SHEET = "measured", "data sheet"
+MEASURED, DATA_SHEET, REPORTED = "measured", "data sheet", "of the report's device attributes"
 _LARGEST = 1 << 20
 """Bytes of a peaks file; it holds a dozen numbers."""
 
@@ -32,7 +32,7 @@ class Peaks:
         (``dram``, ``l2``, ``l1``).
     kinds
         The same names: ``measured``, ``data sheet``, ``counter peak`` (what the profiler divides
-        by) or ``given``.
+        by), ``of the report's device attributes`` or ``given``.
     sources
         Where the numbers come from, one sentence a source.
     """
@@ -157,13 +157,62 @@ def save_peaks(document: Mapping[str, Any], path: str | Path) -> None:
         temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
 
 
-def peaks_of(devices: list[str], peaks: Mapping[str, float] | Peaks | None) -> Peaks:
+def reported_peaks(device: str, facts: Mapping[str, Any]) -> Peaks | None:
+    """Return the peaks that follow from what a report says of its device; None where none does.
+
+    Parameters
+    ----------
+    device
+        Its name.
+    facts
+        Those of ``multiprocessors``, ``clock_khz``, ``memory_clock_khz``, ``memory_bus_bits`` and
+        ``compute_capability`` that are known. The clocks are the highest of the device, and a
+        memory moves two values a cycle (CUDA Runtime API, ``cudaDeviceProp``).
+
+    Examples
+    --------
+    >>> laptop = {"memory_clock_khz": 8001000.0, "memory_bus_bits": 128.0}
+    >>> reported_peaks("NVIDIA GeForce RTX 4060 Laptop GPU", laptop).values
+    {'dram': 256032000000.0}
+    """
+    values: dict[str, float] = {}
+    said: list[str] = []
+    lanes = _lanes().get(str(facts.get("compute_capability")), {})
+    count, clock = facts.get("multiprocessors"), facts.get("clock_khz")
+    if count and clock and lanes:
+        # a multiply-add is two operations
+        values = {name: 2e3 * count * clock * lane for name, lane in lanes.items()}
+        said.append(f"{count:.0f} multiprocessors at {clock / 1e6:.3g} GHz")
+    clock, bits = facts.get("memory_clock_khz"), facts.get("memory_bus_bits")
+    if clock and bits:
+        values["dram"] = 2e3 * clock * bits / 8
+        said.append(f"a memory of {bits:.0f} bit at {clock / 1e6:.3g} GHz")
+    if not values:
+        return None
+    source = f"what the report says of its device: {', '.join(said)}"
+    return Peaks(device, values, dict.fromkeys(values, REPORTED), (source,))
+
+
+def peaks_of(
+    devices: list[str],
+    peaks: Mapping[str, float] | Peaks | None,
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Peaks:
     """Return the peaks that hold for a table's devices.
+
+    Parameters
+    ----------
+    devices
+        Their names.
+    peaks
+        Those that the user gave.
+    facts
+        What the profiles say of each device, for one that is not tabulated.
 
     Raises
     ------
     PerfmlError
-        If none are given, and the devices are several or have none in the table.
+        If none are given, and the devices are several or nothing is known of the one.
     """
     if isinstance(peaks, Peaks):
         return peaks
@@ -171,23 +220,42 @@ def peaks_of(devices: list[str], peaks: Mapping[str, float] | Peaks | None) -> P
         return given_peaks(peaks)
     if len(devices) != 1:
         raise _unknown(", ".join(devices), None)
-    return known_peaks(devices[0])
+    device = devices[0]
+    if not any(row["device"] == device for row in _table()):
+        reported = reported_peaks(device, (facts or {}).get(device, {}))
+        if reported is not None:
+            return reported
+    return known_peaks(device)
 
 
 @functools.cache
-def _table() -> tuple[dict[str, Any], ...]:
+def _file() -> dict[str, Any]:
     text = resources.files(__package__).joinpath("peaks.toml").read_text(encoding="utf-8")
-    return tuple(tomllib.loads(text)["peaks"])
+    return tomllib.loads(text)
+
+
+def _table() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _file()["peaks"]
+    return rows
+
+
+def _lanes() -> dict[str, dict[str, int]]:
+    """Return multiply-adds a cycle of a multiprocessor, by compute capability and precision."""
+    lanes: dict[str, dict[str, int]] = _file()["lanes"]
+    return lanes
 
 
 def _unknown(device: str, kind: str | None) -> PerfmlError:
     rows = [row for row in _table() if kind in (None, row["kind"])]
     names = ", ".join(dict.fromkeys(row["device"] for row in rows))
     msg = "the peaks of this device are not known"
+    if kind is None:
+        msg += ", and the profile does not say its clocks and widths (device__attribute_...)"
     return PerfmlError(
         msg,
         found=device or "no device in the table",
-        cure="Measure them (perfml doctor --measure-peaks --out peaks.json) and give them "
+        cure="Give the .ncu-rep itself or its raw page (ncu --import FILE.ncu-rep --csv --page "
+        "raw), or measure them (perfml doctor --measure-peaks --out peaks.json) and give them "
         f"(--peaks peaks.json); known are: {names}.",
     )
 

@@ -42,6 +42,14 @@ CAPABILITY = (
     "device__attribute_compute_capability_minor",
 )
 
+DEVICE_FACTS = {
+    "multiprocessors": "device__attribute_multiprocessor_count",
+    "clock_khz": "device__attribute_clock_rate",
+    "memory_clock_khz": "device__attribute_memory_clock_rate",
+    "memory_bus_bits": "device__attribute_global_memory_bus_width",
+}
+"""What a report says of its device, from which its peaks follow."""
+
 _NAMED = 4
 """Names that a warning lists before it only counts."""
 
@@ -50,7 +58,7 @@ _NAMED = 4
 def needed() -> frozenset[str]:
     """Return every ncu metric that the catalogue can make use of."""
     catalogue = load_catalogue()
-    names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY}
+    names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY, *DEVICE_FACTS.values()}
     for metric in (catalogue[name] for name in catalogue.names):
         for formula in (metric.ncu, metric.guard, *metric.substitutes):
             if formula is not None:
@@ -148,10 +156,25 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         "compute_capability": _only(table["compute_capability"]),
         **found.facts,
     }
-    for key, value in (("substituted", result.substituted), ("undefined", result.undefined)):
+    facts = _device_facts(counters)
+    for key, value in (
+        ("substituted", result.substituted),
+        ("undefined", result.undefined),
+        ("device_facts", facts),
+    ):
         if value:
             provenance[key] = value
     return Kernels(table, provenance, tuple(warnings))
+
+
+def _device_facts(counters: Mapping[str, Any]) -> dict[str, float]:
+    """Return the facts of the device in which all launches agree."""
+    found = {}
+    for fact, name in DEVICE_FACTS.items():
+        values = np.unique(np.asarray(counters.get(name, ()), dtype=float))
+        if len(values) == 1 and values[0] > 0:
+            found[fact] = float(values[0])
+    return found
 
 
 def require_times(units: Mapping[str, str], where: str) -> None:
