@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perfml.errors import plain
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
+from perfml.util.text import thousands
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -129,7 +130,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     """Return what slow layers suffer from, in short."""
     layers = []
     for row in advice.table.to_dict("records"):
-        gain = f"saves at most {row['saved_us']:.3g} of {row['time_us']:.3g} us"
+        gain = f"saves at most {thousands(row['saved_us'])} of {thousands(row['time_us'])} us"
         cause = BriefCause(
             _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
             _cut(str(row["evidence"])),

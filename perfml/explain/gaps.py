@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.util.text import thousands
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
@@ -72,10 +73,10 @@ class Timeline:
             return None
         whose = f"{self.name}: " if self.name else ""
         return (
-            f"{whose}between its kernels the device is idle {self.idle_us:.3g} of "
-            f"{self.wall_us:.3g} us ({self.idle_share:.0%}), {self.gap_us:.3g} us at a launch in "
-            f"the median, which times of kernels do not show; {_TERM.action} As one CUDA graph it "
-            f"would take about {self.as_graph_us:.3g} us."
+            f"{whose}between its kernels the device is idle {thousands(self.idle_us)} of "
+            f"{thousands(self.wall_us)} us ({self.idle_share:.0%}), {thousands(self.gap_us)} us "
+            f"at a launch in the median, which times of kernels do not show; {_TERM.action} "
+            f"As one CUDA graph it would take about {thousands(self.as_graph_us)} us."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +116,8 @@ class Gaps:
             return None
         return (
             f"on the clock, from the first kernel to the last, {self.target.name} takes "
-            f"{self.target.wall_us:.3g} us and {self.baseline.name} {self.baseline.wall_us:.3g} "
+            f"{thousands(self.target.wall_us)} us and {self.baseline.name} "
+            f"{thousands(self.baseline.wall_us)} "
             f"(x{self.wall_ratio:.2f}): {_TERM.label} x{factor:.2f}, the kernels themselves "
             f"x{self.wall_ratio / factor:.2f}"
         )

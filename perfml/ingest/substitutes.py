@@ -25,8 +25,9 @@ def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
         return []
     rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED]) + rest
+    was, it = ("was", "it is") if len(names) == 1 else ("were", "they are")
     note = (
-        f"{len(names)} of the {len(PUBLISHED)} published metrics were not collected as they are; "
+        f"{len(names)} of the {len(PUBLISHED)} published metrics {was} not collected as {it}; "
         f"formulas over other counters stand in for them: {listed} (-v lists the formulas)."
     )
     return [note]

@@ -127,7 +127,10 @@ def _profile(source: Source, entries: list[Any]) -> Kernels:
         raise InputError(msg, where=where, found=f"{len(entries)} entries", cure=_AGAIN)
     warnings = []
     if idle:
-        warnings.append(f"{idle} layers take no time at all and were left out.")
+        warnings.append(
+            f"{idle} {'layer takes' if idle == 1 else 'layers take'} no time at all and "
+            f"{'was' if idle == 1 else 'were'} left out."
+        )
     kernels = _kernels(source, layers, NAME, warnings)
     return replace(kernels, provenance={**kernels.provenance, "inferences": inferences})
 

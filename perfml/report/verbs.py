@@ -151,13 +151,16 @@ def advice_document(advice: Advice, top: int) -> Document:
     if advice.below:
         summary += f", {advice.below} more that promise little"
     caption = "The largest likely savings first (they do not add up)"
+    if advice.table.empty:
+        caption = "Nothing that a rule of perfml could check"
     blocks: list[Block] = [findings_table(advice.table, caption, most=top)]
     blocks += time_texts(advice.time_notes)
     if advice.agreement is not None:
         title = "Launches flagged by perfml's and by Nsight Compute's rules"
         blocks.append(frame_table(advice.agreement, title))
     if len(advice.not_checked):
-        blocks.append(Points(tuple(_not_checked(advice.not_checked)), "Not checked"))
+        title = "Not checked (perfml metrics default --request lists counters to collect with ncu)"
+        blocks.append(Points(tuple(_not_checked(advice.not_checked)), title))
     return Document("", (section("Advice", *blocks, summary=summary),))
 
 

@@ -27,6 +27,17 @@ _LEAST_NAME = 24
 """Characters that a name keeps at least."""
 
 
+def thousands(value: float) -> str:
+    """Return a number as people read it: three digits that count, never an exponent.
+
+    Examples
+    --------
+    >>> thousands(3221.4), thousands(84.53), thousands(1_288_368.2), thousands(0.96)
+    ('3,221', '84.5', '1,288,368', '0.96')
+    """
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def screen(
     title: str,
     warnings: Iterable[str],

@@ -8,6 +8,7 @@ from typing import Any
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.counters.terms import Term
 from perfml.util.json_values import json_value
+from perfml.util.text import thousands
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Fix:
         if time is None:
             return ""
         return (
-            f"without this cause about {time.time_us:.3g} us instead of {self.now_us:.3g} "
-            f"({time.low_us:.3g} to {time.high_us:.3g} in 80 % of such cases)"
+            f"without this cause about {thousands(time.time_us)} us instead of "
+            f"{thousands(self.now_us)} ({thousands(time.low_us)} to "
+            f"{thousands(time.high_us)} in 80 % of such cases)"
         )
 
     def sentence(self) -> str:
