@@ -172,9 +172,12 @@ def test_losses_survive_matrices_that_rounding_made_indefinite():
     products = gram.gram(design, np.arange(50))
     broken = np.zeros_like(products)
     broken[0, 0] = -1e-9  # no Cholesky factor: the batch takes the other way
-    both = gram.losses(design, np.stack([products, broken]))
-    assert both[0] == pytest.approx(ridge_loss(x, design.rows[:50, -1], 0.5), rel=1e-9)
-    assert both[1] == 0.0
+    # of the left sides one is the whole node and the other cannot be factorised, of the right
+    # sides the other way round
+    left, right = gram.losses(design, products + broken, np.stack([products, broken]))
+    whole = ridge_loss(x, design.rows[:50, -1], 0.5)
+    assert [left[0], right[1]] == pytest.approx([whole, whole], rel=1e-9)
+    assert left[1] == right[0] == 0.0
 
 
 # Agreement with linear-tree ------------------------------------------------------------------

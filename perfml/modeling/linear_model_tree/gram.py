@@ -7,6 +7,7 @@ add up over rows, which is what makes a search over all thresholds affordable.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,8 +74,9 @@ class Design:
         """Smallest difference of losses that means anything."""
         return RESOLUTION * max(self.weight, 1.0) * self.n_targets
 
+    @functools.cached_property
     def diagonal(self) -> Array:
-        """Return what is added to the diagonal of a Gram matrix before it is factorised."""
+        """What is added to the diagonal of a Gram matrix before it is factorised."""
         return np.concatenate(
             [
                 np.zeros(1),
@@ -108,30 +110,36 @@ def gram(design: Design, index: Ints) -> Array:
     return np.asarray(block.T @ block)
 
 
-def losses(design: Design, grams: Array) -> Array:
-    """Return the ridge objective of each Gram matrix, shape (len(grams),).
+def losses(design: Design, total: Array, left: Array) -> tuple[Array, Array]:
+    """Return the ridge objectives of both sides of some splits, each of shape (len(left),).
+
+    `total` is the Gram matrix of the node, `left` those of the rows to the left of each split.
 
     The objective is ``min_w |y - b - x w|^2 + penalty |w|^2``. It is the Schur complement of the
     target block, so one Cholesky factor of the bordered matrix gives it without solving for w
     (Golub and Van Loan, Matrix Computations, section 4.2).
     """
-    shifted = grams.copy()
-    size = shifted.shape[-1]
-    shifted[:, np.arange(size), np.arange(size)] += design.diagonal()
+    count, size = left.shape[0], left.shape[-1]
+    sides = np.empty((2 * count, size, size))
+    sides[:count] = left
+    np.subtract(total, left, out=sides[count:])
+    edge = np.arange(size)
+    sides[:, edge, edge] += design.diagonal
     k = design.n_targets
     try:
-        corner = np.linalg.cholesky(shifted)[:, -k:, -k:]
+        corner = np.linalg.cholesky(sides)[:, -k:, -k:]
     except np.linalg.LinAlgError:
-        return _losses_by_eigenvalues(design, grams)
+        return _losses_by_eigenvalues(design, left), _losses_by_eigenvalues(design, total - left)
     found: Array = np.einsum("tij,tij->t", corner, corner) - k * design.resolution
-    return np.asarray(np.maximum(found, 0.0))
+    np.maximum(found, 0.0, out=found)
+    return found[:count], found[count:]
 
 
 def _losses_by_eigenvalues(design: Design, grams: Array) -> Array:
     """Do what `losses` does where rounding has cost a matrix its positive definiteness."""
     head = 1 + design.n_linear
     normal = grams[:, :head, :head].copy()
-    normal[:, np.arange(head), np.arange(head)] += design.diagonal()[:head]
+    normal[:, np.arange(head), np.arange(head)] += design.diagonal[:head]
     values, vectors = np.linalg.eigh(normal)
     values = np.maximum(values, design.penalty)
     rotated = np.swapaxes(vectors, 1, 2) @ grams[:, :head, head:]
@@ -170,12 +178,9 @@ def centred(design: Design, total: Array) -> tuple[Array, Array, Array, Array, A
     """Return the means of x and y and the centred sums xx (p, p), xy (p, k), yy (k, k)."""
     n = total[0, 0]
     p = design.n_linear
-    mean_x = total[0, 1 : 1 + p] / n
-    mean_y = total[0, 1 + p :] / n
-    xx = total[1 : 1 + p, 1 : 1 + p] - n * np.outer(mean_x, mean_x)
-    xy = total[1 : 1 + p, 1 + p :] - n * np.outer(mean_x, mean_y)
-    yy = total[1 + p :, 1 + p :] - n * np.outer(mean_y, mean_y)
-    return mean_x, mean_y, xx, xy, yy
+    mean = total[0, 1:] / n
+    sums = total[1:, 1:] - n * (mean[:, None] * mean)
+    return mean[:p], mean[p:], sums[:p, :p], sums[:p, p:], sums[p:, p:]
 
 
 def fit(design: Design, total: Array) -> RidgeFit:

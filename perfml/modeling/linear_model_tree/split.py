@@ -39,6 +39,10 @@ class Points:
     position: Ints
     left: Array
 
+    def take(self, at: Bools) -> Points:
+        """Return some of the positions."""
+        return Points(self.feature[at], self.position[at], self.left[at])
+
 
 class Candidates(Protocol):
     """The thresholds of a node; a position orders the thresholds of a feature."""
@@ -119,8 +123,11 @@ def best_split(design: Design, total: Array, candidates: Candidates, limit: floa
     if points.feature.size == 0:
         return None
     best = _Best(limit, design.resolution)
-    left, right = losses(design, points.left), losses(design, total - points.left)
     valid = candidates.valid(points.feature, points.position)
+    if width == 1:
+        # every position is among these, so those between equal values bound nothing
+        points, valid = points.take(valid), valid[valid]
+    left, right = losses(design, total, points.left)
     best.offer(left + right, points.feature, points.position, valid)
     at = np.flatnonzero(
         (points.feature[1:] == points.feature[:-1]) & (points.position[1:] > points.position[:-1])
@@ -180,14 +187,17 @@ def _cut(
     inner, grams = candidates.inside(old.feature, old.start, old.stop, old.left, width)
     shape = inner.shape
     flat = grams.reshape(-1, *total.shape)
-    left = losses(design, flat).reshape(shape)
-    right = losses(design, total - flat).reshape(shape)
     owner = np.repeat(old.feature, FAN - 1)
     place = inner.ravel()
     real = (inner < old.stop[:, None]).ravel()
-    best.offer(
-        (left + right).ravel(), owner, place, np.asarray(real & candidates.valid(owner, place))
-    )
+    valid = np.asarray(real & candidates.valid(owner, place))
+    if width == FAN:
+        # nothing is cut further, so only what can be the split is of interest
+        found = losses(design, total, flat[valid])
+        best.offer(found[0] + found[1], owner[valid], place[valid], valid[valid])
+        return old.take(np.empty(0, dtype=np.int64))
+    left, right = (side.reshape(shape) for side in losses(design, total, flat))
+    best.offer((left + right).ravel(), owner, place, valid)
     starts = np.column_stack([old.start, inner])
     stops = np.column_stack([inner, old.stop])
     cut = _Intervals(
