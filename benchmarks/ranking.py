@@ -7,7 +7,7 @@ which the first metric explains; everything else is chance. What should come out
 shares below are the error rates of the method and not of one data set.
 
 Run: python -m benchmarks.ranking [--case CASE,...] [--tables 100] [--models dt,lmt] [--jobs 2]
-[--quick] [--write]; ``--quick`` takes the null of a report, ``--write`` puts the table into
+[--quick] [--write]; ``--quick`` repeats as often as a report does, ``--write`` puts the table into
 docs/explanation/importances.md. It exits with 1 where a goal is missed.
 """
 
@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -29,6 +30,7 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.modeling import rank
 from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
+from perfml.report.write import RESAMPLES as REPORT_RESAMPLES
 from perfml.tables import replacing
 
 METRICS = (
@@ -210,8 +212,12 @@ class Result:
 
 
 def ask(case: Case, seed: int, models: Sequence[str], quick: bool = False) -> Answer | None:
-    """Rank one table; None where `rank` refuses to. `quick` is the null of a report."""
-    null = {"permutations": FEWEST_PERMUTATIONS, "null_resamples": QUICK_RESAMPLES}
+    """Rank one table; None where `rank` refuses to. `quick` repeats as often as a report."""
+    few: dict[str, Any] = {
+        "resamples": REPORT_RESAMPLES,
+        "permutations": FEWEST_PERMUTATIONS,
+        "null_resamples": QUICK_RESAMPLES,
+    }
     try:
         ranking = rank(
             table(case, seed),
@@ -220,7 +226,7 @@ def ask(case: Case, seed: int, models: Sequence[str], quick: bool = False) -> An
             features=METRICS,
             seed=1000 * seed,
             n_jobs=1,
-            **(null if quick else {}),
+            **(few if quick else {}),
         )
     except PerfmlError:
         return None
@@ -257,8 +263,11 @@ def markdown(results: Sequence[Result], models: Sequence[str], quick: bool = Fal
     ]
     lines = [head, ["---"] * len(head), *(result.cells() for result in results)]
     rows = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-    permutations = FEWEST_PERMUTATIONS if quick else 40
-    return f"{rows}\n\nModels: {', '.join(models)}; 50 resamples, {permutations} permutations."
+    resamples, permutations = (REPORT_RESAMPLES, FEWEST_PERMUTATIONS) if quick else (50, 40)
+    return (
+        f"{rows}\n\nModels: {', '.join(models)}; {resamples} resamples, "
+        f"{permutations} permutations."
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -269,7 +278,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", default="dt,lmt")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="with the null of a report")
+    parser.add_argument("--quick", action="store_true", help="as often as a report does")
     given = parser.parse_args(words)
     models = given.models.split(",")
     results = []

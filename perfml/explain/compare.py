@@ -44,7 +44,7 @@ def explain(
     layers: Sequence[str] | None = None,
     top: int = 3,
     model: str | None = "gbr",
-    training: pd.DataFrame | None = None,
+    training: pd.DataFrame | Explainer | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
     peaks: Peaks | None = None,
@@ -66,7 +66,8 @@ def explain(
     model
         Regression model of the model attribution; None leaves it out.
     training
-        Layers table the model learns from; the two sides by default.
+        Layers table the model learns from, or an `Explainer` that has learned (then `model` and
+        `seed` are its own); the two sides by default.
     tolerance
         Relative difference that is none, see `compare_times`.
     seed
@@ -111,7 +112,9 @@ def explain(
     table = _overview(pairs, ratios, alignment.launches)
     chosen = _chosen(table, layers, top)
     explainer = None
-    if model is not None:
+    if training is not None and not isinstance(training, pd.DataFrame):
+        explainer = training
+    elif model is not None:
         # scikit-learn takes longer to import than an answer without a model takes
         from perfml.explain.model.explainer import Explainer
         from perfml.modeling.models.registry import get_model

@@ -16,6 +16,7 @@ from perfml.report.results import Pair
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.model.explainer import Explainer
     from perfml.explain.roofs.peaks import Peaks
 
 MOST_PAIRS = 6
@@ -58,20 +59,37 @@ def explain_pairs(
     from perfml.explain import explain, sides_of
 
     candidates = _largest(conditions(layers), most)
+    learned: dict[str, Explainer | None] = {}
     pairs = []
     for done, each in enumerate(candidates):
         condition, baseline, target = each.condition, each.baseline, each.target
         if progress is not None:
             progress(done, len(candidates), f"{target} against {baseline}")
         launches = None if kernels is None else condition.select(printable(kernels))
+        if condition.label not in learned:
+            learned[condition.label] = _learned(condition.rows, model, seed)
         try:
             sides = sides_of(condition.rows, baseline, target, kernels=launches)
-            explanation = explain(*sides, top=top, model=model, training=condition.rows, seed=seed)
+            training = learned[condition.label] or condition.rows
+            explanation = explain(*sides, top=top, model=model, training=training, seed=seed)
         except PerfmlError:
             continue
         rows = condition.rows[condition.rows["backend"].isin([baseline, target])]
         pairs.append(Pair(condition.label, explanation, rows))
     return pairs
+
+
+def _learned(rows: pd.DataFrame, model: str | None, seed: int) -> Explainer | None:
+    """Return what the model learned from all backends of a condition, or None where it cannot."""
+    if model is None:
+        return None
+    from perfml.explain.model.explainer import Explainer
+
+    try:
+        return Explainer(rows, model=model, seed=seed)
+    except PerfmlError:
+        # explain says why
+        return None
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def readable_tree(
     PerfmlError
         If the table has no such features, or (classification) only one backend.
     """
-    from sklearn.model_selection import GroupKFold, cross_val_predict
+    from sklearn.base import clone
+    from sklearn.model_selection import GroupKFold
     from sklearn.pipeline import make_pipeline
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -111,9 +112,10 @@ def readable_tree(
     unseen = float("nan")
     many = len(np.unique(groups))
     if many > 1:
-        folds = GroupKFold(min(many, _MOST_FOLDS))
-        held_out = cross_val_predict(pipeline, values, truth, groups=groups, cv=folds)
-        unseen = _score(truth, held_out, task)
+        guess = np.empty_like(truth)
+        for train, test in GroupKFold(min(many, _MOST_FOLDS)).split(values, truth, groups):
+            guess[test] = clone(pipeline).fit(values[train], truth[train]).predict(values[test])
+        unseen = _score(truth, guess, task)
     owners = imputed_owners(pipeline[0], len(design.names))
     names = [design.names[owner] for owner in owners]
     plainly = len(design.names)

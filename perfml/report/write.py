@@ -14,6 +14,10 @@ from perfml.report.document import Document
 
 Progress = Callable[[int, int, str], None]
 
+SPLITS, RESAMPLES = 10, 30
+"""Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
+`perfml.rank` take 20 and 50."""
+
 RANKED_BY = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
 
@@ -23,8 +27,8 @@ def analysed(
     kernels: pd.DataFrame | None = None,
     *,
     provenance: Mapping[str, Any] | None = None,
-    splits: int = 20,
-    resamples: int = 50,
+    splits: int = SPLITS,
+    resamples: int = RESAMPLES,
     seed: int = 0,
     title: str | None = None,
     progress: Progress | None = None,
@@ -77,8 +81,8 @@ def report(
     *,
     out: str | Path | None = "report.html",
     kernels: pd.DataFrame | None = None,
-    splits: int = 20,
-    resamples: int = 50,
+    splits: int = SPLITS,
+    resamples: int = RESAMPLES,
     seed: int = 0,
     title: str | None = None,
     progress: Progress | None = None,
@@ -94,7 +98,7 @@ def report(
     kernels
         The Kernels table behind a Layers table, to show the kernels of each layer.
     splits, resamples, seed
-        As for `perfml.evaluate` and `perfml.rank`.
+        As for `perfml.evaluate` and `perfml.rank`, whose defaults are 20 and 50: a report is quick.
     title
         Heading; made from workload and device without.
     progress

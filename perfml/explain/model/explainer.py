@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,7 @@ class Explainer:
         self._X = design.values[kept]
         self._y = np.log(self._training["time_us"].to_numpy(dtype=float))
         self._fitted = make_estimator(model, "regression", seed=seed).fit(self._X, self._y)
+        self._without: dict[bytes, Any] = {}
 
     def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
         """Attribute the predicted log time ratio of one layer to its metrics.
@@ -131,14 +133,21 @@ class Explainer:
             seen = seen | shape.isin(shape[seen])
         if layers[~seen].nunique() < MIN_LAYERS - 1:
             return None, None
-        fitted = make_estimator(self.model, "regression", seed=self.seed)
-        fitted.fit(self._X[~seen], self._y[~seen])
+        fitted = self._fitted_without(seen)
         predicted = np.asarray(fitted.predict(np.vstack([before, after])), dtype=np.float64)
         measured = [
             np.log(rows["time_us"].to_numpy(dtype=float)).mean() for rows in (baseline, target)
         ]
         errors = np.expm1(predicted - np.asarray(measured))
         return float(predicted[1] - predicted[0]), (float(errors[0]), float(errors[1]))
+
+    def _fitted_without(self, seen: npt.NDArray[np.bool_]) -> Any:
+        """Return the model fitted without some rows; pairs that share a layer share it."""
+        key = seen.tobytes()
+        if key not in self._without:
+            estimator = make_estimator(self.model, "regression", seed=self.seed)
+            self._without[key] = estimator.fit(self._X[~seen], self._y[~seen])
+        return self._without[key]
 
 
 def _spread(training: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -63,16 +63,20 @@ def exact_shapley(predict: Callable[[Floats], Floats], baseline: Floats, target:
         msg = f"exact Shapley values of {count} features would take {2.0**count:.0e} predictions"
         raise PerfmlError(msg, cure=f"Choose {MAX_PLAYERS} features or fewer.")
     worth = _worth(predict, baseline, target, players)
-    subsets = np.arange(1 << count)
-    size = sum(((subsets >> place) & 1 for place in range(count)), np.zeros_like(subsets))
+    # players in each coalition; the coalitions with a player follow those without it
+    size = np.zeros(1, dtype=np.intp)
+    for _ in range(count):
+        size = np.concatenate([size, size + 1])
     # weight of a coalition of s others: s! (n - s - 1)! / n!
     weight = np.array(
         [factorial(s) * factorial(count - s - 1) / factorial(count) for s in range(count)]
     )
+    weights = np.append(weight, 0.0)[size]
     for place, player in enumerate(players):
-        without = subsets[(subsets >> place) & 1 == 0]
-        gain = worth[without | (1 << place)] - worth[without]
-        values[player] = float(np.dot(weight[size[without]], gain))
+        # coalitions without the player and with it, side by side
+        without, joined = worth.reshape(-1, 2, 1 << place).transpose(1, 0, 2)
+        share = weights.reshape(-1, 2, 1 << place)[:, 0]
+        values[player] = float(np.dot(share.ravel(), (joined - without).ravel()))
     return values
 
 
@@ -85,7 +89,8 @@ def _worth(
     for start in range(0, total, _CHUNK):
         subsets = np.arange(start, min(start + _CHUNK, total))
         taken = ((subsets[:, None] >> places) & 1).astype(bool)
-        rows = np.tile(baseline, (len(subsets), 1))
+        rows = np.empty((len(subsets), len(baseline)))
+        rows[:] = baseline
         rows[:, players] = np.where(taken, target[players], baseline[players])
         worth[subsets] = predict(rows)
     return worth

@@ -128,9 +128,7 @@ def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:
 def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> pd.DataFrame:
     """Return how far two (model, method) pairs name the same groups; see `Ranking.agreement`."""
     tops = {
-        "/".join(pair): {
-            result.seed: top_share(_scores(result, baselines.get(pair)), 3) for result in results
-        }
+        "/".join(pair): _tops(results, baselines.get(pair))
         for pair, results in by_pair(measured).items()
     }
     names = list(tops)
@@ -139,14 +137,18 @@ def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) 
         for right in names[start + 1 :]:
             # a method that names nobody in a resample neither agrees nor disagrees there
             both = [
-                (tops[left][seed], tops[right][seed])
-                for seed in tops[left]
-                if seed in tops[right] and tops[left][seed].any() and tops[right][seed].any()
+                (tops[left][seed], tops[right][seed]) for seed in tops[left] if seed in tops[right]
             ]
             common = [np.minimum(a, b).sum() / max(a.sum(), b.sum()) for a, b in both]
             rows.append((left, right, float(np.mean(common)) if common else float("nan")))
     return pd.DataFrame(rows, columns=["left", "right", "share"])
 
 
-def _scores(result: Measured, baseline: Baseline | None) -> Floats:
-    return result.joint if baseline is None else baseline.scores(result.joint)
+def _tops(results: Sequence[Measured], baseline: Baseline | None) -> dict[int, Floats]:
+    """Return how far each group is among the first three, by the seed of the resample.
+
+    A resample in which no group is among them is left out.
+    """
+    joint = np.stack([result.joint for result in results])
+    tops = top_share(joint if baseline is None else baseline.scores(joint), 3)
+    return {result.seed: top for result, top in zip(results, tops, strict=True) if top.any()}
