@@ -9,6 +9,8 @@ TESTS ?= not slow
 ROOM ?=
 
 BIN := $(VENV)/bin
+# .ci/run has a faster one
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PERFML := $(BIN)/perfml
 
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ help: ## Show this list
 $(VENV)/.%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("perfml needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Run: make PYTHON=python3.x") if sys.version_info < (3, 11) else 0'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Could not make $(VENV): on Debian and Ubuntu install the package python3-venv." >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(if $(filter base,$*),,[$*])'
+	$(INSTALL) --constraint constraints.txt --editable '.$(if $(filter base,$*),,[$*])'
 	@touch $@
 
 RECORDED := datasets/h200-yolov4-tiny/runs

@@ -14,17 +14,17 @@ case $which in
   *) echo "lowest or newest, not $which" >&2; exit 2 ;;
 esac
 
+. tools/uv.sh
+
 test -x "$venv/bin/python" || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
-# uv asks the index that pip is configured for
-index=$("$venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)
-[ -z "${PIP_INDEX_URL:-$index}" ] || export UV_DEFAULT_INDEX=${PIP_INDEX_URL:-$index}
+get_uv "$venv"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
   --editable . 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
 "$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
   grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch)=='
-# what an old or new version broke so far: readers, tables on disk, the command line
-"$venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider -k 'not half_a_second' \
+# what an old or new version broke so far: readers, tables on disk, the command line; ten examples
+# of a property, as its logic is tested elsewhere
+HYPOTHESIS_PROFILE=dev "$venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider -m 'not slow' \
   tests/perfml/test_tables.py tests/readers/test_ncu_csv.py tests/readers/test_nvprof_text.py tests/readers/test_frame.py \
   tests/ingest/test_ingest.py tests/merge/test_merge.py tests/metrics/test_catalogue.py tests/modeling/test_linear_model_tree.py \
   tests/modeling/test_sklearn_compat.py tests/modeling/test_features.py tests/modeling/test_protocols.py \
