@@ -47,7 +47,7 @@ def predict(
     """
     out = Output(as_json, quiet, verbose)
     from perfml.predict.compare import predict as compare
-    from perfml.predict.reference import reference
+    from perfml.predict.reference import kept, reference
     from perfml.report.sections.predicted import predict_document
 
     given = read(dataset, out, where)
@@ -67,6 +67,7 @@ def predict(
             top=top,
             seed=seed,
             progress=progress,
+            kept=kept(model),
         )
     for warning in found.warnings:
         out.warn(warning)

@@ -16,6 +16,22 @@ from perfml.datasets.registry import DATASETS, find
 from perfml.metrics import PUBLISHED
 
 
+class Bunch(dict[str, Any]):
+    """A dict whose keys are attributes too, as scikit-learn's, which takes a second to import."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *map(str, self)})
+
+
 def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load YOLOv4-Tiny as recorded on an H200: layers x backends x precisions x batches x repeats.
 
@@ -93,8 +109,6 @@ def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
 
 
 def _bunch(name: str, *, as_frame: bool, return_X_y: bool) -> Any:
-    from sklearn.utils import Bunch
-
     folder = find(name)
     in_parts = folder is not None and part_files(folder, "layers")
     # the launches behind a table in parts are many, and nobody asked for them

@@ -1,12 +1,12 @@
 """Predict: which layers are slower than layers like them usually are, by how much, and why.
 
 `predict` learns from a Layers table of many networks (the atlas that comes with perfml) what layers
-of some kind, shape and precision take, and compares a profile's layers with that. Nothing that was
-trained is stored: a model is fitted on first use, on the columns that the profile has.
+of some kind, shape and precision take, and compares a profile's layers with that. What was fitted
+on the atlas is kept beside it as arrays; on other tables a model is fitted on first use.
 
 Here to change: what a layer is described by, in ``describe.py`` and ``families.py``; the model, in
-``model.py``; intervals and what is refused, in ``intervals.py`` and ``compare.py``; the reasons,
-in ``reasons.py``.
+``model.py``; what is kept of it, in ``learned.py``; intervals and what is refused, in
+``intervals.py`` and ``compare.py``; the reasons, in ``reasons.py``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ OWN_LAYERS = 20
 _RANGE = 4.0
 """Factor beyond the reference's smallest and largest bound of a family that is still compared."""
 
-AXES = ("device", "backend", "precision", "kind")
+AXES = ("device", "backend", "precision", "usual_kind")
 """What a reference may never have seen of a layer, the gravest first."""
 
 _COUNTED = {
@@ -44,7 +44,7 @@ def by_counters(rows: pd.DataFrame) -> pd.DataFrame:
         counted[name] = 0.0
     moved = counted["input_bytes"] + counted["output_bytes"]
     counted["arithmetic_intensity"] = counted["flops"] / moved.where(moved > 0)
-    for name in ("kind", "input", "output", "size", "stride"):
+    for name in ("kind", "usual_kind", "input", "output", "size", "stride"):
         counted[name] = pd.array([pd.NA] * len(rows), dtype="string")
     counted["family"] = pd.array([OTHER] * len(rows), dtype="string")
     return with_bounds(counted)
@@ -127,4 +127,5 @@ def weaker(axis: str, value: object) -> str:
     """Say what a comparison is worth where the reference never saw a value."""
     if axis == "device":
         return f"{value} is not in the reference: compared with the other layers of this profile"
-    return f"{axis} {value} is not in the reference: the interval is as wide as for one left out"
+    what = axis.removeprefix("usual_")
+    return f"{what} {value} is not in the reference: the interval is as wide as for one left out"

@@ -17,7 +17,7 @@ from perfml.predict.bounds import with_bounds
 from perfml.predict.comparable import OWN_LAYERS, by_counters, unseen_axes, weaker, why_not
 from perfml.predict.describe import WHOLE, Vocabulary, prepared
 from perfml.predict.intervals import CONFIDENCE, Intervals
-from perfml.predict.model import LayerModel, codes_of, held_out_residuals
+from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
 from perfml.predict.reasons import condition, findings_of, named_peers, peers_of, unusual_counts
 from perfml.predict.results import LayerVerdict, Prediction, Why
 from perfml.tables import metric_columns
@@ -50,7 +50,6 @@ class _Compared:
     low: Floats
     high: Floats
     slower: Floats
-    by_work: Floats | None
     notes: list[str | None]
 
 
@@ -66,6 +65,7 @@ def predict(
     confidence: float = CONFIDENCE,
     seed: int = 0,
     progress: Progress | None = None,
+    kept: Kept | None = None,
 ) -> Prediction:
     """Compare layers with those of many networks.
 
@@ -92,6 +92,9 @@ def predict(
         Of the model, and of how networks are dealt out.
     progress
         Called as ``progress(done, total, what)``.
+    kept
+        What was fitted on the whole reference (`perfml.predict.reference.kept`); without it models
+        are fitted anew.
 
     Returns
     -------
@@ -104,7 +107,9 @@ def predict(
     """
     warnings, own = _named(layers)
     rows = _rows(own, provenance, peaks)
-    known = reference[~reference["workload"].isin(rows["workload"])]
+    has_bound = reference[reference[BOUND].notna()]
+    other = ~has_bound["workload"].isin(rows["workload"]).to_numpy()
+    known = has_bound[other]
     _require_networks(known, reference_name)
     by_shape = bool(rows["kind"].notna().any())
     if not by_shape:
@@ -122,14 +127,24 @@ def predict(
     chosen = rows[fit].reset_index(drop=True)
     words = Vocabulary.of(known, _shared_metrics(chosen))
     tier = "shape" if by_shape else "counted"
-    compared = _compare(chosen, known, words, tier, confidence, seed, progress)
+    anew = FittedNow(known, words, tier, seed, progress)
+    learned: Learned = anew
+    whole = kept is not None and len(kept.held_out[NETWORK]) == len(has_bound)
+    if kept is not None and whole and by_shape and seed == 0:
+        learned = KeptFor(kept, np.flatnonzero(other), anew)
+    compared = _compare(
+        chosen, known, learned, unseen_axes(chosen, known, by_shape=by_shape), confidence
+    )
     verdicts = _verdicts(rows, refused, compared, "shape" if by_shape else "counted work")
     slow = _slowest(verdicts, top)
-    places = {at: int(np.sum(fit[:at])) for at in slow}
     findings = findings_of(own, kernels, [condition(rows.iloc[at]) for at in slow]) if slow else {}
-    for at in slow:
+    work = None
+    if slow and by_shape and words.counted:
+        work = learned.by_work(rows.iloc[slow])
+    for number, at in enumerate(slow):
         reasons = findings.get(condition(rows.iloc[at]), ())
-        why = _why(verdicts[at], rows.iloc[[at]], known, words, compared, places[at])
+        work_us = None if work is None else float(np.exp(work[number]))
+        why = _why(verdicts[at], rows.iloc[[at]], known, words, work_us)
         verdicts[at] = replace(verdicts[at], why=replace(why, reasons=reasons))
     shift = float(np.median(np.log(chosen["time_us"].to_numpy(float)) - compared.expected))
     warnings += _said_of_all(verdicts, shift)
@@ -192,24 +207,20 @@ def _shared_metrics(rows: pd.DataFrame) -> list[str]:
 def _compare(
     rows: pd.DataFrame,
     known: pd.DataFrame,
-    words: Vocabulary,
-    tier: str,
+    learned: Learned,
+    axes: list[str | None],
     confidence: float,
-    seed: int,
-    progress: Progress | None,
 ) -> _Compared:
     """Return what layers like the rows take, and where most of them lie."""
-    expected = LayerModel.fit(known, words, tier, seed).log_times(rows)
+    expected = learned.expected(rows)
     measured = np.log(rows["time_us"].to_numpy(float))
     low, high, slower = (np.empty(len(rows)) for _ in range(3))
-    axes = unseen_axes(rows, known, by_shape=tier == "shape")
     for axis in dict.fromkeys(axes):
         here = np.array([each == axis for each in axes])
         if axis == "device":
             # of another GPU only the profile itself tells how fast it is
             expected[here] += float(np.median((measured - expected)[here]))
-        held_out = codes_of(known, "workload" if axis in (None, "device") else axis)
-        residuals = held_out_residuals(known, words, tier, held_out, seed=seed, progress=progress)
+        residuals = learned.residuals(NETWORK if axis in (None, "device") else axis)
         intervals = Intervals.calibrate(residuals, known["family"])
         family = rows["family"][here]
         low[here], high[here] = intervals.around(expected[here], family, confidence)
@@ -218,14 +229,11 @@ def _compare(
             half = _Z90 * _MAD * float(np.median(np.abs((measured - expected)[here])))
             low[here] = np.minimum(low[here], expected[here] - half)
             high[here] = np.maximum(high[here], expected[here] + half)
-    by_work = None
-    if tier == "shape" and words.counted:
-        by_work = LayerModel.fit(known, words, "counted", seed).log_times(rows)
     notes = [
         None if axis is None else weaker(axis, rows[axis].iloc[place])
         for place, axis in enumerate(axes)
     ]
-    return _Compared(expected, low, high, slower, by_work, notes)
+    return _Compared(expected, low, high, slower, notes)
 
 
 def _verdicts(
@@ -292,13 +300,11 @@ def _why(
     row: pd.DataFrame,
     known: pd.DataFrame,
     words: Vocabulary,
-    compared: _Compared,
-    place: int,
+    work_us: float | None,
 ) -> Why:
     peers = peers_of(row, known, words)
     by_work = beyond = None
-    if compared.by_work is not None and verdict.expected_us is not None:
-        work_us = float(np.exp(compared.by_work[place]))
+    if work_us is not None and verdict.expected_us is not None:
         by_work, beyond = work_us / verdict.expected_us, verdict.time_us / work_us
     return Why(
         by_work=by_work,

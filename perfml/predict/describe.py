@@ -25,7 +25,7 @@ from perfml.metrics import clock_of, load_catalogue
 from perfml.modeling.features import BOUND
 from perfml.modeling.layer_shapes import average_copies, average_repeats, with_layer_facts
 from perfml.predict.bounds import with_bounds
-from perfml.predict.families import FAMILIES, family_of
+from perfml.predict.families import FAMILIES, family_of, usual_kind
 from perfml.tables import metric_columns
 
 Floats = npt.NDArray[np.float64]
@@ -40,6 +40,9 @@ _LEAST_US = 1e-3
 
 _KIND_NETWORKS = 3
 """Networks that a kind needs for a column of its own; with fewer its family tells it."""
+
+_OF_VECTORS = frozenset({"product", "attention", "recurrent", "embedding", "softmax"})
+_VECTOR_NORMS = frozenset({"LayerNorm", "RMSNorm", "LlamaRMSNorm"})
 
 _AMOUNTS = ("flops", "weight_bytes", "input_bytes", "output_bytes", "parameters")
 
@@ -74,7 +77,7 @@ class Vocabulary:
         metrics
             Metrics to use of those that it has; by default all.
         """
-        networks = reference.groupby("kind")["workload"].nunique()
+        networks = reference.groupby("usual_kind")["workload"].nunique()
         usable = [
             name
             for name in metric_columns(reference)
@@ -109,13 +112,17 @@ def prepared(layers: pd.DataFrame, provenance: Mapping[str, Any] | None = None) 
     -------
     DataFrame
         Means over repeats and over copies of a layer within a network; models that are compiled
-        whole are left out. ``family`` is the kind's, ``copies`` how many layers a row is.
+        whole are left out. ``family`` is the kind's and ``usual_kind`` its usual name, ``copies``
+        how many layers a row is.
     """
     told = with_layer_facts(layers, provenance or {})
     whole = (told["layer"] == WHOLE).fillna(value=False).to_numpy(dtype=bool)
     one = average_copies(average_repeats(told[~whole].reset_index(drop=True)))
     kinds = one["kind"].astype(object).where(one["kind"].notna(), None)
-    one["family"] = pd.array([family_of(kind) for kind in kinds], dtype="string")
+    flops = one["flops"].to_numpy(dtype=float, na_value=0.0)
+    families = [family_of(kind, work) for kind, work in zip(kinds, flops, strict=True)]
+    one["family"] = pd.array(families, dtype="string")
+    one["usual_kind"] = pd.array([usual_kind(kind) for kind in kinds], dtype="string")
     return with_bounds(one)
 
 
@@ -142,10 +149,10 @@ def describe(rows: pd.DataFrame, words: Vocabulary, tier: str = "shape") -> pd.D
 
 def _shape_columns(rows: pd.DataFrame) -> dict[str, Floats]:
     output = [_sizes(text) for text in rows["output"]]
-    family = rows["family"].astype(object)
+    kinds = rows[["family", "usual_kind"]].astype(object).to_numpy()
     outputs = np.array([math.prod(sizes) if sizes else np.nan for sizes in output])
     width = np.array(
-        [_width(sizes, name) for sizes, name in zip(output, family, strict=True)], dtype=float
+        [_width(sizes, *names) for sizes, names in zip(output, kinds, strict=True)], dtype=float
     )
     flops = _numbers(rows, "flops")
     groups, filters = _numbers(rows, "groups"), _numbers(rows, "filters")
@@ -171,18 +178,20 @@ def _shape_columns(rows: pd.DataFrame) -> dict[str, Floats]:
     return found
 
 
-def _width(sizes: tuple[int, ...], family: object) -> float:
+def _width(sizes: tuple[int, ...], family: object, kind: object) -> float:
     """Return the channels of a picture or the features of a vector."""
     if not sizes:
         return np.nan
+    # these work on the last axis, also of pictures whose channels stand there
+    of_vectors = family in _OF_VECTORS or kind in _VECTOR_NORMS
     is_picture = len(sizes) >= 4 or (family == "convolution" and len(sizes) == 3)
-    return float(sizes[1] if is_picture else sizes[-1])
+    return float(sizes[1] if is_picture and not of_vectors else sizes[-1])
 
 
 def _word_columns(rows: pd.DataFrame, words: Vocabulary) -> dict[str, Floats]:
     vocabulary = {
         "family": FAMILIES,
-        "kind": words.kinds,
+        "usual_kind": words.kinds,
         "precision": words.precisions,
         "backend": words.backends,
         "variant": words.variants,
@@ -191,7 +200,9 @@ def _word_columns(rows: pd.DataFrame, words: Vocabulary) -> dict[str, Floats]:
     for column, known in vocabulary.items():
         text = rows[column].astype(object).to_numpy()
         for word in known:
-            columns[f"{column} {word}"] = np.array([each == word for each in text], np.float64)
+            columns[f"{column.removeprefix('usual_')} {word}"] = np.array(
+                [each == word for each in text], np.float64
+            )
     return columns
 
 

@@ -22,10 +22,11 @@ _COPIES = (
 _PATTERNS = (
     # transformers has a linear layer of this name, with a capital D
     ("product", r"^Conv1D$"),
+    # before convolutions: ConvNextLayerNorm
+    ("normalization", r"(?i)norm|affine|scale$"),
     ("convolution", r"(?i)conv(?!ert)"),
     ("attention", r"(?i)attention|scaled_dot_product|transformerencoderlayer"),
     ("recurrent", r"(?i)lstm|gru|rnn"),
-    ("normalization", r"(?i)norm|affine|scale$"),
     ("embedding", r"(?i)embed|index_select|gather"),
     ("pooling", r"(?i)pool"),
     ("resampling", r"(?i)upsampl|interpolat|pixel_?shuffle|grid_sampl|resize"),
@@ -45,14 +46,70 @@ FAMILIES = (*dict.fromkeys(name for name, _ in _PATTERNS), OTHER)
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _PATTERNS)
 
 
-def family_of(kind: str | None) -> str:
+MIXED = "attention"
+"""Family of what is several operators with products among them: attention that is written out, by
+far the most of it."""
+
+_PRODUCTS = frozenset({"convolution", "attention", "recurrent", "product"})
+
+_USUAL = {
+    "ReLU": "relu",
+    "ReLU6": "hardtanh",
+    "GELU": "gelu|GELUActivation|PytorchGELUTanh",
+    "SiLU": "silu|SiLUActivation",
+    "LeakyReLU": "leaky_relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Hardswish": "hardswish",
+    "Hardsigmoid": "hardsigmoid",
+    "Softmax": "softmax",
+    "BatchNorm2d": "(?:cudnn|native)_batch_norm",
+    "LayerNorm": "native_layer_norm",
+    # written in Python, several kernels; torch's own RMSNorm is one
+    "LlamaRMSNorm": r"(?:\w+RMSNorm|T5LayerNorm)",
+    "AvgPool2d": "avg_pool2d",
+    "MaxPool2d": "max_pool2d_with_indices",
+    "AdaptiveAvgPool2d": "adaptive_avg_pool2d",
+    # transformers' layer of this name is a linear one
+    "Linear": "Conv1D|addmm",
+    "Embedding": "embedding",
+    "scaled_dot_product_attention": r"scaled_dot_product_\w+",
+}
+_SYNONYMS = tuple((name, re.compile(pattern)) for name, pattern in _USUAL.items())
+
+
+def usual_kind(kind: str | None) -> str | None:
+    """Return the usual name of a kind: a module and its operator do the same work.
+
+    Examples
+    --------
+    >>> [usual_kind(kind) for kind in ("relu", "Conv1D", "cudnn_batch_norm", "MistralRMSNorm")]
+    ['ReLU', 'Linear', 'BatchNorm2d', 'LlamaRMSNorm']
+    """
+    if kind is None:
+        return None
+    return next((name for name, pattern in _SYNONYMS if pattern.fullmatch(kind)), kind)
+
+
+def family_of(kind: str | None, flops: float = 0.0) -> str:
     """Return the family of a kind of layer.
+
+    Parameters
+    ----------
+    kind
+        Class of the module, or first operator of what lies between modules.
+    flops
+        Operations counted in it. Only products, convolutions and attention count any, so a copy
+        with some is the beginning of `MIXED`.
 
     Examples
     --------
     >>> [family_of(kind) for kind in ("Conv2d", "Conv1D", "LlamaRMSNorm", "add", "Mystery")]
     ['convolution', 'product', 'normalization', 'elementwise', 'other']
+    >>> family_of("clone", flops=1e8)
+    'attention'
     """
     if kind is None:
         return OTHER
-    return next((name for name, pattern in _COMPILED if pattern.search(kind)), OTHER)
+    found = next((name for name, pattern in _COMPILED if pattern.search(kind)), OTHER)
+    return MIXED if flops > 0 and found not in _PRODUCTS else found

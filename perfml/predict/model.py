@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from perfml.modeling.features import BOUND, Ints
-from perfml.modeling.models.registry import get_model
-from perfml.modeling.parallel import quietly
 from perfml.predict.describe import Vocabulary, describe
+from perfml.predict.trees import Trees
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,14 +43,14 @@ class LayerModel:
         ``shape``, ``counted`` or ``clocked``.
     columns
         Features that vary in the reference.
-    estimator
-        Predicts `log_ratio`.
+    trees
+        Predict `log_ratio`.
     """
 
     words: Vocabulary
     tier: str
     columns: tuple[str, ...]
-    estimator: Any
+    trees: Trees
 
     @classmethod
     def fit(
@@ -60,25 +58,32 @@ class LayerModel:
     ) -> LayerModel:
         """Fit prepared rows with times and bounds; every row weighs the same."""
         features = describe(reference, words, tier)
-        return cls._fitted(features, log_ratio(reference), words, tier, seed)
+        return cls.of_features(features, log_ratio(reference), words, tier, seed)
 
     @classmethod
-    def _fitted(
+    def of_features(
         cls, features: pd.DataFrame, ratio: Floats, words: Vocabulary, tier: str, seed: int
     ) -> LayerModel:
+        """Fit rows that were described before, and their `log_ratio`."""
+        # scikit-learn takes a second to import, and what is kept fitted does without
+        from perfml.modeling.models.registry import get_model
+        from perfml.modeling.parallel import quietly
+
         columns = tuple(name for name in features.columns if _varies(features[name].to_numpy()))
         values = features[list(columns)].to_numpy()
         # one thread: several that wait for each other on a busy machine took 100 times longer
         estimator, _ = quietly(
             lambda data: get_model(ENSEMBLE, "regression").make(seed).fit(data, ratio), values
         )
-        return cls(words, tier, columns, estimator)
+        return cls(words, tier, columns, Trees.of(estimator))
 
     def log_times(self, rows: pd.DataFrame) -> Floats:
         """Return the logarithm of the expected microseconds of prepared rows."""
-        features = describe(rows, self.words, self.tier)[list(self.columns)].to_numpy()
-        ratio, _ = quietly(self.estimator.predict, features)
-        return np.asarray(ratio + log_base(rows))
+        return self.log_ratios(describe(rows, self.words, self.tier)) + log_base(rows)
+
+    def log_ratios(self, features: pd.DataFrame) -> Floats:
+        """Return the expected `log_ratio` of described rows."""
+        return self.trees.predict(features[list(self.columns)].to_numpy())
 
 
 def _varies(values: Floats) -> bool:
@@ -104,6 +109,7 @@ def held_out_residuals(
     *,
     seed: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
+    keep: list[tuple[frozenset[str], LayerModel]] | None = None,
 ) -> Floats:
     """Return log(measured / expected) of every row, by models that did not learn from its group.
 
@@ -115,6 +121,8 @@ def held_out_residuals(
         What they are described by.
     groups
         A number a row; groups are dealt into at most `FOLDS` parts.
+    keep
+        Each model is added to it, with the networks that it did not learn from.
     """
     features, ratio = describe(reference, words, tier), log_ratio(reference)
     folds = deal(groups, FOLDS, seed)
@@ -122,9 +130,10 @@ def held_out_residuals(
     count = int(folds.max()) + 1
     for fold in range(count):
         test = folds == fold
-        model = LayerModel._fitted(features[~test], ratio[~test], words, tier, seed)
-        values = features[list(model.columns)].to_numpy()[test]
-        residuals[test] = ratio[test] - quietly(model.estimator.predict, values)[0]
+        model = LayerModel.of_features(features[~test], ratio[~test], words, tier, seed)
+        residuals[test] = ratio[test] - model.log_ratios(features[test])
+        if keep is not None:
+            keep.append((frozenset(map(str, reference["workload"][test])), model))
         if progress is not None:
             progress(fold + 1, count, "networks held out")
     return residuals
@@ -132,12 +141,12 @@ def held_out_residuals(
 
 def deal(groups: Ints, folds: int, seed: int = 0) -> Ints:
     """Return the fold of each row: groups dealt out whole, the largest first."""
-    from perfml.modeling.scoring.protocols import GroupFolds
-
     count = len(np.unique(groups))
     dealt = np.empty(len(groups), dtype=np.int64)
     if count <= folds:
         return np.asarray(pd.factorize(groups)[0], dtype=np.int64)
+    from perfml.modeling.scoring.protocols import GroupFolds
+
     splitter = GroupFolds(folds, random_state=seed)
     for fold, (_, test) in enumerate(splitter.split(np.zeros((len(groups), 1)), groups=groups)):
         dealt[test] = fold

@@ -56,7 +56,7 @@ def peers_of(
         backend and kind; the nearest by amounts of work and shape first.
     """
     pool: pd.DataFrame = reference[reference["family"].isin([row["family"].iloc[0]])]
-    for column in ("precision", "backend", "kind"):
+    for column in ("precision", "backend", "usual_kind"):
         same = pool[pool[column].isin([row[column].iloc[0]])]
         if len(same) >= count:
             pool = same

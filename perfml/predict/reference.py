@@ -10,6 +10,7 @@ from perfml.datasets import find, read_given
 from perfml.datasets.parts import part_files, read_parts
 from perfml.errors import PerfmlError
 from perfml.predict.describe import prepared
+from perfml.predict.learned import Kept, kept_in
 
 ATLAS = "atlas"
 """The data set that comes with perfml."""
@@ -41,3 +42,16 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
         cure = "Runs of perfml collect torch:... do, and tables that were made of them."
         raise PerfmlError(msg, where=name, cure=cure)
     return rows
+
+
+@functools.lru_cache(maxsize=1)
+def kept(name: str = ATLAS) -> Kept | None:
+    """Return what was fitted on the whole atlas and is kept beside it; None for other tables.
+
+    Raises
+    ------
+    PerfmlError
+        If it is damaged.
+    """
+    folder = find(ATLAS) if name == ATLAS else None
+    return None if folder is None else kept_in(folder)

@@ -9,6 +9,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import FACTS
 from perfml.predict import family_of, predict, prepared, with_bounds
 from perfml.predict.describe import TIERS, Vocabulary, describe
+from perfml.predict.families import usual_kind
 from perfml.predict.intervals import Intervals
 from perfml.predict.reasons import condition, findings_of
 from tests.predict.conftest import SLOW, WASTEFUL
@@ -92,6 +93,32 @@ def test_without_counters_the_shape_alone_is_compared(network, reference):
     assert SLOW in {each.layer for each in found.slower}
     assert found.slower[0].why.by_work is None
     assert "Counters were not collected" in found.slower[0].why.sentence
+
+
+def test_attention_that_is_written_out_is_no_copy():
+    assert family_of("clone") == "copy"
+    assert family_of("clone", flops=1e8) == "attention"
+    assert family_of("Linear", flops=1e8) == "product"
+
+
+def test_a_module_and_its_operator_are_one_kind():
+    assert usual_kind("gelu") == usual_kind("GELUActivation") == "GELU"
+    assert usual_kind("RMSNorm") == "RMSNorm"  # one kernel, unlike those written in Python
+    assert usual_kind("ConvTranspose2d") == "ConvTranspose2d"
+
+
+def test_the_width_of_a_picture_is_its_channels_wherever_they_stand(reference):
+    row = reference.head(1).assign(output="8x56x56x96")
+    widths = {
+        (family, kind): float(np.exp(describe(one, Vocabulary.of(reference))["log width"].iloc[0]))
+        for family, kind in (
+            ("product", "Linear"),
+            ("normalization", "LayerNorm"),
+            ("normalization", "BatchNorm2d"),
+        )
+        for one in [row.assign(family=family, usual_kind=kind)]
+    }
+    assert list(widths.values()) == pytest.approx([96, 96, 56])
 
 
 def test_an_unknown_kind_gets_the_interval_of_a_kind_left_out(network, reference, found):
@@ -204,6 +231,7 @@ def test_intervals_hold_for_residuals_like_those_they_were_made_of():
         ("NonDynamicallyQuantizableLinear", "product"),
         ("scaled_dot_product_flash_attention", "attention"),
         ("BatchNormAct2d", "normalization"),
+        ("ConvNextLayerNorm", "normalization"),
         ("AdaptiveAvgPool2d", "pooling"),
         ("softmax", "softmax"),
         ("add", "elementwise"),

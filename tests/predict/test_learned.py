@@ -1,0 +1,127 @@
+"""What is kept fitted says what a fit anew says, and is used only for what it was made of."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfml.datasets import find
+from perfml.errors import InputError
+from perfml.modeling.models.registry import get_model
+from perfml.predict import predict
+from perfml.predict.describe import describe
+from perfml.predict.intervals import Intervals
+from perfml.predict.learned import FILE, NETWORK, Kept, digest_of, fit_all, kept_in
+from perfml.predict.model import LayerModel, log_ratio
+from perfml.predict.reference import kept as kept_of_atlas
+from perfml.predict.reference import reference as atlas
+from perfml.predict.trees import Trees
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def kept(reference):
+    return fit_all(reference, "made-up")
+
+
+def test_trees_as_arrays_predict_what_scikit_learn_predicts():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 5))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    fitted = get_model("hgb", "regression").make(0).fit(x, rng.standard_normal(400))
+    assert Trees.of(fitted).predict(x) == pytest.approx(fitted.predict(x), abs=1e-12)
+
+
+def test_an_unknown_network_gets_the_same_verdicts_from_what_is_kept(network, reference, kept):
+    anew, again = (predict(network, reference, kept=each) for each in (None, kept))
+    for one, other in zip(anew.layers, again.layers, strict=True):
+        assert (one.layer, one.verdict, one.note) == (other.layer, other.verdict, other.note)
+        assert one.expected_us == pytest.approx(other.expected_us)
+        # residuals are kept in single precision
+        assert one.high_us == pytest.approx(other.high_us, rel=1e-5)
+        assert one.why == other.why
+
+
+def test_a_network_of_the_reference_is_judged_by_a_model_that_did_not_learn_from_it(
+    network, reference, kept
+):
+    name = str(reference["workload"].iloc[0])
+    blind = [model for model in kept.models if name in model.without]
+    assert len(blind) == 1
+    itself = predict(network.assign(workload=name), reference, kept=kept, top=0)
+    other = predict(network, reference, kept=kept, top=0)
+    assert itself.networks == other.networks - 1
+    expected = [
+        {each.layer: each.expected_us for each in found.layers} for found in (itself, other)
+    ]
+    assert expected[0] != expected[1]
+
+
+def test_what_is_kept_is_read_as_it_was_written(kept, tmp_path):
+    kept.write(tmp_path / FILE)
+    again = Kept.read(tmp_path / FILE)
+    assert again.words == kept.words
+    assert [model.without for model in again.models] == [model.without for model in kept.models]
+    # single precision is enough for what is off by percents
+    assert again.held_out[NETWORK] == pytest.approx(kept.held_out[NETWORK], rel=1e-6)
+    assert np.array_equal(again.models[0].trees.threshold, kept.models[0].trees.threshold)
+
+
+def test_models_of_other_tables_are_not_used_and_damaged_ones_are_told(kept, tmp_path):
+    assert kept_in(tmp_path) is None
+    kept.write(tmp_path / FILE)
+    assert kept_in(tmp_path) is None  # there is no table here that it was made of
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot be read"):
+        kept_in(tmp_path)
+
+
+def test_the_atlas_has_models_of_its_own_tables():
+    folder = find("atlas")
+    assert folder is not None
+    found = kept_of_atlas()
+    assert found is not None, "fit them anew: python -m studies.atlas.fit"
+    assert found.made_of == digest_of(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", ["shape", "counted"])
+def test_what_is_kept_of_the_atlas_equals_a_fit_anew(tier):
+    found = kept_of_atlas()
+    rows = atlas()
+    rows = rows[rows["bound_us"].notna()].reset_index(drop=True)
+    model = next(each for each in found.models if each.tier == tier)
+    anew = LayerModel.fit(rows, found.words, tier)
+    assert anew.columns == model.columns, "fit them anew: python -m studies.atlas.fit"
+    features = describe(rows, found.words, tier)
+    before = model.trees.predict(features[list(model.columns)].to_numpy())
+    after = anew.log_ratios(features)
+    if importlib.metadata.version("scikit-learn") == found.made_with:
+        assert before == pytest.approx(after, abs=1e-9)
+    # another version draws other features for its splits
+    assert np.abs(before - after).mean() < 0.05
+    assert np.abs(before - log_ratio(rows)).mean() < 0.2
+
+
+def test_intervals_are_those_of_crepes():
+    crepes = pytest.importorskip("crepes")
+    rng = np.random.default_rng(1)
+    for count in (30, 200, 1001):
+        residuals = rng.standard_normal(count)
+        family, other = (np.where(rng.random(n) < 0.5, "a", "b") for n in (count, 40))
+        intervals = Intervals.calibrate(residuals, pd.Series(family))
+        sigmas, mine = (
+            np.array([intervals.scatter[name] for name in each]) for each in (family, other)
+        )
+        system = crepes.ConformalPredictiveSystem().fit(residuals=residuals, sigmas=sigmas)
+        expected, measured = rng.standard_normal(40), rng.standard_normal(40)
+        ends = np.column_stack(intervals.around(expected, pd.Series(other), 0.8))
+        theirs = system.predict_int(expected, sigmas=mine, confidence=0.8)
+        assert ends == pytest.approx(theirs, abs=1e-12)
+        below = system.predict_p(expected, measured, sigmas=mine, smoothing=False)
+        slower = intervals.share_slower(expected, measured, pd.Series(other))
+        assert slower == pytest.approx(1 - below, abs=1e-12)
