@@ -9,6 +9,8 @@ Here to change: what is summed for a cause, in `_CARRIERS`; for a rule of advice
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +22,11 @@ import pandas as pd
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.counters.sentences import sided_causes
 from perfml.explain.reports import Report, code_of
-from perfml.explain.results import Explanation, LayerDiff, Line
-from perfml.explain.sass import awaited, opcode, without_predicate
+from perfml.explain.results import Explanation, LayerDiff, Line, file_name
+from perfml.explain.sass import Code, opcode, without_predicate
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
+from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
 
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
 
 _LEAST = 0.1
 """An instruction that carries less of its cause is not named."""
+
+_MOST_SAMPLED = 400
+"""Of so many instructions at which warps wait it is looked up what they wait for."""
+_TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+)/include/", re.IGNORECASE)
+"""Folders of CUDA's own headers."""
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -125,7 +133,7 @@ _CARRIERS: dict[str, _Carrier] = {
     "dram_bytes": _Carrier("the global sectors asked for", _ASKED),
     "global_requests": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
     "narrow_access": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
-    "async_copy": _Carrier("the asynchronous copies", _RUNS, ("LDGSTS", "UBLKCP", "UTMALDG")),
+    "async_copy": _stall("long_scoreboard"),
     "wavefronts_per_shared_load": _Carrier(
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),
@@ -201,9 +209,10 @@ def carrying_line(
 def _largest(
     term: str, carrier: _Carrier, code: Mapping[str, pd.DataFrame], launches: Mapping[str, int]
 ) -> Line | None:
+    waits = {kernel: _waits(table, carrier) for kernel, table in code.items()}
     rows = pd.concat(
         [
-            table.assign(kernel=kernel, part=carrier.weights(table) * launches.get(kernel, 1))
+            _placed(table).assign(kernel=kernel, part=waits[kernel].parts * launches.get(kernel, 1))
             for kernel, table in code.items()
         ],
         ignore_index=True,
@@ -218,9 +227,10 @@ def _largest(
     row = int(rows["part"].where(sums == sums.max(), -1.0).to_numpy().argmax())
     first = rows.iloc[row].to_dict()
     known = not pd.isna(first["line"])
+    kernel = str(first["kernel"])
     return Line(
         term,
-        str(first["kernel"]),
+        kernel,
         int(first["offset"]),
         str(first["sass"]),
         float(sums.max() / whole),
@@ -228,21 +238,77 @@ def _largest(
         int(alike.transform("size").loc[row]),
         str(first["file"]) if known else None,
         int(first["line"]) if known else None,
-        _awaited(code[str(first["kernel"])], int(first["offset"]), carrier.reasons),
+        str(first["called_at"]) if pd.notna(first["called_at"]) else None,
+        waits[kernel].at(code[kernel], int(first["offset"])),
     )
 
 
-def _awaited(table: pd.DataFrame, offset: int, reasons: tuple[str, ...]) -> str | None:
-    """Return what makes the value that an instruction waits for, and where it stands."""
-    sass = table["sass"].tolist()
-    place = int((table["offset"] == offset).to_numpy().argmax())
-    found = (awaited(sass, place, reason) for reason in reasons)
-    at = next((at for at in found if at is not None), None)
-    if at is None:
-        return None
-    line = table["line"].iloc[at]
-    source = "" if pd.isna(line) else f", line {line:.0f}"
-    return f"{sass[at]} at {table['offset'].iloc[at]:#06x}{source}"
+@dataclass(frozen=True)
+class _Waits:
+    """Each instruction's part, and where most of it was sampled; that is -1 where it was itself."""
+
+    parts: Array
+    sampled: Array
+
+    def at(self, table: pd.DataFrame, offset: int) -> str | None:
+        place = int((table["offset"] == offset).to_numpy().argmax())
+        at = int(self.sampled[place])
+        if at < 0:
+            return None
+        line = table["line"].iloc[at]
+        source = "" if pd.isna(line) else f", line {line:.0f}"
+        return f"{table['sass'].iloc[at]} at {table['offset'].iloc[at]:#06x}{source}"
+
+
+def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
+    """Give samples of waiting to what is waited for, where the registers tell it."""
+    own = np.full(len(table), -1)
+    if not carrier.reasons:
+        return _Waits(carrier.weights(table), own)
+    code = Code(table["sass"].tolist())
+    parts, most = np.zeros(len(table)), np.zeros(len(table))
+    for reason in carrier.reasons:
+        samples = np.maximum(_column(f"{STALLED}{reason}")(table), 0.0)
+        for rank, place in enumerate(np.argsort(-samples, kind="stable")):
+            if samples[place] <= 0:
+                break
+            found = code.awaited(int(place), reason) if rank < _MOST_SAMPLED else None
+            at = int(place) if found is None else found
+            parts[at] += samples[place]
+            if samples[place] > most[at]:
+                most[at], own[at] = samples[place], -1 if found is None else place
+    return _Waits(parts, own)
+
+
+def _placed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return instructions with the line that is a person's own, and what calls it."""
+    if "callers" not in table:
+        return table.assign(called_at=None)
+    places = [
+        _own([] if pd.isna(line) else [Place(file, int(line)), *callers])
+        for file, line, callers in zip(table["file"], table["line"], table["callers"], strict=True)
+    ]
+    first = [stack[0] if stack else None for stack in places]
+    calls = [stack[1] if len(stack) > 1 else None for stack in places]
+    found = {
+        "file": [None if place is None else place.file for place in first],
+        "line": [math.nan if place is None else place.line for place in first],
+        "called_at": [
+            None if place is None else f"{file_name(place.file)}:{place.line}" for place in calls
+        ],
+    }
+    return table.assign(**pd.DataFrame(found, index=table.index))
+
+
+def of_toolkit(file: str) -> bool:
+    """Tell whether a source is one of CUDA's own headers."""
+    return _TOOLKIT.search(file.replace("\\", "/")) is not None
+
+
+def _own(stack: list[Place]) -> list[Place]:
+    """Return a stack of calls without the innermost that are in CUDA's own headers."""
+    inner = next((at for at, place in enumerate(stack) if not of_toolkit(place.file)), 0)
+    return list(dict.fromkeys(stack[inner:]))
 
 
 def _place(rows: pd.DataFrame) -> pd.Series[str]:
@@ -266,13 +332,26 @@ def with_lines(
     baseline, target
         The reports behind each side.
     """
-    launched = {
-        side: [_kernels(detail, side) for detail in explanation.details]
-        for side in ("baseline", "target")
-    }
+    launched = _launched(explanation)
     before, after = code_of(
         (baseline, set().union(*launched["baseline"])), (target, set().union(*launched["target"]))
     )
+    return with_lines_of(explanation, before, after)
+
+
+def with_lines_of(
+    explanation: Explanation, before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]
+) -> Explanation:
+    """Return the same from the instructions of each side's kernels, as `instructions` gives them.
+
+    Parameters
+    ----------
+    explanation
+        Of two sides.
+    before, after
+        Instructions of the kernels of the baseline and of the target.
+    """
+    launched = _launched(explanation)
     code = {"baseline": before, "target": after}
     details = []
     for place, detail in enumerate(explanation.details):
@@ -285,6 +364,14 @@ def with_lines(
         told = tuple(line for line in lines if line is not None)
         details.append(replace(detail, lines=told))
     return replace(explanation, details=tuple(details))
+
+
+def _launched(explanation: Explanation) -> dict[str, list[Counter[str]]]:
+    """Return how often each kernel of each layer ran, by side."""
+    return {
+        side: [_kernels(detail, side) for detail in explanation.details]
+        for side in ("baseline", "target")
+    }
 
 
 def _kernels(detail: LayerDiff, side: str) -> Counter[str]:

@@ -317,9 +317,11 @@ class Line:
     of
         What that is a part of.
     file, line
-        Of the source, or None.
-    awaits
-        Where warps wait: the instruction that makes what they wait for, or None.
+        Of the source, or None. Of CUDA's own headers the line that calls them.
+    called_at
+        Where the line is code that was inlined: the line that calls it, or None.
+    waits_at
+        Where warps wait for the instruction: the one at which most of them do, or None.
     """
 
     term: str
@@ -331,19 +333,27 @@ class Line:
     alike: int = 1
     file: str | None = None
     line: int | None = None
-    awaits: str | None = None
+    called_at: str | None = None
+    waits_at: str | None = None
 
     def sentence(self) -> str:
         """Say it in words."""
         where = ""
         if self.file is not None:
-            # reports come from both kinds of systems, and a folder tells a person's name
-            path = PureWindowsPath if "\\" in self.file else PurePosixPath
-            where = f"{path(self.file).name}:{self.line}, "
+            called = f" (called at {self.called_at})" if self.called_at else ""
+            where = f"{file_name(self.file)}:{self.line}{called}, "
         have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
         return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}" + (
-            f", for {self.awaits}" if self.awaits else ""
+            f", most of them at {self.waits_at}" if self.waits_at else ""
         )
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path: reports come from both kinds of systems.
+
+    A folder tells a person's name, so it is not shown.
+    """
+    return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
 
 
 @dataclass(frozen=True)

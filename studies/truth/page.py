@@ -4,7 +4,8 @@
 keeps what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without
 FILE it only writes the tables. Those by set are of ``tests/data/truth/sets.json``, which
 ``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures, that of
-estimates of ``fixes.json`` beside it (``studies.truth.fixes``).
+estimates of ``fixes.json`` beside it (``studies.truth.fixes``), that of lines of ``lines.json``
+(``studies.truth.lines``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SETS = ROOT / "tests/data/truth/sets.json"
 FIRST = ROOT / "tests/data/truth/first_answers.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
 ADVISED = ROOT / "tests/data/truth/advised.json"
+LINES = ROOT / "tests/data/truth/lines.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -255,7 +257,25 @@ def advised():
     return markdown(header, rows)
 
 
+def measured_lines():
+    return json.loads(LINES.read_text(encoding="utf-8"))
+
+
+def lines():
+    """Which line is named for the planted cause of each family."""
+    rows = []
+    for each in measured_lines()["rows"]:
+        place = f"`{each['place']}`" if each["place"] else "none"
+        called = f"`{each['called_at']}`" if each["called_at"] else "-"
+        share = "-" if each["share"] is None else f"{each['share']:.0%}"
+        right = "yes" if each["right"] else "no"
+        rows.append([f"`{each['family']}`", f"`{each['term']}`", place, called, share, right])
+    header = ["family", "cause", "line named", "called at", "of the cause", "the planted one"]
+    return markdown(header, rows)
+
+
 TABLES = {
+    "lines": lines,
     "advised": advised,
     "fixes": fixes,
     "sets": by_set,

@@ -21,8 +21,9 @@ from perfml.explain.lines import (
 )
 from perfml.explain.reports import Report
 from perfml.explain.results import Line
-from perfml.explain.sass import awaited
+from perfml.explain.sass import Code
 from perfml.readers import Source
+from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
 from tests.support.others_files import STRANGERS
@@ -89,30 +90,69 @@ def test_divergence_names_the_branch_and_without_one_the_idle_lanes():
 
 
 def test_stalls_count_samples_of_their_own_reason():
-    samples = {f"{STALLED}barrier": [0, 30, 10], f"{STALLED}long_scoreboard": [9, 0, 0]}
+    samples = {f"{STALLED}sleeping": [0, 30, 10], f"{STALLED}long_scoreboard": [9, 0, 0]}
     line = carrying_line(
-        "stall_sync", code("FADD R1, R2, R3", "BAR.SYNC", "LDS R1, [R2]", **samples)
+        "stall_sleeping", code("FADD R1, R2, R3", "NANOSLEEP", "LDS R1, [R2]", **samples)
     )
-    assert (line.sass, line.share) == ("BAR.SYNC", 0.75)
+    assert (line.sass, line.share, line.waits_at) == ("NANOSLEEP", 0.75, None)
+
+
+def test_samples_behind_a_barrier_are_the_barriers():
+    # recorded so: the warps that wait are sampled at the next branch, two instructions on
+    kernel = code(
+        *("BRA 0x40", "@!P0 BAR.SYNC.DEFER_BLOCKING 0x0", "ISETP.LE.AND P0, PT, R4, UR4, PT"),
+        *("@!P0 BRA 0x0", "FADD R1, R2, R3"),
+        lines=[1, 2, 3, 3, 4],
+        **{f"{STALLED}barrier": [0, 0, 0, 90, 10]},
+    )
+    line = carrying_line("stall_sync", kernel)
+    assert (line.line, line.share) == (2, 0.9)
+    assert line.waits_at == "@!P0 BRA 0x0 at 0x0030, line 3"
 
 
 def test_where_warps_wait_the_load_that_they_wait_for_is_named():
     kernel = code(
         *("LDG.E.128 R40, [R2.64]", "LDG.E R8, [R4.64]", "@P1 MOV R41, RZ", "IADD3 R8, R8, 1, RZ"),
-        *("FFMA R9, R8, R41, R9", "EXIT"),
-        lines=[3, 4, 5, 6, 7, 8],
-        **{f"{STALLED}long_scoreboard": [0, 0, 0, 0, 90, 10]},
+        *("FFMA R9, R8, R41, R9", "FADD R9, R9, R42", "EXIT"),
+        lines=[3, 4, 5, 6, 7, 8, 9],
+        **{f"{STALLED}long_scoreboard": [0, 0, 0, 0, 70, 20, 10]},
     )
     line = carrying_line("stall_memory_dependency", kernel)
-    assert (line.line, line.awaits) == (7, "LDG.E.128 R40, [R2.64] at 0x0000, line 3")
-    assert line.sentence().endswith(", for LDG.E.128 R40, [R2.64] at 0x0000, line 3")
+    assert (line.line, line.sass) == (3, "LDG.E.128 R40, [R2.64]")
+    assert line.share == pytest.approx(0.9)
+    assert line.sentence().endswith(", most of them at FFMA R9, R8, R41, R9 at 0x0040, line 7")
+
+
+def test_a_wait_for_a_bulk_copy_is_told_by_the_condition_it_sets():
+    loop = ["SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR6], R2", "@!P0 BRA 0x0"]
+    assert Code(loop).awaited(1, "long_scoreboard") == 0
 
 
 def test_in_a_loop_the_load_may_stand_behind_what_waits_for_it():
-    loop = ["FADD R1, R1, R6", "LDG.E R6, [R2.64]", "BRA 0x0"]
-    assert awaited(loop, 0, "long_scoreboard") == 1
-    assert awaited(loop, 0, "short_scoreboard") is None
-    assert awaited(loop, 2, "long_scoreboard") is None
+    loop = Code(["FADD R1, R1, R6", "LDG.E R6, [R2.64]", "BRA 0x0"])
+    assert loop.awaited(0, "long_scoreboard") == 1
+    assert loop.awaited(0, "short_scoreboard") is None
+    assert loop.awaited(2, "long_scoreboard") is None
+
+
+HEADER = "/usr/local/cuda/bin/../targets/x86_64-linux/include/device_atomic_functions.hpp"
+
+
+@pytest.mark.parametrize(
+    ("inner", "line", "called_at"),
+    [
+        (Place(HEADER, 157), 23, None),
+        (Place("C:\\NVIDIA\\CUDA\\v12.4\\include\\x.hpp", 9), 23, None),
+        (Place("/home/a/include/mine.cuh", 5), 5, "k.cu:23"),
+    ],
+)
+def test_inlined_code_has_the_line_that_is_ones_own_and_its_call(inner, line, called_at):
+    kernel = code("REDG.E.MAX [R2.64], R7", "EXIT", lines=[inner.line, 24])
+    kernel["k"]["file"] = [inner.file, "/home/a/k.cu"]
+    kernel["k"]["callers"] = [(Place("/home/a/k.cu", 23),), ()]
+    found = carrying_line("global_atomics", kernel)
+    assert (found.line, found.called_at) == (line, called_at)
+    assert ("(called at k.cu:23)" in found.sentence()) == (called_at is not None)
 
 
 def test_a_kernel_that_ran_more_often_weighs_more():
@@ -174,7 +214,7 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     advice = Advice(table, pd.DataFrame())
     told = advice_with_lines(advice, launches, [report])
     assert told.table["evidence"].tolist() == [
-        "seen; BAR.SYNC at 0x0000 has 75% of the samples of warps waiting (barrier + membar)",
+        "seen; BAR.SYNC at 0x0000 has 100% of the samples of warps waiting (barrier + membar)",
         "seen",
     ]
     assert advice_with_lines(advice, launches, []) is advice

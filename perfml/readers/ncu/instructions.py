@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.readers.ncu.report import DEMANGLED, EXECUTED, has_instructions, opened
+from perfml.readers.ncu.inlined import Calls, Place, inlined_calls
+from perfml.readers.ncu.report import DEMANGLED, EXECUTED, MANGLED, has_instructions, opened
 from perfml.readers.source import Source
 
 SAMPLES = "smsp__pcsamp_sample_count"
@@ -65,8 +66,9 @@ def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame
     -------
     list of dict
         For each of `wanted`, name to one row an instruction, in order: ``offset`` (bytes from the
-        start of the code), ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``), and
-        the counters under Nsight Compute's names, 0 where an instruction has none. Kernels without
+        start of the code), ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``),
+        ``callers`` (the places that inlined code was called from, the innermost first), and the
+        counters under Nsight Compute's names, 0 where an instruction has none. Kernels without
         counters of instructions are left out.
 
     Raises
@@ -77,6 +79,7 @@ def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame
         If the report is damaged.
     """
     found: list[dict[str, pd.DataFrame]] = [{} for _ in wanted]
+    linked: dict[str, str] = {}
     with opened(source) as results:
         for place, launch in enumerate(results):
             name = launch.name(DEMANGLED)
@@ -89,8 +92,15 @@ def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame
             ]
             table = _table(launch) if asking else None
             if table is not None:
+                linked[name] = launch.name(MANGLED)
                 for tables in asking:
                     tables[name] = table
+    lined = {name for tables in found for name, table in tables.items() if table["file"].any()}
+    calls = inlined_calls(source.data, {linked[name] for name in lined}) if lined else {}
+    for tables in found:
+        for name, table in tables.items():
+            callers = _callers(table, calls.get(linked[name], {}))
+            table["callers"] = pd.Series(callers, index=table.index, dtype=object)
     return found
 
 
@@ -125,6 +135,13 @@ def _table(launch: Any) -> pd.DataFrame | None:
     for name, values in columns.items():
         table[name] = [values.get(address, 0.0) for address in addresses]
     return pd.DataFrame(table)
+
+
+def _callers(table: pd.DataFrame, calls: Calls) -> list[tuple[Place, ...]]:
+    """Return what called each instruction's line; a place holds from its offset to the next."""
+    known = np.array(sorted(calls), dtype=np.int64)
+    places = np.searchsorted(known, table["offset"].to_numpy(dtype=np.int64), side="right") - 1
+    return [calls[int(known[place])][1:] if place >= 0 else () for place in places]
 
 
 def _offset(target: str, first: int, last: int) -> str:

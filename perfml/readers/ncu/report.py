@@ -45,6 +45,9 @@ _VERSION = re.compile(rb"(20\d\d\.\d+\.\d+)(?:\.\d+)*$")
 DEMANGLED = 1
 """Base of a kernel's name: with its template arguments, and more of them than the CSV shows."""
 
+MANGLED = 2
+"""Base of a kernel's name: as the linker knows it."""
+
 EXECUTED = "inst_executed"
 """Counter that every report with counters of single instructions has."""
 

@@ -1,0 +1,237 @@
+"""Where inlined code was called from: the tables of lines in the programs that a report holds.
+
+A report has the machine code of its kernels as ELF files. For each instruction the package
+``ncu_report`` tells the innermost line, which for `atomicAdd` is one of CUDA's own headers. The
+section ``.debug_line`` has the calls too: DWARF 2 with NVIDIA's operation 0x90, whose first number
+is the row (from 1, of this function's rows) that called, and whose second is the callee's name.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+_ELF = b"\x7fELF\x02\x01"
+_CUDA = 190
+"""The machine of an ELF file with code for a GPU."""
+_END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
+_RELOCATION, _SYMBOL, _SECTION = struct.Struct("<QQq"), struct.Struct("<IBBHQQ"), 64
+_DEEPEST = 32
+_BROKEN = (struct.error, ArithmeticError, LookupError, ValueError)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a source."""
+
+    file: str
+    line: int
+
+
+Calls = dict[int, tuple[Place, ...]]
+"""Offset of an instruction to its line and those that called it, the innermost first."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """From here on instructions are of this line; `caller` is a row's number, 0 without one."""
+
+    address: int = 0
+    file: int = 1
+    line: int = 1
+    caller: int = 0
+
+
+def inlined_calls(data: bytes, functions: Collection[str]) -> dict[str, Calls]:
+    """Return the lines of functions and what called them, for code that was inlined.
+
+    Parameters
+    ----------
+    data
+        A report.
+    functions
+        Names as the linker knows them.
+
+    Returns
+    -------
+    dict
+        Function to its calls; those of which the report has no lines, or two versions, are left
+        out. Programs that cannot be read are passed over.
+    """
+    found: dict[str, Calls] = {}
+    differing: set[str] = set()
+    view, at = memoryview(data), data.find(_ELF)
+    while at >= 0:
+        try:
+            for name, calls in _Program(view[at:]).calls(functions):
+                if found.setdefault(name, calls) != calls:
+                    differing.add(name)
+        except _BROKEN:
+            pass
+        at = data.find(_ELF, at + len(_ELF))
+    return {name: calls for name, calls in found.items() if name not in differing}
+
+
+class _Program:
+    """An ELF file at the start of some bytes; what follows it does not matter."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        if struct.unpack_from("<H", data, 18)[0] != _CUDA:
+            msg = "no code for a GPU"
+            raise ValueError(msg)
+
+    @cached_property
+    def sections(self) -> dict[str, memoryview]:
+        (first,) = struct.unpack_from("<Q", self.data, 40)
+        _, count, names = struct.unpack_from("<HHH", self.data, 58)
+        heads = [
+            struct.unpack_from("<IIQQQQ", self.data, first + _SECTION * place)
+            for place in range(count)
+        ]
+        texts = heads[names][4]
+        return {
+            _text(self.data, texts + head[0]): self.data[head[4] : head[4] + head[5]]
+            for head in heads
+        }
+
+    def calls(self, functions: Collection[str]) -> Iterator[tuple[str, Calls]]:
+        """Yield functions and the lines of their instructions."""
+        lines = self.sections.get(".debug_line")
+        symbols = self.sections.get(".symtab")
+        if lines is None or symbols is None:
+            return
+        names = {
+            place: _text(self.sections[".strtab"], _SYMBOL.unpack_from(symbols, number)[0])
+            for place, number in self._relocated()
+        }
+        start = 0
+        while start < len(lines):
+            (length,) = struct.unpack_from("<I", lines, start)
+            end = start + 4 + length
+            for place, files, rows in _Unit(lines, start, end).sequences():
+                name = names.get(place, "")
+                if name in functions:
+                    yield name, _called(files, rows)
+            start = end
+
+    def _relocated(self) -> Iterator[tuple[int, int]]:
+        """Yield where ``.debug_line`` has a function's address, and the symbol's place."""
+        table = self.sections.get(".rela.debug_line", self.data[:0])
+        for at in range(0, len(table), _RELOCATION.size):
+            place, what, _ = _RELOCATION.unpack_from(table, at)
+            yield place, (what >> 32) * _SYMBOL.size
+
+
+class _Unit:
+    """The lines of one compilation, from `start` to `end` of a section."""
+
+    def __init__(self, data: memoryview, start: int, end: int) -> None:
+        self.data, self.end = data, end
+        (header,) = struct.unpack_from("<I", data, start + 6)
+        self.at = start + 10
+        self.step, _, self.base, self.range, self.first = struct.unpack_from(
+            "<BBbBB", data, self.at
+        )
+        self.operands = list(data[self.at + 5 : self.at + 4 + self.first])
+        self.at += 4 + self.first
+        self.folders = list(self._texts())
+        self.files = []
+        for name in self._texts():
+            folder, _, _ = self._number(), self._number(), self._number()
+            inside = self.folders[folder - 1] + "/" if folder else ""
+            self.files.append(inside + name)
+        self.at = start + 10 + header
+
+    def _texts(self) -> Iterator[str]:
+        while self.data[self.at]:
+            text = _text(self.data, self.at)
+            self.at += len(text.encode()) + 1
+            yield text
+        self.at += 1
+
+    def _number(self, *, signed: bool = False) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value - (1 << shift) if signed and byte & 64 else value
+
+    def sequences(self) -> Iterator[tuple[int, list[str], list[_Row]]]:
+        """Yield each function's place in the relocations, the files, and its rows."""
+        row, rows, place = _Row(), list[_Row](), -1
+        while self.at < self.end:
+            code = self.data[self.at]
+            self.at += 1
+            if code >= self.first:
+                further, lines = divmod(code - self.first, self.range)
+                row = replace(
+                    row,
+                    address=row.address + further * self.step,
+                    line=row.line + self.base + lines,
+                )
+                rows.append(row)
+            elif code == 0:
+                after = self._number() + self.at
+                code = self.data[self.at]
+                self.at += 1
+                if code == _END:
+                    yield place, self.files, rows
+                    row, rows, place = _Row(), [], -1
+                elif code == _SET_ADDRESS:
+                    place = self.at
+                    row = replace(row, address=0)
+                elif code == _INLINED:
+                    row = replace(row, caller=self._number())
+                self.at = after
+            elif code == 1:
+                rows.append(row)
+            else:
+                row = self._standard(code, row)
+
+    def _standard(self, code: int, row: _Row) -> _Row:
+        """Return the row after one of DWARF's own operations with operands."""
+        if code == 2:
+            return replace(row, address=row.address + self._number() * self.step)
+        if code == 3:
+            return replace(row, line=row.line + self._number(signed=True))
+        if code == 4:
+            return replace(row, file=self._number())
+        if code == 8:
+            return replace(row, address=row.address + (255 - self.first) // self.range * self.step)
+        if code == 9:
+            (further,) = struct.unpack_from("<H", self.data, self.at)
+            self.at += 2
+            return replace(row, address=row.address + further)
+        for _ in range(self.operands[code - 1]):
+            self._number()
+        return row
+
+
+def _called(files: list[str], rows: list[_Row]) -> Calls:
+    """Return the lines at each address at which they change; of several rows the last counts."""
+
+    def place(row: _Row) -> Place:
+        return Place(files[row.file - 1], row.line)
+
+    found: Calls = {}
+    for row in rows:
+        stack = [place(row)]
+        caller = row.caller
+        while 0 < caller <= len(rows) and len(stack) < _DEEPEST:
+            stack.append(place(rows[caller - 1]))
+            caller = rows[caller - 1].caller
+        found[row.address] = tuple(stack)
+    return found
+
+
+def _text(data: memoryview, start: int) -> str:
+    end = start
+    while data[end]:
+        end += 1
+    return bytes(data[start:end]).decode()
