@@ -42,7 +42,6 @@ ROWS: dict[str, tuple[str, ...]] = {
         "DuckDB, an Arrow table",
         "pandas, groupby-apply",
     ),
-    "tree": ("linear-tree", "linear-tree"),
     "suite": ("plain scikit-learn",),
     "start": ("import pandas", "import pandas"),
     "collect": ("plain ncu, the same metrics", "plain ncu, --set full"),

@@ -38,7 +38,7 @@ import polars as pl
 from benchmarks import data, rivals
 from benchmarks.rows import COLUMNS, DOCS, MARKS, ROWS
 
-PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn", "linear-tree")
+PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn")
 
 SAME = "perfml hashes the file and looks at every row besides"
 LESS = "does less: trusts units, locale, ranges and rows"
@@ -243,21 +243,6 @@ def arrow_of(frame: pd.DataFrame) -> Any:
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def tree_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
-    """Linear model trees under linear-tree's own rules."""
-    import linear_model_tree as trees
-
-    for count in (1_000,) if quick else (1_000, 10_000):
-        x, y = trees.make_metrics(count, seed=count)
-        model = trees.LinearModelTreeRegressor(max_bins="linear-tree", **trees.SAME_RULES)
-        others: Works = {
-            "linear-tree": (lambda x=x, y=y: trees.linear_tree_regressor().fit(x, y), "")
-        }
-        work = f"fit a linear model tree, {count:,} rows x {x.shape[1]}, the same thresholds"
-        with trees.threadpool_limits(1):
-            yield from compare("tree", work, lambda m=model, x=x, y=y: m.fit(x, y), others, turns)
-
-
 def suite_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """The six models with stability, against the same in plain scikit-learn."""
     import modeling_suite as suite
@@ -321,7 +306,6 @@ ROOMS: dict[str, Callable[[Path, bool, int], Iterator[Row]]] = {
     "csv": csv_rows,
     "report": report_rows,
     "merge": merge_rows,
-    "tree": tree_rows,
     "suite": suite_rows,
     "start": start_rows,
     "collect": collect_rows,

@@ -212,24 +212,23 @@ def trees(chosen):
     for tier, columns in sets_of.items():
         values = make_imputer().set_params(add_indicator=False)
         x = values.fit_transform(features("counted")[columns])
-        for name, limits in (("lmt", {"max_depth": 3, "max_bins": 32}),):
-            off = np.empty(len(ratio))
-            leaves = []
-            for fold in range(FOLDS):
-                test = folds == fold
-                tree = LinearModelTreeRegressor(**limits).fit(x[~test], ratio[~test])
-                off[test] = tree.predict(x[test]) - ratio[test]
-                leaves.append(tree.get_n_leaves())
-            found[f"{name} {tier}"] = {
-                "error": by_network(off),
-                "leaves": float(np.mean(leaves)),
-                "features": len(columns),
-            }
-            if tier == "counted":
-                whole = LinearModelTreeRegressor(**limits).fit(x, ratio)
-                text = whole.export_text(
-                    columns, target="log(time / (bound + 1 us))", max_terms=3, digits=3
-                )
+        off = np.empty(len(ratio))
+        leaves = []
+        for fold in range(FOLDS):
+            test = folds == fold
+            tree = LinearModelTreeRegressor(max_depth=3).fit(x[~test], ratio[~test])
+            off[test] = tree.predict(x[test]) - ratio[test]
+            leaves.append(tree.get_n_leaves())
+        found[f"lmt {tier}"] = {
+            "error": by_network(off),
+            "leaves": float(np.mean(leaves)),
+            "features": len(columns),
+        }
+        if tier == "counted":
+            whole = LinearModelTreeRegressor(max_depth=3).fit(x, ratio)
+            text = whole.export_text(
+                columns, target="log(time / (bound + 1 us))", max_terms=3, digits=3
+            )
     return {"scores": found, "text": text, "features": sets_of["counted"]}
 
 

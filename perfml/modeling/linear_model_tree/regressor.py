@@ -14,7 +14,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.linear_model_tree import show
 from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances
 from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, make_design
-from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, MaxBins, Node
+from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node
 from perfml.modeling.linear_model_tree.prune import Prune, prune_by_bic
 from perfml.modeling.linear_model_tree.smooth import Smoothing, smooth
 
@@ -37,9 +37,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
     """A decision tree with a ridge regression in each leaf, split exactly.
 
     Each split is the one that leaves the lowest sum of the ridge objectives of its two sides,
-    over all features and all thresholds (or over quantiles, see `max_bins`). Features and target
-    are standardised on all rows first, so neither their units nor their offsets change the tree
-    or its predictions.
+    over all features and all thresholds. Features and target are standardised on all rows first,
+    so neither their units nor their offsets change the tree or its predictions.
 
     Parameters
     ----------
@@ -50,10 +49,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         sample weights their sum counts, here and in `min_samples_split`.
     min_samples_split
         Rows that a node needs to be split.
-    max_bins
-        None tries every threshold between two different values. A number tries that many
-        quantiles of each feature. ``"linear-tree"`` tries the thresholds that linear-tree 0.3.5
-        tries by default.
     alpha
         Ridge penalty on the slopes of a leaf, in rows: a leaf of n rows spread as widely as all
         the data shrinks a slope by ``n / (n + alpha)``. 0 is least squares, with just enough
@@ -115,7 +110,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         max_depth: int | None = 5,
         min_samples_leaf: int | float = 0.04,
         min_samples_split: int = 6,
-        max_bins: MaxBins = None,
         alpha: float = 0.1,
         prune: Prune = "bic",
         smoothing: Smoothing = "loo",
@@ -124,7 +118,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.min_samples_split = min_samples_split
-        self.max_bins = max_bins
         self.alpha = alpha
         self.prune = prune
         self.smoothing = smoothing
@@ -168,7 +161,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             x, target, weights = x[counted], target[counted], weights[counted]
         x_scale, y_scale = Scale.of(x, weights), Scale.of(target, weights)
         design = make_design(x_scale.apply(x), y_scale.apply(target), self.alpha, weights)
-        nodes = Grower(design, x, self._growth_rules(design.weight), self.max_bins).grow()
+        nodes = Grower(design, x, self._growth_rules(design.weight)).grow()
         if self.prune is not None and len(nodes) > 1:
             nodes = prune_by_bic(nodes, design)
         nodes, self.smoothing_ = smooth(nodes, design, x, self.smoothing)
@@ -181,10 +174,9 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         return self
 
     def _check_parameters(self) -> None:
-        leaf, bins = self.min_samples_leaf, self.max_bins
+        leaf = self.min_samples_leaf
         share = isinstance(leaf, float) and 0 < leaf <= 0.5
         count = isinstance(leaf, int | np.integer) and leaf >= 1
-        bin_count = isinstance(bins, int | np.integer) and 1 <= bins <= 65_000
         smoothing: Any = self.smoothing
         smooth_number = isinstance(smoothing, int | float | np.number)
         rules = {
@@ -194,10 +186,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             ),
             "min_samples_leaf": (share or count, "an integer from 1, or a fraction in (0, 0.5]"),
             "min_samples_split": (self.min_samples_split >= 2, "an integer from 2"),
-            "max_bins": (
-                bins is None or bins == "linear-tree" or bin_count,
-                'None, "linear-tree" or an integer from 1 to 65000',
-            ),
             "alpha": (0 <= self.alpha < math.inf, "a finite number from 0"),
             "prune": (self.prune in (None, "bic"), 'None or "bic"'),
             "smoothing": (

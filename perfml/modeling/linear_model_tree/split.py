@@ -9,16 +9,12 @@ The result is the one that exhaustive search would give.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, losses
+from perfml.modeling.linear_model_tree.thresholds import FAN, Bools, Candidates
 
-Bools = NDArray[np.bool_]
-
-FAN = 4  # an interval that survives its bound is cut into this many
 _CHUNK_DOUBLES = 1 << 21  # working set of one batch of intervals: 16 MiB
 
 
@@ -29,44 +25,6 @@ class Split:
     feature: int
     threshold: float
     loss: float
-
-
-@dataclass(frozen=True)
-class Points:
-    """Evaluated positions: feature, position, and the Gram matrix of the rows to the left."""
-
-    feature: Ints
-    position: Ints
-    left: Array
-
-    def take(self, at: Bools) -> Points:
-        """Return some of the positions."""
-        return Points(self.feature[at], self.position[at], self.left[at])
-
-
-class Candidates(Protocol):
-    """The thresholds of a node; a position orders the thresholds of a feature."""
-
-    def grid(self) -> tuple[Points, int]:
-        """Return a coarse grid, ordered by feature and position, and its step (a power of FAN)."""
-
-    def inside(
-        self, feature: Ints, start: Ints, stop: Ints, left: Array, width: int
-    ) -> tuple[Ints, Array]:
-        """Cut each interval in FAN.
-
-        Returns the inner positions (t, FAN - 1), not beyond `stop`, and the Gram matrices of the
-        rows to their left (t, FAN - 1, m, m).
-        """
-
-    def valid(self, feature: Ints, position: Ints) -> Bools:
-        """Tell which positions separate two different values."""
-
-    def worth(self, feature: Ints, start: Ints, stop: Ints) -> Bools:
-        """Tell which intervals can hold a valid position inside."""
-
-    def threshold(self, feature: int, position: int) -> float:
-        """Return the threshold of a valid position, in the units of the feature."""
 
 
 @dataclass(frozen=True)
