@@ -82,6 +82,8 @@ class Ratio:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
             sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f} {self.scope}"
+        if self.verdict == "undecided" and where is None:
+            return f"undecided: one launch is not exact to this (ratio {self.ratio:.3f}; {sure})"
         if self.verdict == "undecided":
             many = f" for {self.compared} layers judged together" if self.compared > 1 else ""
             return f"undecided: the repeats scatter too much{many} (ratio {self.ratio:.3f}, {sure})"

@@ -101,3 +101,17 @@ def test_a_layer_with_one_repeat_has_no_p_value_and_takes_no_part():
     single = compare_times([10.0], [12.0])
     assert single.p_value is None
     assert corrected_verdicts([single])[0] == single
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict"),
+    [(100.9, "no difference"), (102.9, "undecided"), (97.2, "undecided"), (103.2, "slower")],
+)
+def test_one_launch_a_side_does_not_tell_three_per_cent_apart(target, verdict):
+    ratio = compare_times([100.0], [target])
+    assert ratio.verdict == verdict
+    assert ("one launch is not exact to this" in ratio.sentence()) == (verdict == "undecided")
+
+
+def test_a_wider_tolerance_holds_for_one_launch_too():
+    assert compare_times([100.0], [104.0], tolerance=0.05).verdict == "no difference"

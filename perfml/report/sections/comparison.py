@@ -57,8 +57,8 @@ RULES = {
 _TIMES_LEAD = (
     "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
     "equal; it is no difference where the interval lies within 5 % of equal, and undecided where "
-    "the repeats scatter too much to say. The repeats of one process agree better than two "
-    "processes do."
+    "the repeats scatter too much to say, or where single launches differ by less than 3 %. The "
+    "repeats of one process agree better than two processes do."
 )
 _WHY_LEAD = (
     "Causes come from counters, without training, and their factors multiply to the time ratio; "
@@ -294,10 +294,10 @@ def _time_sentence(comparison: Comparison) -> Sentence:
             f"{count(layers, 'aligned layer')} ({total.ratio:.3f}×{_interval(total)})"
         )
     else:
-        text = (
-            f"{label}: undecided, the repeats of {target} and {baseline} scatter too much "
-            f"({total.ratio:.3f}×{_interval(total)})"
-        )
+        why = f"the repeats of {target} and {baseline} scatter too much"
+        if total.interval is None:
+            why = "one time a side is not exact to this"
+        text = f"{label}: undecided, {why} ({total.ratio:.3f}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "open" if total.verdict == "undecided" or total.interval is None else "firm"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
