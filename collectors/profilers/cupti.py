@@ -184,7 +184,11 @@ class _Program:
         if not at_work:
             msg = "the program launched no GPU kernel"
             found = last_lines(ended.output, 2)[:200] or "no output"
-            cure = "perfml measures CUDA kernels; check that the program uses the GPU."
+            cure = (
+                "perfml measures CUDA kernels; check that the program uses the GPU. What starts it "
+                "in another environment or on another host (sudo, ssh, docker, mpirun) leaves "
+                "perfml behind: let it start perfml, which starts the program."
+            )
             for record in records:
                 check_record(record)
             raise ProfilerError(msg, where=self.arguments[0], found=found, cure=cure)

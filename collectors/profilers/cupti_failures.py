@@ -38,7 +38,10 @@ def check_record(record: CounterRecord) -> None:
         raise UnableError(_what(said), found=said, cure=_cure(said))
     if not record.ended and not record.complete:
         msg = "the measured process ended without finishing its record"
-        cure = "It was killed, or left by _exit; let it end normally."
+        cure = (
+            "It was killed, or left by _exit as children of Python's multiprocessing do: let it "
+            "end normally, or repeat until everything is measured (3 iterations and one a pass)."
+        )
         raise ProfilerError(msg, found=f"{len(record.rows)} launches measured", cure=cure)
 
 

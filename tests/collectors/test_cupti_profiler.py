@@ -4,6 +4,7 @@ The stand-in takes one pass for every two metrics; metric ``m__3`` of the launch
 """
 
 import subprocess
+import sys
 
 import pytest
 
@@ -29,11 +30,11 @@ def measure(built, tmp_path, monkeypatch):
     library, program = built
     monkeypatch.setattr(cupti, "library", lambda name: library)
 
-    def measured(words, *, metrics=SEVEN, sets=1, timed=2, memory=2 << 30, timeout_s=30):
+    def measured(words, *, metrics=SEVEN, sets=1, timed=2, memory=2 << 30, launcher=()):
         options = cupti.CuptiOptions(metrics, sets=sets, timed=timed, memory=memory)
-        command = [str(program), *words.split()]
+        command = [*launcher, str(program), *words.split()]
         log = tmp_path / "log.txt"
-        return cupti.profile(options, command, folder=tmp_path, log=log, timeout_s=timeout_s)
+        return cupti.profile(options, command, folder=tmp_path, log=log, timeout_s=30)
 
     return measured
 
@@ -176,7 +177,50 @@ def test_a_program_that_ends_badly_is_one_message(measure, words, says):
 
 
 def test_what_was_measured_before_a_program_left_by_exit_counts(measure):
-    assert len(measure("iter:9 exit").rows) == 3
+    profile = measure("iter:9 exit")
+    assert len(profile.rows) == 3
+    assert profile.iterations
+
+
+PYTHON_CHILD = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+FORKED = """
+import multiprocessing, os, subprocess, sys
+def work():
+    subprocess.check_call(sys.argv[1:])
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ("bash", "-c", 'cd / && "$0" "$@"'),
+        ("bash", "-c", 'exec "$0" "$@"'),
+        ("nice", "timeout", "20"),
+        (sys.executable, "-c", PYTHON_CHILD),
+        (sys.executable, "-c", FORKED),
+    ],
+)
+def test_a_program_behind_a_launcher_is_measured(measure, launcher):
+    profile = measure("iter:6", launcher=launcher)
+    assert (len(profile.rows), profile.measurement.replay) == (3, "iterations")
+    assert profile.warnings == ()
+
+
+def test_of_several_processes_the_busiest_is_measured_and_said_to_be(measure):
+    both = ("bash", "-c", '"$0" iter:9 more:4 & "$0" "$@"; wait')
+    profile = measure("iter:6", launcher=both)
+    assert len(profile.rows) == 3
+    assert profile.warnings == ("2 processes launched kernels; the busiest one was measured",)
+
+
+def test_a_launcher_that_drops_the_environment_is_told_of(measure):
+    with pytest.raises(ProfilerError, match="launched no GPU kernel") as error:
+        measure("iter:6", launcher=("env", "-i"))
+    assert "sudo, ssh, docker, mpirun" in error.value.cure
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,12 @@ class Follower {
       end_timing();
       measurer_.finish();
     }
+    tell();
+    file_.close();
+  }
+
+ private:
+  void tell() {
     file_.note("unit " + (unit_kind_.empty() ? "none" : unit_kind_));
     file_.note("region", region_seen_ ? 1 : 0);
     file_.note("units", units_);
@@ -175,10 +181,8 @@ class Follower {
     file_.note("launches", measurer_.known_launches());
     file_.note("all", all_launches_);
     file_.note("dropped", dropped_records_);
-    file_.close();
   }
 
- private:
   static bool& keeps_lock() {
     thread_local bool kept = false;
     return kept;
@@ -198,7 +202,10 @@ class Follower {
   void end_unit() {
     unit_open_ = false;
     ++units_;
+    const bool was_measuring = measuring();
     measurer_.unit_ends();
+    // now, since children of Python's multiprocessing end by _exit, which tells nobody
+    if (was_measuring && measurer_.done()) tell();
   }
 
   void note_launch(CUpti_CallbackId id, const CUpti_CallbackData& call) {
