@@ -71,7 +71,7 @@ ROOFLINE: tuple[str, ...] = (
     "flop_count_sp",
     "flop_count_dp",
     "flop_count_hp",
-    "tensor_utilization",
+    "tensor_cycles_utilization",
     "dram_read_bytes",
     "dram_write_bytes",
     "l2_read_transactions",
@@ -97,7 +97,6 @@ DEFAULT: tuple[str, ...] = tuple(
             "shared_load_transactions",
             "stall_memory_throttle",
             "stall_constant_memory_dependency",
-            "stall_branch_resolving",
             "stall_gmma",
             "half_precision_fu_utilization",
             # what Hopper's libraries load is mostly asynchronous copies; counted in the pass of
@@ -117,7 +116,6 @@ DEFAULT: tuple[str, ...] = tuple(
             "inst_bit_convert",
             "inst_inter_thread_communication",
             "alu_utilization",
-            "tensor_cycles_utilization",
             "sm_active_cycles_max",
             "sm_active_cycles_mean",
         )
@@ -125,12 +123,17 @@ DEFAULT: tuple[str, ...] = tuple(
 )
 """What explain, advise and roofline read: enough to name every planted cause that `CAUSES` names.
 
-Nine passes of an sm_90 held it before the last fifteen metrics, eleven counters of the hardware and
-three of instrumented code, were added; at five counters a pass that is eleven or twelve.
+A multiprocessor of an sm_90 counts four things a pass beside its cycles and warps, and every such
+pass costs the same, so a metric has to earn its place. Seven passes hold these, and the pass of
+instrumented code that the efficiencies take anyway holds what is counted there instead
+(`Metric.asked`). Left out is what would take a pass more and changed no answer:
+``tensor_utilization`` takes three places for what ``tensor_cycles_utilization`` says in one,
+``stall_branch_resolving`` was 1 % of the time of the atlas's 26,221 launches and nowhere above
+14 %. `CAUSES` has both.
 
-Left out is what takes a pass more and changed no answer (`CAUSES` has it). What a launch says of
-itself (registers, shared memory, waves) comes with every profile, and so do the parts of a stall
-reason that is a sum (``stall_sync`` is ``stall_barrier`` and ``stall_membar``).
+What a launch says of itself (registers, shared memory, waves) comes with every profile, and so do
+the parts of a stall reason that is a sum (``stall_sync`` is ``stall_barrier`` and
+``stall_membar``).
 """
 
 CAUSES: tuple[str, ...] = (
@@ -141,6 +144,7 @@ CAUSES: tuple[str, ...] = (
     "local_load_requests",
     "local_store_requests",
     "shared_store_transactions",
+    "stall_branch_resolving",
     "stall_drain",
     "stall_lg_throttle",
     "stall_math_pipe_throttle",
@@ -150,6 +154,7 @@ CAUSES: tuple[str, ...] = (
     "stall_short_scoreboard",
     "stall_sleeping",
     "stall_texture",
+    "tensor_utilization",
 )
 """Every counter that an explanation reads; it takes more passes than `DEFAULT`."""
 
@@ -187,7 +192,10 @@ class Metric:
     guard
         The metric is undefined where this is 0.
     substitutes
-        Tried in turn where `ncu` was not collected; never asked for.
+        Tried in turn where `ncu` was not collected.
+    asked
+        The one of them that is asked for instead of `ncu`, since its counters are collected anyway
+        or take no place in a pass of hardware counters; None: `ncu` is asked for.
     zero_undefined
         Where the guard was not collected, a 0 means undefined.
     low, high
@@ -212,6 +220,7 @@ class Metric:
     scale: float
     guard: Expression | None
     substitutes: tuple[Expression, ...]
+    asked: Expression | None
     zero_undefined: bool
     low: float | None
     high: float | None
@@ -221,6 +230,11 @@ class Metric:
     published: int | None
     origin: str
     note: str
+
+    @property
+    def request(self) -> Expression | None:
+        """What is asked for where the metric is wanted."""
+        return self.asked or self.ncu
 
     def clip(self, values: Array) -> Array:
         """Clip to the metric's limits; NaN stays NaN."""
@@ -361,13 +375,14 @@ class Catalogue:
         What a launch says of itself is among them, and metrics made of the same counters.
         """
         held = set(self.ncu_request(names))
-        formulas = {name: self[name].ncu for name in self.names}
-        return tuple(
-            name
-            for name, formula in formulas.items()
-            if formula is not None
-            and all(each in held or each.startswith("launch__") for each in formula.names)
-        )
+
+        def is_held(formula: Expression | None) -> bool:
+            return formula is not None and all(
+                each in held or each.startswith("launch__") for each in formula.names
+            )
+
+        metrics = map(self.__getitem__, self.names)
+        return tuple(each.name for each in metrics if is_held(each.ncu) or is_held(each.asked))
 
     def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
         """Return the Nsight Compute metrics to collect for these metrics, sorted.
@@ -386,7 +401,7 @@ class Catalogue:
             if metric.ncu is None:
                 msg = f"Nsight Compute has no counterpart of {name}"
                 raise PerfmlError(msg, cure=metric.note or "Leave it out.")
-            for expression in (metric.ncu, metric.guard):
+            for expression in (metric.request, metric.guard):
                 if expression is not None:
                     wanted.update(expression.names)
         return tuple(sorted(name for name in wanted if not name.startswith("launch__")))
@@ -479,6 +494,7 @@ def _metric(row: dict[str, str]) -> Metric:
         substitutes=tuple(
             parse(text.strip()) for text in row["substitutes"].split(";") if text.strip()
         ),
+        asked=formula(row["asked"]),
         zero_undefined=row["zero_undefined"] == "yes",
         low=number(row["low"]),
         high=number(row["high"]),

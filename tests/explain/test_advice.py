@@ -283,6 +283,16 @@ def test_an_undefined_metric_is_not_called_uncollected():
     assert missing.loc["barrier_stalls", "why"] == "not collected"
 
 
+def test_how_busy_tensor_cores_are_is_counted_in_cycles_or_else_in_instructions():
+    idle = {"precision": "fp16", "tensor_utilization": np.nan, "tensor_cycles_utilization": 0.0}
+    assert "tensor_cores_unused" in found(launch(**idle))
+    assert "tensor_cores_unused" not in found(launch(**{**idle, "tensor_cycles_utilization": 0.3}))
+    unknown = advise(launch(**{**idle, "tensor_cycles_utilization": np.nan})).not_checked
+    assert unknown.set_index("rule").loc["tensor_cores_unused", "missing"] == (
+        "tensor_cycles_utilization"
+    )
+
+
 def test_rules_of_a_precision_are_listed_where_the_precision_is_not_known():
     missing = advise(launch(precision="unknown")).not_checked.set_index("rule")
     assert missing.loc["fp32_pipe_bound", ["missing", "why"]].tolist() == [

@@ -126,6 +126,8 @@ def test_a_report_without_a_label_of_precision_has_the_roof_of_what_it_counted()
     assert roofline(row, peaks)["bound"].iloc[0] == "unknown"
     assert roofline(row.assign(tensor_utilization=0.0), peaks)["bound"].iloc[0] == "compute"
     assert roofline(row.assign(tensor_utilization=0.5), peaks)["bound"].iloc[0] == "unknown"
+    assert roofline(row.assign(tensor_cycles_utilization=0.5), peaks)["bound"].iloc[0] == "unknown"
+    assert roofline(row.assign(tensor_cycles_utilization=0.0), peaks)["bound"].iloc[0] == "compute"
 
 
 @pytest.mark.parametrize(

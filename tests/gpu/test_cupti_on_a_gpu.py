@@ -21,7 +21,6 @@ from tests.support.paths import ROOT
 PROGRAMS = ROOT / "tests" / "gpu" / "programs"
 COUNTED = (
     "smsp__inst_executed.sum",
-    "smsp__inst_executed_op_shared_ld.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
@@ -131,6 +130,27 @@ def test_a_crash_and_a_hang_are_one_message(repeats, tmp_path):
             log=tmp_path / "log.txt",
             timeout_s=8,
         )
+
+
+TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 1 --no-python"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "processes"),
+    [
+        (["bash", "-c", 'cd / && "$0" "$@"'], 1),
+        ([sys.executable, *TORCHRUN.split()], 1),
+        (["bash", "-c", '"$0" "$@" & "$0" "$@"; wait'], 2),
+    ],
+)
+def test_a_program_behind_a_launcher_is_measured(repeats, tmp_path, launcher, processes):
+    measured = profile([*launcher, repeats, "60"], tmp_path)
+    assert (measured.measurement.replay, len(measured.rows)) == ("iterations", 4)
+    assert [each for each in measured.warnings if "processes" in each] == (
+        [f"{processes} processes launched kernels; the busiest one was measured"]
+        if processes > 1
+        else []
+    )
 
 
 def test_a_built_in_workload_is_measured_in_one_start(tmp_path):

@@ -37,6 +37,9 @@ NEVER_HAPPENED = {
 }
 """What no launch with both forms does: a sleeping warp, a wgmma, a fence, a bare multiplication."""
 
+NOT_RECORDED = {"smsp__sass_inst_executed_op_ldgsts.sum"}
+"""Compared on a GPU instead (``tests/gpu/test_cupti_on_a_gpu.py``)."""
+
 WAITING_COPIES = ("copies_only", "scattered_copies_and_loads", "wide_copies")
 SHARED_LOADS = {"inst_executed_shared_loads", "shared_load_transactions_per_request"}
 
@@ -71,7 +74,7 @@ def substitutes():
         pytest.param(metric, formula, id=f"{metric.name}: {formula.text[:60]}")
         for metric in map(catalogue.__getitem__, catalogue.names)
         for formula in metric.substitutes
-        if not any(map(is_old, formula.names))
+        if not any(map(is_old, formula.names)) and not NOT_RECORDED & set(formula.names)
     ]
 
 
@@ -91,6 +94,15 @@ def test_a_substitute_is_on_the_scale_of_what_it_replaces(both_forms, metric, su
         assert (asked[both] > 0).any()
     floor = PER_CENT if metric.kind in {"fraction", "level"} else 0.0
     assert instead[both] == pytest.approx(asked[both], rel=RELATIVE, abs=floor)
+
+
+def test_what_is_asked_for_instead_is_a_substitute():
+    catalogue = load_catalogue()
+    asked = [metric for metric in map(catalogue.__getitem__, catalogue.names) if metric.asked]
+    assert len(asked) == 3
+    for metric in asked:
+        assert metric.asked.text in {each.text for each in metric.substitutes}
+        assert set(metric.asked.names) <= set(catalogue.ncu_request([metric.name]))
 
 
 def test_waiting_copies_make_the_hardware_count_each_shared_load_four_times(both_forms):

@@ -35,6 +35,7 @@ LEVELS = (
     "special_fu_utilization",
     "ldst_fu_utilization",
     "tensor_utilization",
+    "tensor_cycles_utilization",
     "issue_slot_utilization",
 )
 """Busy fractions of units; a launch cannot become shorter than its busiest unit is busy."""
@@ -52,11 +53,21 @@ class Input:
         Columns of the launches it is made from.
     make
         Makes it of the launches.
+    either
+        Columns of which one is enough, if there are any.
     """
 
     description: str
     needs: tuple[str, ...]
     make: Callable[[pd.DataFrame], Array]
+    either: tuple[str, ...] = ()
+
+    def lacks(self, frame: pd.DataFrame) -> list[str]:
+        """Return the columns that it cannot be made without and `frame` does not hold."""
+        absent = [name for name in self.needs if not _present(frame, name)]
+        if self.either and not any(_present(frame, name) for name in self.either):
+            absent += self.either[:1]
+        return absent
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Array:
@@ -69,6 +80,14 @@ def _most(*names: str) -> Callable[[pd.DataFrame], Array]:
         return highest
 
     return make
+
+
+def _first_known(frame: pd.DataFrame, *names: str) -> Array:
+    known = np.full(len(frame), np.nan)
+    for name in names:
+        if _present(frame, name):
+            known = np.where(np.isnan(known), _numbers(frame, name), known)
+    return known
 
 
 def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
@@ -157,6 +176,7 @@ _SECTORS = ("gld_transactions", "gst_transactions")
 _REQUESTS = ("global_load_requests", "global_store_requests")
 _COPIES = "inst_executed_async_copies"
 _LOCAL = ("local_load_transactions", "local_store_transactions")
+_TENSOR = ("tensor_cycles_utilization", "tensor_utilization")
 
 INPUTS: dict[str, Input] = {
     "load_share": Input(
@@ -180,6 +200,12 @@ INPUTS: dict[str, Input] = {
         lambda frame: (
             _numbers(frame, "stall_memory_dependency") + _numbers(frame, "stall_exec_dependency")
         ),
+    ),
+    "tensor_level": Input(
+        "how busy tensor cores are: in cycles, or in instructions where cycles were not counted",
+        (),
+        lambda frame: _first_known(frame, *_TENSOR),
+        _TENSOR,
     ),
     "barrier_waits": Input(
         "stalls at barriers: those of synchronisation without memory fences",
@@ -289,7 +315,7 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
     if name.startswith("peak_"):
         return _peaks(frame, name.removeprefix("peak_"), peaks)
     if name in INPUTS:
-        absent = [each for each in INPUTS[name].needs if not _present(frame, each)]
+        absent = INPUTS[name].lacks(frame)
         return INPUTS[name].make(frame) if not absent else ", ".join(absent)
     return _numbers(frame, name) if _present(frame, name) else name
 

@@ -139,7 +139,10 @@ def _weight(launch: Launch) -> tuple[float, float, float]:
     By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
     says; then by how busy the arithmetic pipes were, then by time.
     """
-    levels = (launch["tensor_utilization"], launch["single_precision_fu_utilization"])
+    tensor = launch["tensor_utilization"]
+    if math.isnan(tensor):
+        tensor = launch["tensor_cycles_utilization"]
+    levels = (tensor, launch["single_precision_fu_utilization"])
     worked = sum(level for level in levels if not math.isnan(level)) * launch.duration_us
     named = launch.time_us if _ARITHMETIC.search(launch.kernel) else 0.0
     return named, worked, launch.time_us

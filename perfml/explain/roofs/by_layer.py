@@ -25,7 +25,7 @@ _BYTES: dict[str, tuple[tuple[str, ...], float]] = {
 """Counters of the bytes that cross each level: device memory, L2, and L1 (global accesses)."""
 
 _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
-_TENSOR = ("tensor_utilization", "tensor_precision_fu_utilization")
+_TENSOR = ("tensor_cycles_utilization", "tensor_utilization", "tensor_precision_fu_utilization")
 _IDLE = 0.01
 """Busy fraction below which tensor cores did nothing that counts."""
 
