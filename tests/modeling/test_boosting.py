@@ -30,7 +30,8 @@ def absent(monkeypatch):
 
 
 @pytest.mark.slow
-def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed):
+def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed, monkeypatch):
+    monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 150)
     layers = linear_layers(layers=12, repeats=1)
     found = evaluate(
         layers,

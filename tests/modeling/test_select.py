@@ -15,6 +15,9 @@ from tests.support.modeling_data import linear_layers, published_file, six_condi
 
 pytestmark = pytest.mark.long
 
+FEW = ("l2_utilization", "dram_utilization", "stall_sync", "gst_efficiency", "tex_fu_utilization")
+"""For the linear model tree, whose search over all nineteen takes ten seconds."""
+
 needs_published = pytest.mark.skipif(
     published_file() is None, reason="the published file may not be shipped"
 )
@@ -22,7 +25,7 @@ needs_published = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def linear():
-    return smallest_sufficient_set(linear_layers(layers=12), model="lmt", n_jobs=1)
+    return smallest_sufficient_set(linear_layers(layers=12), model="lmt", features=FEW, n_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def test_the_rows_of_a_check_take_no_part_in_its_choice(linear):
     other = layers.assign(
         time_us=layers["time_us"].mask(held, 5000 * (0.1 + layers["gst_efficiency"]))
     )
-    found = smallest_sufficient_set(other, model="lmt", n_jobs=1)
+    found = smallest_sufficient_set(other, model="lmt", features=FEW, n_jobs=1)
     assert set(found.checks["metrics"].iloc[0].split(", ")) == {"dram_utilization", "stall_sync"}
     assert found.checks["score"].iloc[0] > 10 * linear.checks["score"].iloc[0]
 
@@ -70,7 +73,7 @@ def test_noise_explains_nothing_and_it_is_said():
 def test_metrics_that_do_as_well_are_named_as_alternatives():
     layers = linear_layers(layers=12)
     layers["l2_utilization"] = layers["dram_utilization"]
-    found = smallest_sufficient_set(layers, model="lmt", n_jobs=1)
+    found = smallest_sufficient_set(layers, model="lmt", features=FEW, n_jobs=1)
     row = found.path.set_index("metric").loc["l2_utilization"]
     assert "dram_utilization" in row["alternatives"]
 

@@ -5,8 +5,6 @@ import importlib.metadata
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -343,20 +341,6 @@ def test_the_command_prints_verdicts_beside_held_out_layers(made, tmp_path, monk
     assert "one layer held out" in run.stdout
     assert "not testable on this data" in run.stdout
     assert (out / "results.json").is_file()
-
-
-@pytest.mark.slow
-def test_the_command_gives_one_json_document_as_a_subprocess(made, tmp_path):
-    command = [sys.executable, "-m", "perfml", "reproduce", "--data", str(made), "--splits", "2"]
-    run = subprocess.run(
-        [*command, "--out", str(tmp_path / "r"), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["data"]["rows"] == 84
 
 
 def test_a_missing_file_is_named(tmp_path):

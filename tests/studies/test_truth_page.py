@@ -72,6 +72,12 @@ def test_the_tour_says_what_the_default_collection_gives():
         assert sentence in text
 
 
+def test_the_page_says_what_the_published_metrics_alone_give():
+    found = measured_sets()["planted, 19 older families, H200"]["columns"]["the 19 columns"]
+    text = (ROOT / "docs" / "explanation" / "truth.md").read_text(encoding="utf-8")
+    assert f"the cause is first in {found['first']} of {found['cases']} cases" in text
+
+
 @pytest.mark.slow
 def test_the_program_measures_what_the_page_says(capsys):
     assert measure.main(["--json", "--no-shapley"]) == 0

@@ -9,8 +9,6 @@ import pytest
 from perfml.datasets import find
 from perfml.explain import load_tables
 from perfml.explain.counters import resources
-from perfml.metrics import PUBLISHED
-from perfml.tables import metric_columns
 from studies.truth import measure, mixtures, scores
 
 pytestmark = pytest.mark.long
@@ -89,17 +87,6 @@ def test_the_thresholds_of_busy_and_waiting_are_not_tuned(
     answers = scores.ask_pairs(*recorded, known, seed=0, shapley=False)
     rows = [row for row in answers.rows if row.method == "causes"]
     assert [row.case for row in rows if row.place != 1] == []
-
-
-@pytest.mark.slow
-def test_the_published_metrics_alone_name_fewer_causes(known):
-    layers, kernels = load_tables(find("h200-planted"))
-    others = [name for name in metric_columns(kernels) if name not in PUBLISHED]
-    few = [table.drop(columns=others, errors="ignore") for table in (layers, kernels)]
-    answers = scores.ask_pairs(*few, known, seed=0, shapley=False)
-    found = measure.score([row for row in answers.rows if row.method == "causes"])
-    page = (find("h200-planted").parents[1] / "docs/explanation/truth.md").read_text("utf-8")
-    assert f"{found['first']['hits']} of {found['cases']} cases" in page
 
 
 def test_wrong_truth_is_not_found(recorded, known):

@@ -9,6 +9,7 @@ from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg, rea
 from collectors.workloads.yolov4_tiny.network import build_network
 from collectors.workloads.yolov4_tiny.weights import fold, random_weights, read_weights
 from perfml.errors import InputError
+from tests.support.examples import examples
 from tests.support.paths import ROOT
 
 SMALL = ROOT / "tests" / "data" / "darknet" / "every-layer.cfg"
@@ -89,6 +90,7 @@ def test_a_wrong_cfg_is_refused_with_file_and_line(text, where, message):
     assert message in str(error)
 
 
+@examples(40)
 @given(st.text(max_size=200))
 def test_any_text_is_either_a_network_or_an_input_error(text):
     try:
