@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import lzma
 import os
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 
 from tests.support.examples import load_profile
 from tests.support.paths import ROOT
@@ -19,6 +22,10 @@ os.environ.pop("COLUMNS", None)
 # Hundreds of thousands of objects live as long as the tests do (modules, recorded tables); looking
 # for cycles among them at every 700 new ones takes up to a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
+
+# Typer builds all verbs anew for every command that is given, which takes 60 ms.
+typer.main.get_command = functools.cache(typer.main.get_command)
+typer.testing._get_command = typer.main.get_command
 
 pytest_plugins = ["tests.support.processor_time"]
 load_profile()

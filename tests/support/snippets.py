@@ -19,7 +19,6 @@ unpacked) and ``shorten`` (text in the page: text that runs instead).
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import lzma
 import re
@@ -193,18 +192,12 @@ def parse_perfml(words: tuple[str, ...]) -> None:
 
 def find_verb(words: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
     """Return the command that words name, and the words behind the name."""
-    command = _program()
+    command: Any = typer.main.get_command(app)
     while hasattr(command, "commands"):
         assert words, "no verb"
         assert words[0] in command.commands, f"no verb {words[0]}"
         command, words = command.commands[words[0]], words[1:]
     return command, words
-
-
-@functools.cache
-def _program() -> Any:
-    """Return the verbs as click knows them: building them takes a fifth of a second."""
-    return typer.main.get_command(app)
 
 
 def _run_command(command: Command, block: Block, root: Path, where: str, *, compare: bool) -> str:
