@@ -40,7 +40,6 @@ _HOMES = {
     "Advice": "advice.hazards",
     "advise": "advice.hazards",
     "load_ncu_rules": "load",
-    "pool_agreement": "advice.ncu_agreement",
 }
 
 __all__ = sorted(_HOMES)

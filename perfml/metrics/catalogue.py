@@ -452,15 +452,11 @@ class Catalogue:
             columns[name] = values
         return Evaluation(columns, counters.index, tuple(missing), substituted, undefined, clipped)
 
-    def from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
+    def scaled_from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
         """Convert nvprof's numbers (98.76 for ``98.76%``, 8 for ``High (8)``) to canonical ones.
 
-        Rates and bytes are expected in byte/s and byte. Values are clipped to the metric's limits.
+        Rates and bytes are expected in byte/s and byte. Nothing is clipped.
         """
-        return self[name].clip(self.scaled_from_nvprof(name, values))
-
-    def scaled_from_nvprof(self, name: str, values: npt.ArrayLike) -> Array:
-        """Convert nvprof's numbers as `from_nvprof` does, without clipping them."""
         unit = self[name].nvprof_unit
         factor = {"percent": 0.01, "utilization_level_0_10": 0.1}.get(unit, 1.0)
         return np.asarray(values, dtype=float) * factor

@@ -387,16 +387,17 @@ def _times(layers: pd.DataFrame) -> Floats:
             msg, where="column time_us", cure="Such a table is made with: perfml merge"
         )
     values = layers["time_us"].to_numpy(dtype=float, na_value=np.nan)
+    cure = "Merge again from kernels that have times."
+    require_positive(values, "a time must be positive", where="column time_us", cure=cure)
+    return np.asarray(values, dtype=np.float64)
+
+
+def require_positive(values: Floats, msg: str, *, where: str, cure: str) -> None:
+    """Raise `TableError` with these words at the first value that is no positive number."""
     bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
     if len(bad):
-        msg = "a time must be positive"
-        raise TableError(
-            msg,
-            where=f"column time_us, row {int(bad[0])}",
-            found=str(values[bad[0]]),
-            cure="Merge again from kernels that have times.",
-        )
-    return np.asarray(values, dtype=np.float64)
+        found = str(values[bad[0]])
+        raise TableError(msg, where=f"{where}, row {bad[0]}", found=found, cure=cure)
 
 
 def _text(layers: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.modeling.features import Ints, Problem, Words, build_design
+from perfml.modeling.features import Ints, Problem, Words, build_design, require_positive
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 
 MOST_FOLDS = 50
@@ -198,15 +198,9 @@ def _truth(target: pd.Series, task: str, name: str) -> tuple[npt.NDArray[Any], t
         cure = "Give numbers, or task='classification'."
         raise TableError(msg, where=name, found=str(target.dtype), cure=cure)
     values = target.to_numpy(dtype=float)
-    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
-    if len(bad):
-        msg = "a target must be positive: errors are told as a share of it"
-        raise TableError(
-            msg,
-            where=f"{name}, row {bad[0]}",
-            found=str(values[bad[0]]),
-            cure="Give a time or another positive quantity; for labels, task='classification'.",
-        )
+    msg = "a target must be positive: errors are told as a share of it"
+    cure = "Give a time or another positive quantity; for labels, task='classification'."
+    require_positive(values, msg, where=name, cure=cure)
     return values, ()
 
 

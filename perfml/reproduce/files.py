@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import io
 import json
@@ -40,11 +39,6 @@ class Part:
     table: pd.DataFrame
     png: bytes
     shown: bool = True
-
-    @property
-    def encoded(self) -> str:
-        """The picture for a data URL."""
-        return base64.b64encode(self.png).decode()
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:

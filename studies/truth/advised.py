@@ -8,7 +8,6 @@ others. At the base itself such a finding is a false alarm.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 from collectors.workloads.planted.families import BY_NAME
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
-from perfml.tables import replacing
-from studies.truth.scores import EFFECT
+from studies.truth.scores import EFFECT, hand_over
 
 RULES: dict[str, tuple[str, ...]] = {
     "atomic_contention": ("global_atomics",),
@@ -109,12 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
-    text = json.dumps(measure(), indent=1) + "\n"
-    if given.out is None:
-        sys.stdout.write(text)
-    else:
-        with replacing(given.out) as place:
-            place.write_text(text, encoding="utf-8")
+    hand_over(measure(), given.out)
     return 0
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import re
 import sys
@@ -30,10 +29,9 @@ from perfml.explain.advice.cures import CURES
 from perfml.explain.launches import Launch, LaunchReader
 from perfml.explain.results import TermTotal
 from perfml.explain.times import compare_times
-from perfml.tables import replacing
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.questions import Accepted, Question, stranger_questions
-from studies.truth.scores import EFFECT
+from studies.truth.scores import EFFECT, hand_over
 from studies.truth.sets import SETS, STRANGERS, causes_of
 
 LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
@@ -289,12 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
     document = measure(given.strangers)
-    if given.out is None:
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
-    else:
-        kept = {name: value for name, value in document.items() if name != "rows"}
-        with replacing(given.out) as place:
-            place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    if given.out is not None:
+        del document["rows"]
+    hand_over(document, given.out)
     return 0
 
 

@@ -9,7 +9,6 @@ such reports hold too.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import Wanted, instructions
 from perfml.readers.ncu.report import opened
 from perfml.tables import KERNEL_COLUMNS, replacing
+from studies.truth.scores import hand_over
 
 SIDES = ("base", "level_3")
 PLANTED: dict[str, str] = {
@@ -207,12 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("--export needs --folder")
         export(given.export, given.folder)
         return 0
-    text = json.dumps(summary(), indent=1) + "\n"
-    if given.out is None:
-        sys.stdout.write(text)
-    else:
-        with replacing(given.out) as place:
-            place.write_text(text, encoding="utf-8")
+    hand_over(summary(), given.out)
     return 0
 
 

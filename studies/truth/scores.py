@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
+from perfml.tables import replacing
 from studies.truth.labels import ids_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,16 @@ EFFECT = 1.05
 """A knob that makes a launch less than 5 % slower has no effect to explain; it is no case."""
 
 TRUTH_FILE = "truth.json"
+
+
+def hand_over(document: dict[str, Any], out: Path | None) -> None:
+    """Print a study's document, or write it to a file."""
+    text = json.dumps(document, indent=1) + "\n"
+    if out is None:
+        sys.stdout.write(text)
+        return
+    with replacing(out) as place:
+        place.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)

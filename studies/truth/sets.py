@@ -9,7 +9,6 @@ found on the page.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import sys
@@ -25,8 +24,8 @@ from perfml.explain.counters.causes import kernel_causes
 from perfml.explain.launches import Launches, changes_between
 from perfml.explain.results import Causes
 from perfml.metrics import PUBLISHED
-from perfml.tables import replacing
 from studies.truth.questions import Question, columns_of, planted_questions, stranger_questions
+from studies.truth.scores import hand_over
 
 CONFIDENT = 0.5
 """A cause that is said to be at least half of the ratio is said with confidence."""
@@ -215,12 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strangers", type=Path, help="folder with labels.json and the reports")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
-    text = json.dumps(measure_all(given.strangers), indent=1) + "\n"
-    if given.out is None:
-        sys.stdout.write(text)
-    else:
-        with replacing(given.out) as place:
-            place.write_text(text, encoding="utf-8")
+    hand_over(measure_all(given.strangers), given.out)
     return 0
 
 

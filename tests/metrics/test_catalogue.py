@@ -137,10 +137,10 @@ def test_metrics_the_table_does_not_hold_are_named_not_zero(catalogue):
 
 
 def test_nvprof_forms_become_fractions(catalogue):
-    assert catalogue.from_nvprof("gld_efficiency", [98.76]) == pytest.approx([0.9876])
-    assert catalogue.from_nvprof("dram_utilization", [10, 0]).tolist() == [1.0, 0.0]
-    assert catalogue.from_nvprof("achieved_occupancy", [0.73]).tolist() == [0.73]
-    assert catalogue.from_nvprof("inst_executed", [1e9]).tolist() == [1e9]
+    assert catalogue.scaled_from_nvprof("gld_efficiency", [98.76]) == pytest.approx([0.9876])
+    assert catalogue.scaled_from_nvprof("dram_utilization", [10, 0]).tolist() == [1.0, 0.0]
+    assert catalogue.scaled_from_nvprof("achieved_occupancy", [0.73]).tolist() == [0.73]
+    assert catalogue.scaled_from_nvprof("inst_executed", [1e9]).tolist() == [1e9]
 
 
 def test_the_default_set_holds_the_published_and_what_explanations_read():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -157,23 +156,6 @@ def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, f
     """
     both, neither = int((left & right).sum()), int((~left & ~right).sum())
     return _scores(both, int((left & ~right).sum()), int((~left & right).sum()), neither)
-
-
-def pool_agreement(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the agreement over several files: counts added up, shares and kappa anew.
-
-    Parameters
-    ----------
-    tables
-        `Advice.agreement` of each file. A rule that a file cannot compare adds nothing there, and
-        one that none can has no row.
-    """
-    whole = pd.concat(list(tables), ignore_index=True)
-    whole = whole[whole["launches"] > 0]
-    sums = whole.groupby("rule", sort=False)[list(_COUNTS)].sum()
-    counts = sums.to_numpy(dtype=int).tolist()
-    rows = [(rule, *_scores(*each)) for rule, each in zip(sums.index, counts, strict=True)]
-    return pd.DataFrame(rows, columns=list(AGREEMENT))
 
 
 def _scores(

@@ -216,23 +216,15 @@ _EXTRA = {
 """Models of optional packages: name, task, model."""
 
 
-def model_names(task: str) -> tuple[str, ...]:
-    """Return the names that `get_model` always knows for a task, besides ``lr:C``.
-
-    ``ebm``, the explainable boosting machine, and ``lgbm``, LightGBM, are there with the extra
-    ``explain``.
-    """
-    return tuple(_REGISTRY[task])
-
-
 def get_model(name: str | Model, task: str) -> Model:
     """Return a model of the registry.
 
     Parameters
     ----------
     name
-        One of `model_names`, ``ebm``, ``lgbm`` (regression), or ``lr:0.1`` for logistic regression
-        with another C; a model is returned as it is.
+        One of `CLASSIFICATION` or `REGRESSION`, ``ebm`` or ``lgbm`` (regression, extra
+        ``explain``), or ``lr:0.1`` for logistic regression with another C; a model is returned as
+        it is.
     task
         ``regression`` or ``classification``.
 

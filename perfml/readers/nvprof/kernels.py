@@ -73,7 +73,6 @@ class Tables:
     memory: Counter[str] = field(default_factory=Counter)
     events: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    api_calls: int = 0
     _groups: dict[tuple[int, int | None, str | None, str], Row] = field(default_factory=dict)
     _uneven: set[str] = field(default_factory=set)
     _section: int = 0
@@ -108,8 +107,8 @@ class Tables:
     ) -> None:
         """Add one line of a summary; ``kind`` is its type column, empty in old versions."""
         if kind.startswith("API"):
-            self.api_calls += 1
-        elif kind not in {"", "GPU activities"}:
+            return
+        if kind not in {"", "GPU activities"}:
             self.notes.append(f"The summary's {kind!r} row {name!r} is no kernel and was left out.")
         elif not is_kernel(name):
             self.memory[name] += launches
@@ -241,10 +240,6 @@ def build(
     launches = pd.concat([launches, pd.DataFrame(columns, index=launches.index)], axis=1)
     frame = kernels_frame(launches, [()] * len(rows))
     return Kernels(frame, dict(provenance), tuple(dict.fromkeys(found)))
-
-
-def _without_ordinal(device: str | None) -> str | None:
-    return _ORDINAL.sub("", device).rstrip() if device else None
 
 
 def _resources(rows: Sequence[Row]) -> dict[str, Any]:
