@@ -17,9 +17,7 @@ no GPU measures two runs at once, and ``--resume`` does what is left. What to op
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import resolve
+from perfml.util.lazy import lazily
 
 _HOMES = {
     "read_sweep": "spec",
@@ -35,11 +33,5 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a worker needs none but its task."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: a worker needs none but its task
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

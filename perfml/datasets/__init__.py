@@ -11,10 +11,10 @@ what a word on the command line may name, in ``loading.py``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfml.datasets.registry import DATASETS, Dataset, fetch, find
-from perfml.util.lazy import resolve
+from perfml.util.lazy import lazily
 
 if TYPE_CHECKING:
     from perfml.datasets.choosing import LaunchChoice
@@ -61,11 +61,5 @@ __all__ = [
     "to_published",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a loader when it is first used: shell completion needs the names, not pandas."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: shell completion needs the names, not pandas
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -11,9 +11,7 @@ and ``align.py``.
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import callable_package, resolve
+from perfml.util.lazy import callable_package, lazily
 
 _HOMES = {
     "explain": "compare",
@@ -46,11 +44,5 @@ __all__ = sorted(_HOMES)
 
 callable_package(__name__, "compare", "explain")
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: pandas and scikit-learn take a second."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: pandas and scikit-learn take a second
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

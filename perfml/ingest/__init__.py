@@ -7,9 +7,7 @@ and how a folder of Parquet larger than memory is written (`folder`).
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import resolve
+from perfml.util.lazy import lazily
 
 _HOMES = {
     "ingest": "profiles",
@@ -23,11 +21,5 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: pandas takes a second."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: pandas takes a second
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -6,9 +6,7 @@ Here to change: the rule itself (`rule`), and how it is applied to tables larger
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import callable_package, resolve
+from perfml.util.lazy import callable_package, lazily
 
 _HOMES = {
     "launch_totals": "rule",
@@ -24,11 +22,5 @@ __all__ = sorted(_HOMES)
 
 callable_package(__name__, "rule", "merge")
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: pyarrow takes a while."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: pyarrow takes a while
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

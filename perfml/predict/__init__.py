@@ -11,9 +11,7 @@ Here to change: what a layer is described by, in ``describe.py`` and ``families.
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import resolve
+from perfml.util.lazy import lazily
 
 _HOMES = {
     "predict": "compare",
@@ -26,11 +24,5 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: scikit-learn takes a second to import."""
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# on first use: scikit-learn takes a second to import
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

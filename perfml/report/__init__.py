@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfml.util.lazy import callable_package, resolve
+from perfml.util.lazy import callable_package, lazily
 
 _HOMES = {
     "build_report": "build",
@@ -22,10 +20,4 @@ __all__ = sorted(_HOMES)
 
 callable_package(__name__, "write", "report")
 
-
-def __getattr__(name: str) -> Any:
-    return resolve(__name__, globals(), _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

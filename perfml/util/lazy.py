@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def resolve(package: str, names: dict[str, Any], homes: Mapping[str, str], name: str) -> Any:
-    """Return a public name of a package, importing the module that defines it.
+def lazily(
+    package: str, names: dict[str, Any], homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on first use.
 
     Parameters
     ----------
@@ -20,19 +22,16 @@ def resolve(package: str, names: dict[str, Any], homes: Mapping[str, str], name:
         The package's ``globals()``, which keep what was found.
     homes
         Public name to the module, within the package, that defines it.
-    name
-        The name asked for.
-
-    Raises
-    ------
-    AttributeError
-        If it is no public name.
     """
-    if name not in homes:
-        msg = f"module {package!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    names[name] = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-    return names[name]
+
+    def found(name: str) -> Any:
+        if name not in homes:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        names[name] = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        return names[name]
+
+    return found, lambda: list(names["__all__"])
 
 
 def callable_package(package: str, home: str, name: str) -> None:
