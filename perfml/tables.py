@@ -24,6 +24,7 @@ from perfml.errors import InputError, TableError
 from perfml.util.files import parse_json
 from perfml.util.files import replacing as replacing
 from perfml.util.files import require_file as require_file
+from perfml.util.words import count
 
 METADATA_KEY = b"perfml"
 """Key of the provenance document in a Parquet file's schema metadata."""
@@ -111,7 +112,7 @@ class Kernels:
     def _repr_html_(self) -> str:
         from perfml.util.html import runs, section
 
-        title = f"{len(self.frame)} launches, {len(metric_columns(self.frame))} metrics"
+        title = _sizes(self.frame, "launches")
         return section(title, self.warnings, runs(self.frame, "launches"))
 
 
@@ -131,8 +132,13 @@ class Table:
         from perfml.util.html import runs, section
 
         rows = "launches" if self.kind == "kernels" else "layers"
-        title = f"{len(self.frame)} {rows}, {len(metric_columns(self.frame))} metrics"
+        title = _sizes(self.frame, rows)
         return section(title, self.provenance.get("warnings", ()), runs(self.frame, rows))
+
+
+def _sizes(frame: pd.DataFrame, rows: str) -> str:
+    one = "launch" if rows == "launches" else "layer"
+    return f"{count(len(frame), one, rows)}, {count(len(metric_columns(frame)), 'metric')}"
 
 
 def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
@@ -141,7 +147,7 @@ def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
 
     found = runs(frame, rows)
     order = ["workload", "backend", "precision", "batch", rows, "time, µs", "iterations", "device"]
-    title = f"{len(frame)} {rows}, {len(metric_columns(frame))} metrics"
+    title = _sizes(frame, rows)
     return screen(title, warnings, found[order], rest=".frame")
 
 

@@ -262,9 +262,9 @@ def summarise(kernels: list[TimedKernel], iterations: int) -> dict[str, Any]:
 
 def _say_timing(given: argparse.Namespace, result: dict[str, Any]) -> None:
     sys.stdout.write(
-        f"{given.backend} {given.precision} batch {given.batch}: {result['time_us']:.1f} us in "
+        f"{given.backend} {given.precision} batch {given.batch}: {result['time_us']:.1f} µs in "
         f"{result['kernels_per_iteration']} kernels an inference, "
-        f"{result['unattributed_us']:.1f} us outside layers\n"
+        f"{result['unattributed_us']:.1f} µs outside layers\n"
     )
 
 

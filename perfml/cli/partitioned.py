@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.cli.output import Output
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     from perfml.ingest.folder import Settings
@@ -51,7 +52,8 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
     for row in merged.unattributed:
         if row["share"] > 0.05:
             out_.warn(
-                f"{row['run_id']}: {row['launches']} launches outside every layer take "
+                f"{row['run_id']}: {count(int(row['launches']), 'launch', 'launches')} outside "
+                "every layer take "
                 f"{row['share']:.1%} of the run's time and are left out"
             )
     out_.warn_all([*merged.warnings, *merged.time_notes])
@@ -67,7 +69,9 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
         "coverage": [each.as_dict() for each in merged.coverage],
         "time_notes": merged.time_notes,
     }
-    out_.result(document, [f"{merged.rows} rows, {merged.layers} layers -> {out}"])
+    out_.result(
+        document, [f"{count(merged.rows, 'row')}, {count(merged.layers, 'layer')} -> {out}"]
+    )
     show_runs(out_, runs)
 
 
@@ -99,7 +103,7 @@ def ingest(
         msg = f"{total} of the sources could not be read; what could be lies in {folder}"
         raise PerfmlError(msg, found=landed.failed[0][0], cure="Mend or leave out those named.")
     counts = ", ".join(
-        f"{len(runs)} run{'' if len(runs) == 1 else 's'} {what}"
+        f"{count(len(runs), 'run')} {what}"
         for what, runs in (
             ("added", landed.added),
             ("replaced", landed.replaced),
@@ -107,7 +111,7 @@ def ingest(
         )
         if runs
     )
-    out_.result(document, [f"{landed.kernels} kernels, {counts} -> {folder}"])
+    out_.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
 
 
 def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:

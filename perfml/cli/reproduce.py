@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.util.words import count
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +58,8 @@ def reproduce(
     if not as_json:
         footnotes = [found.results["verdicts"], *found.results["footnotes"]]
         legend = [line for text in footnotes for line in textwrap.wrap(text, 110)]
-        out_.result({}, [*legend, f"{len(files)} files, evidence in full: {out.resolve()}"])
+        out_.result(
+            {}, [*legend, f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"]
+        )
     for path in files:
         out_.note(str(path))

@@ -14,6 +14,7 @@ from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE
 from perfml.errors import InputError, PerfmlError
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,10 +91,10 @@ def ingest(
     from perfml.ingest.run_labels import Identity
     from perfml.ingest.substitutes import formulas
     from perfml.readers import ReadOptions
-    from perfml.report.labels import count
     from perfml.tables import metric_columns, write_table
     from perfml.time_sources import time_notes
     from perfml.util.files import require_other_file, require_parquet_name
+    from perfml.util.words import count
 
     identity = Identity(workload, backend, precision, batch)
     options = ReadOptions(locale=locale.value if locale else None, raw=raw)
@@ -204,9 +205,9 @@ def inspect(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
-    from perfml.report.labels import count
     from perfml.tables import metric_columns, read_table
     from perfml.time_sources import time_notes
+    from perfml.util.words import count
 
     if (out is not None or hide) and not redact:
         msg = "--out and --hide belong to --redact"
@@ -290,7 +291,7 @@ def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output
     if left:
         out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
     document = {"out": str(out), "written": [path.name for path in written], "left": left}
-    out_.result(document, [f"{len(written)} files -> {out}"])
+    out_.result(document, [f"{count(len(written), 'file')} -> {out}"])
 
 
 def metrics(

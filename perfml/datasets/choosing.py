@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.kernel_names import function_name, short_kernel
+from perfml.util.words import count
 
 _NTH = re.compile(r"(?P<name>.+)@(?P<nth>[0-9]{1,9})")
 
@@ -120,7 +121,7 @@ def _nth(kernels: pd.DataFrame, nth: int, where: str) -> pd.DataFrame:
     if nth < len(kernels):
         return kernels.iloc[[nth]]
     msg = f"there is no launch @{nth}"
-    found = f"{len(kernels)} launches, @0 to @{len(kernels) - 1}"
+    found = f"{count(len(kernels), 'launch', 'launches')}, @0 to @{len(kernels) - 1}"
     raise PerfmlError(msg, where=where, found=found, cure=_listing(kernels))
 
 
@@ -153,7 +154,7 @@ def _later(kernels: pd.DataFrame, skip: int, where: str) -> pd.DataFrame:
     if kept.any():
         return kernels[kept]
     msg = f"--skip {skip} leaves no launch"
-    found = f"{len(kernels)} launches"
+    found = count(len(kernels), "launch", "launches")
     raise PerfmlError(msg, where=where, found=found, cure="Skip fewer.")
 
 

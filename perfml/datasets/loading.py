@@ -24,6 +24,7 @@ from perfml.datasets.registry import DATASETS, fetch
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
+from perfml.util.words import count
 
 DERIVED = "derived"
 """Key of ``DataFrame.attrs``: metrics that another formula stood in for."""
@@ -188,7 +189,7 @@ class Given:
         formats = [str(each.get("format", "")) for each in self.provenance.get("sources", ())]
         start = next((name for name in _NO_TIMES for each in formats if each.startswith(name)), "")
         msg = "no launch in this has a duration"
-        found = f"{len(self.kernels)} launches"
+        found = count(len(self.kernels), "launch", "launches")
         cure = _NO_TIMES.get(start, "Give it together with a timing run of the same program.")
         raise InputError(msg, where=self.name, found=found, cure=cure)
 

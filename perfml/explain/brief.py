@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perfml.errors import plain
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
-from perfml.util.text import thousands
+from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -130,7 +130,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     """Return what slow layers suffer from, in short."""
     layers = []
     for row in advice.table.to_dict("records"):
-        gain = f"saves at most {thousands(row['saved_us'])} of {thousands(row['time_us'])} us"
+        gain = f"saves at most {micros(row['saved_us'])} of {micros(row['time_us'])}"
         cause = BriefCause(
             _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
             _cut(str(row["evidence"])),
@@ -142,8 +142,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
         f"{row['rule']}: {row['missing']} {row['why']}"
         for row in unchecked.drop_duplicates(["rule", "missing"]).to_dict("records")
     )
-    findings = "1 finding" if len(layers) == 1 else f"{len(layers)} findings"
-    verdict = f"{findings} in {advice.layers} layers"
+    verdict = f"{count(len(layers), 'finding')} in {count(advice.layers, 'layer')}"
     notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
     named = tuple(map(_cut, of))
     return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))

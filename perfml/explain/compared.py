@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.merge.rule import launch_totals, merge, unattributed
+from perfml.util.words import count
 
 WHOLE = "(whole run)"
 """Name of the one layer of a Kernels table without ranges."""
@@ -118,7 +119,8 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
     outside = unattributed(kernels)
     share = float(outside["share"].mean())
     said = (
-        f"{name}: {int(outside['launches'].sum())} launches lie outside every layer "
+        f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "
+        "every layer "
         f"({share:.1%} of the time) and are not compared"
     )
     return (said,)

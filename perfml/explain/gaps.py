@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.counters.terms import TERMS, Contribution
-from perfml.util.text import thousands
+from perfml.util.words import micros
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
@@ -73,10 +73,10 @@ class Timeline:
             return None
         whose = f"{self.name}: " if self.name else ""
         return (
-            f"{whose}between its kernels the device is idle {thousands(self.idle_us)} of "
-            f"{thousands(self.wall_us)} us ({self.idle_share:.0%}), {thousands(self.gap_us)} us "
+            f"{whose}between its kernels the device is idle {micros(self.idle_us)} of "
+            f"{micros(self.wall_us)} ({self.idle_share:.0%}), {micros(self.gap_us)} "
             f"at a launch in the median, which times of kernels do not show; {_TERM.action} "
-            f"As one CUDA graph it would take about {thousands(self.as_graph_us)} us."
+            f"As one CUDA graph it would take about {micros(self.as_graph_us)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,8 +116,8 @@ class Gaps:
             return None
         return (
             f"on the clock, from the first kernel to the last, {self.target.name} takes "
-            f"{thousands(self.target.wall_us)} us and {self.baseline.name} "
-            f"{thousands(self.baseline.wall_us)} "
+            f"{micros(self.target.wall_us)} and {self.baseline.name} "
+            f"{micros(self.baseline.wall_us)} "
             f"(x{self.wall_ratio:.2f}): {_TERM.label} x{factor:.2f}, the kernels themselves "
             f"x{self.wall_ratio / factor:.2f}"
         )

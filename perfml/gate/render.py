@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 from perfml.errors import plain
 from perfml.gate.verdict import GateResult, LayerVerdict, Verdict
-from perfml.report.labels import count
 from perfml.report.render.markdown import escape
+from perfml.util.words import count
 
 HEADLINES = {
     Verdict.SAME: "The same counted work",

@@ -15,6 +15,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
 from perfml.tables import RUN_COLUMNS, validate_kernels
+from perfml.util.words import count
 
 _OUTSIDE = "\0outside"
 """Stands for the missing layer, so that launches between layers are matched like a layer."""
@@ -202,7 +203,8 @@ def _warnings(
     ]
     if len(other):
         found.append(
-            f"{where}: {len(other)} launches are called differently in the timing pass, so their "
+            f"{where}: {count(len(other), 'launch is', 'launches are')} called differently in the "
+            "timing pass, so their "
             f"metrics may be another algorithm's (layers {_listed(other['slot'])})"
         )
     if len(apportioned):
@@ -213,7 +215,8 @@ def _warnings(
     if len(bare):
         share = float(bare["time_us"].sum())
         found.append(
-            f"{where}: {len(bare)} timed launches ({share:.1f} us) were not profiled "
+            f"{where}: {count(len(bare), 'timed launch', 'timed launches')} ({share:.1f} µs) were "
+            "not profiled "
             f"(layers {_listed(bare['slot'])}); their metrics are missing"
         )
     return found

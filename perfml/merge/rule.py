@@ -403,7 +403,7 @@ def _check_launches(
     raise TableError(
         msg,
         where=f"layer {launch['layer']}, iteration {launch['iteration']}",
-        found="no time" if missing else f"{float(time[row])} us",
+        found="no time" if missing else f"{float(time[row])} µs",
         cure=(
             "Ingest the metrics together with a timing run (nvprof summary or trace, timing.csv)."
             if missing

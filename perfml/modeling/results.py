@@ -14,6 +14,7 @@ from perfml.modeling.ranking.null import Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
+from perfml.util.words import count
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,8 +89,7 @@ class Evaluation:
     def _title(self) -> str:
         rows = len(self.predictions["row"].unique())
         score = "MAPE, a fraction" if self.task == "regression" else "accuracy"
-        width = len(self.features)
-        metrics = f"{width} metric{'' if width == 1 else 's'}"
+        metrics = count(len(self.features), "metric")
         return f"{self.task} of {rows} rows by {metrics}: scores ({score})"
 
     def _shown(self) -> pd.DataFrame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from perfml.util.words import count, micros
+
 Verdict = Literal["slower", "usual", "faster", "not compared"]
 
 
@@ -197,8 +199,9 @@ class Prediction:
         if not slow:
             return f"None of {compared} layers is slower than layers like it usually are."
         return (
-            f"{slow} of {compared} layers {'is' if slow == 1 else 'are'} slower than layers like "
-            f"{'it' if slow == 1 else 'them'} usually are, by {lost:.3g} of {total:.3g} us "
+            f"{slow} of {count(compared, 'layer')} {'is' if slow == 1 else 'are'} slower than "
+            "layers like "
+            f"{'it' if slow == 1 else 'them'} usually are, by {micros(lost)} of {micros(total)} "
             f"together (about {chance:.2g} would be by chance)."
         )
 

@@ -24,6 +24,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.timeline import busy_share, timeline_columns
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 NAME = "torch-trace"
 
@@ -126,7 +127,8 @@ class _Trace:
         lost = sum(launch.thread is None for launch in launches)
         if lost and any(paths):
             self.warnings.append(
-                f"{lost} kernels have no API call in the trace; they were put into the ranges by "
+                f"{count(lost, 'kernel has', 'kernels have')} no API call in the trace; they were "
+                "put into the ranges by "
                 "the time they began on the GPU, which may be later than the launch."
             )
         return Kernels(frame, self._provenance(kernels, frame), tuple(self.warnings))
@@ -240,7 +242,8 @@ class _Trace:
         empty = end <= start
         if empty.any():
             self.warnings.append(
-                f"{int(empty.sum())} kernels took less than the trace's clock shows; their times "
+                f"{count(int(empty.sum()), 'kernel')} took less than the trace's clock shows; "
+                "their times "
                 "are missing."
             )
         devices = self._devices()

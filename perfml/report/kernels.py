@@ -11,7 +11,8 @@ import pandas as pd
 
 from perfml.kernel_names import short_kernel
 from perfml.report.conditions import Condition
-from perfml.report.labels import clean, count
+from perfml.report.labels import clean
+from perfml.util.words import count
 
 EVERYTHING = "All launches"
 OUTSIDE = "(outside every layer)"

@@ -57,29 +57,6 @@ def clean(value: object, limit: int = 4000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Return a number with `digits` significant digits and thousands separators.
-
-    Examples
-    --------
-    >>> number(3797.0015), number(47.952), number(0.012345), number(float("nan"))
-    ('3,797', '48.0', '0.0123', '–')
-    """
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{places}f}"
-
-
-def micros(value: float) -> str:
-    """Return a time given in microseconds, with its unit; ten milliseconds and more in ms."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
-
-
 def percent(value: float) -> str:
     """Return a fraction in percent; a share below one percent keeps a decimal.
 
@@ -92,11 +69,6 @@ def percent(value: float) -> str:
         return "–"
     places = 1 if 0 < abs(value) < 0.0995 else 0
     return f"{100 * value:.{places}f} %"
-
-
-def count(amount: int, noun: str, plural: str | None = None) -> str:
-    """Return an amount with its noun: ``1 layer``, ``21 layers``."""
-    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
 
 
 def listed(names: Sequence[str], limit: int = 4) -> str:

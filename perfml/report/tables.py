@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfml.report.document import Cell, Column, Picture, Pictures, ReportTable, Text
-from perfml.report.labels import number, percent
+from perfml.report.labels import percent
 from perfml.util.json_values import is_missing
+from perfml.util.words import number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,11 +10,11 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import count
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

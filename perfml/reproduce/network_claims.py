@@ -114,7 +114,7 @@ def _two_layers(source: Source) -> Claim:
     return Claim(
         claim,
         REPRODUCED if right else NOT_REPRODUCED,
-        f"Mean times in us (TensorRT, cuDNN, cuBLAS), {told}.{note}",
+        f"Mean times in µs (TensorRT, cuDNN, cuBLAS), {told}.{note}",
         "Figure 2-4",
         source.name,
     )
@@ -133,8 +133,8 @@ def _all_layers(facts: dict[str, Any]) -> _Judged:
     wins = int((both["cudnn"] < both["cublas"]).sum())
     total = both.sum()
     told = (
-        f"cuDNN is faster in {wins} of {len(both)} layers; all together {total['cudnn']:.0f} us "
-        f"against {total['cublas']:.0f} us of cuBLAS (medians, batch 1, another GPU and cuDNN)."
+        f"cuDNN is faster in {wins} of {len(both)} layers; all together {total['cudnn']:.0f} µs "
+        f"against {total['cublas']:.0f} µs of cuBLAS (medians, batch 1, another GPU and cuDNN)."
     )
     return _verdict(wins == len(both)), told
 

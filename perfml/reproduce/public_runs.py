@@ -51,7 +51,7 @@ def tensorrt_claims() -> list[Claim]:
             "Layer 3 under TensorRT: a single Winograd kernel for convolution and activation",
             DOES_NOT_CARRY,
             f"The kernel is Winograd's ({THIRD}); the activation, leaky as in the study's network, "
-            "is a second kernel of 477 us.",
+            "is a second kernel of 477 µs.",
             "Figure 2-5",
             SOURCE,
         ),

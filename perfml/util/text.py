@@ -14,6 +14,8 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.util.words import count
+
 WIDTH = 80
 """Columns that every terminal has."""
 
@@ -25,17 +27,6 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[µunm]?s\b|[GT]B/s|TFLOP/s))")
 
 _LEAST_NAME = 24
 """Characters that a name keeps at least."""
-
-
-def thousands(value: float) -> str:
-    """Return a number as people read it: three digits that count, never an exponent.
-
-    Examples
-    --------
-    >>> thousands(3221.4), thousands(84.53), thousands(1_288_368.2), thousands(0.96)
-    ('3,221', '84.5', '1,288,368', '0.96')
-    """
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def screen(
@@ -79,8 +70,7 @@ def screen(
     left_out = [str(name) for name in frame.columns[kept:]]
     notes = [f"without {', '.join(left_out)}"] if left_out else []
     if len(frame) > len(shown):
-        more = len(frame) - len(shown)
-        notes.append(f"{more} more row{'s' if more > 1 else ''}")
+        notes.append(count(len(frame) - len(shown), "more row"))
     if notes:
         lines += folded(f"({'; '.join(notes)}{f': all in {rest}' if rest else ''})", width)
     below = _sentences(after, width)

@@ -62,7 +62,7 @@ def said_of_launches(detail: LayerDiff, busy: Sequence[float]) -> str | None:
     if before == after or (counts == 0).any(axis=None):
         return None
     parts = [
-        f"{name} {row[sides[0]]:.3g} -> {row[sides[1]]:.3g} us"
+        f"{name} {row[sides[0]]:.3g} -> {row[sides[1]]:.3g} µs"
         for name, row in kernels.xs("sum", axis=1, level=1).iterrows()
     ]
     return f"the same kernels in {after} launches, not {before}: {', '.join(parts)}"

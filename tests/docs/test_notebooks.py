@@ -161,7 +161,7 @@ def test_a_first_look_shows_layers_kernels_and_times(run):
         "assert len(launches) > len(layers)",
     )
     assert shown(notebook, "stderr") == ""
-    assert "3780 layers" in pages(notebook)[0]
+    assert "3,780 layers" in pages(notebook)[0]
     assert len(pictures(notebook)) == 3
 
 
@@ -279,7 +279,7 @@ def test_tables_show_their_runs_and_fold_many_warnings():
     page = Table(merge(kernels.frame), "layers", hostile)._repr_html_()
     assert "<summary><b>4 warnings</b></summary>" in page
     assert "<script>" not in page
-    assert "1 layers" in page
+    assert "1 layer, " in page
 
 
 def test_a_long_text_is_shown_whole():

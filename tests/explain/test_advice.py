@@ -191,7 +191,7 @@ def test_launches_of_one_kernel_are_one_finding_whose_gains_add_up():
     slow = {**HEALTHY, **PLANTED["divergence"], "kernel": "slow", "time_us": 50.0}
     advice = advise(make_kernels([slow, slow])).table
     assert advice["gain_high"].tolist() == [pytest.approx(0.6)]
-    assert advice["evidence"].iloc[0].startswith("2 launches, 100 of 100 us")
+    assert advice["evidence"].iloc[0].startswith("2 launches, 100 µs of 100 µs")
 
 
 def test_a_gain_stops_where_another_unit_is_busy():
@@ -430,7 +430,7 @@ def test_a_rule_of_one_s_own_is_used_and_its_sentences_execute_nothing(tmp_path)
     row = advise(launch(), rules=path).table.iloc[0]
     assert row["rules"] == ("hot",)
     assert row["hazard"] == "busy {time_us.__class__}"
-    assert row["evidence"] == "100 of 100 us: 20.0% -"
+    assert row["evidence"] == "100 µs of 100 µs: 20.0% -"
 
 
 def test_a_condition_with_an_undefined_input_cannot_be_told_unless_another_fails():

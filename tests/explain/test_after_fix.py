@@ -184,7 +184,7 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     assert fix is not None
     assert fix.term == causes.totals[0].term
     assert fix.sentence().startswith("what to do in two: Use fewer fences, or narrower ones")
-    assert "us instead of 40 (" in fix.sentence()
+    assert "µs instead of 40.0 µs (" in fix.sentence()
     assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
     assert fix.to_dict()["after_low_us"] < fix.after.time_us < fix.to_dict()["after_high_us"]
 

@@ -42,7 +42,7 @@ def test_what_the_clock_shows_is_kernels_times_gaps():
     assert gaps.contribution.log_ratio == pytest.approx(math.log(4))
     assert gaps.contribution.term is TERMS["launch_gaps"]
     assert gaps.sentence() == (
-        "on the clock, from the first kernel to the last, b takes 400 us and a 100 (x4.00): "
+        "on the clock, from the first kernel to the last, b takes 400 µs and a 100 µs (x4.00): "
         "gaps between kernels x4.00, the kernels themselves x1.00"
     )
     little = Timeline("a", 10, 100.0, 5.0, 0.5)
@@ -129,6 +129,6 @@ def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
     assert any("gaps between kernels x" in note for note in found.time_notes)
     assert found.to_dict()["gaps"]["term"] == "launch_gaps"
     (note,) = advise(slow).time_notes
-    assert note.startswith("Between its kernels the device is idle 1,394 of 1,474 us (95%)")
+    assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95%)")
     plain = make_kernels([{"time_us": 10.0}, {"time_us": 20.0}])
     assert explain(plain, plain, model=None).gaps is None

@@ -27,7 +27,7 @@ def test_a_term_has_evidence_that_can_be_collected_words_and_an_action(term):
     assert bool(term.evidence) is (term.kind is not Kind.RESIDUAL)
     assert term.action.endswith(".")
     fields = {field for _, field, _, _ in string.Formatter().parse(term.words) if field}
-    assert fields <= {"baseline", "target", "us", "kernels"}
+    assert fields <= {"baseline", "target", "time", "kernels"}
 
 
 def test_labels_are_unique_and_ids_are_names():

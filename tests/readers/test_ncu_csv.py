@@ -192,7 +192,7 @@ def test_infinite_values_are_missing_with_a_warning(reading):
     columns = {DURATION: ("ns", ["10", "10"]), OCCUPANCY: ("%", ["inf", "50.0"])}
     kernels = reading(raw_page(columns))
     assert np.isnan(kernels.frame["achieved_occupancy"].iloc[0])
-    assert any("infinite in 1 launches" in warning for warning in kernels.warnings)
+    assert any("infinite in 1 launch" in warning for warning in kernels.warnings)
 
 
 def test_units_are_scaled_column_by_column(reading):
@@ -334,7 +334,7 @@ def test_a_details_page_cut_between_two_rows_is_warned_of(reading):
     whole = reading(table(header, rows[0], rows[1:]))
     cut = reading(table(header, rows[0], rows[1:-1]))
     assert not any("is the file cut?" in warning for warning in whole.warnings)
-    assert any("has 1 metrics, the others 2 or more" in warning for warning in cut.warnings)
+    assert any("has 1 metric, the others 2 or more" in warning for warning in cut.warnings)
     assert np.isnan(cut.frame["achieved_occupancy"].iloc[-1])
 
 

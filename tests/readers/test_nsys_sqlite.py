@@ -185,7 +185,7 @@ def test_an_export_without_kernels_says_what_it_has_and_how_to_record(export):
     export.range("conv_01", 0, 100)
     export.copy(0, 10)
     with pytest.raises(
-        InputError, match=r"holds no kernels .*1 rows of MEMCPY(?s:.*)--trace=cuda"
+        InputError, match=r"holds no kernels .*1 row of MEMCPY(?s:.*)--trace=cuda"
     ) as no:
         export.read()
     assert len(str(no.value).splitlines()) == 2
@@ -220,7 +220,7 @@ def test_invalid_timestamps_are_missing_times_with_a_warning(export):
     export.launch("k()", 20, 300, 310)
     kernels = export.read()
     np.testing.assert_equal(kernels.frame["time_us"].to_numpy(), [np.nan, 0.01])
-    assert any("1 kernels have invalid timestamps" in text for text in kernels.warnings)
+    assert any("1 kernel has invalid timestamps" in text for text in kernels.warnings)
 
 
 @given(st.data())

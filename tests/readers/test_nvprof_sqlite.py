@@ -178,7 +178,7 @@ def test_invalid_timestamps_are_missing_times_with_a_warning(profile):
     profile.launch(2, 3, 20, 300, 310)
     found = profile.read()
     np.testing.assert_equal(found.frame["time_us"].to_numpy(), [np.nan, 0.01])
-    assert any("1 kernels have invalid timestamps" in warning for warning in found.warnings)
+    assert any("1 kernel has invalid timestamps" in warning for warning in found.warnings)
 
 
 def test_layers_of_a_profile_get_the_metrics_of_a_log(profile):
@@ -235,7 +235,7 @@ def test_reading_leaves_the_profile_as_it_was(profile):
 
 def test_a_profile_without_kernels_says_what_it_has(profile):
     profile.insert("CUPTI_ACTIVITY_KIND_MEMCPY", [(4,), (8,)], "bytes")
-    with pytest.raises(InputError, match=r"holds no kernels .*1 rows of DEVICE, 2 rows of MEMCPY"):
+    with pytest.raises(InputError, match=r"holds no kernels .*1 row of DEVICE, 2 rows of MEMCPY"):
         profile.read()
 
 

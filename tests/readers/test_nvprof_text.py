@@ -98,7 +98,7 @@ def test_a_value_above_its_limit_is_clipped_with_a_warning_as_for_ncu(tmp_path):
     found = parse(tmp_path, text.replace("75.00%", "133.3%"))
     assert found.frame["shared_efficiency"].iloc[1] == 1.0
     (warning,) = [each for each in found.warnings if "clipped" in each]
-    assert "shared_efficiency (1 kernels)" in warning
+    assert "shared_efficiency (1 kernel)" in warning
     assert not [each for each in parse(tmp_path, text).warnings if "clipped" in each]
 
 
@@ -253,13 +253,13 @@ def test_metrics_and_summary_in_one_log_are_joined(tmp_path):
     text = (DATA / "metrics_two_devices.txt").read_text() + (DATA / "summary.txt").read_text()
     found = parse(tmp_path, text)
     assert found.frame["time_us"].tolist() == [1000, 800_000, 800_000]
-    assert any("The number of invocations differs for 1 kernels" in w for w in found.warnings)
+    assert any("The number of invocations differs for 1 kernel" in w for w in found.warnings)
 
 
 def test_a_missing_metric_of_one_kernel_is_reported(tmp_path):
     lines = (DATA / "metrics_two_devices.txt").read_text().splitlines(keepends=True)
     found = parse(tmp_path, "".join(lines[:-2]))
-    assert any("lack metrics" in w and "inst_executed (1 kernels)" in w for w in found.warnings)
+    assert any("lack metrics" in w and "inst_executed (1 kernel)" in w for w in found.warnings)
 
 
 @pytest.mark.parametrize("name", ["metrics_two_devices.txt", "summary.txt", "trace.txt"])
@@ -365,7 +365,7 @@ def test_join_gives_layers_from_the_times_their_kernels_metrics():
     np.testing.assert_equal(joined.frame["shared_efficiency"].to_numpy(), [np.nan, gemm, np.nan])
     np.testing.assert_equal(joined.frame["inst_executed"].to_numpy(), [262144, 4096, 262144])
     averages = next(w for w in joined.warnings if "averages over all of their launches" in w)
-    assert "1 kernels" in averages
+    assert "1 kernel" in averages
     assert IM2COL[:20] in averages
 
 

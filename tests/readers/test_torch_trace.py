@@ -86,7 +86,7 @@ def test_a_launch_belongs_to_the_ranges_of_its_own_thread(readable):
     trace.launch("c()", None, 50, 5)
     kernels = readable(trace)
     assert layers(kernels)[:2] == ["forward", "backward"]
-    assert any("1 kernels have no API call" in text for text in kernels.warnings)
+    assert any("1 kernel has no API call" in text for text in kernels.warnings)
 
 
 def test_gaps_count_copies_and_other_streams_as_work(readable):

@@ -22,9 +22,10 @@ from perfml.merge.rule import merge
 from perfml.report import build_report
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
-from perfml.report.labels import clean, number
+from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
 from perfml.report.render.markdown import escape
+from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
     BACKENDS,

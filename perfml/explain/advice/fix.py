@@ -8,7 +8,7 @@ from typing import Any
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.counters.terms import Term
 from perfml.util.json_values import json_value
-from perfml.util.text import thousands
+from perfml.util.words import micros
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Fix:
         if time is None:
             return ""
         return (
-            f"without this cause about {thousands(time.time_us)} us instead of "
-            f"{thousands(self.now_us)} ({thousands(time.low_us)} to "
-            f"{thousands(time.high_us)} in 80 % of such cases)"
+            f"without this cause about {micros(time.time_us)} instead of "
+            f"{micros(self.now_us)} ({micros(time.low_us)} to "
+            f"{micros(time.high_us)} in 80 % of such cases)"
         )
 
     def sentence(self) -> str:

@@ -46,7 +46,8 @@ from perfml.tables import metric_columns
 from perfml.time_sources import time_notes
 from perfml.util.html import section
 from perfml.util.json_values import records
-from perfml.util.text import screen, thousands
+from perfml.util.text import screen
+from perfml.util.words import micros
 
 Places = npt.NDArray[np.intp]
 
@@ -380,7 +381,7 @@ def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
 def _which(rows: pd.DataFrame, same: Places) -> str:
     many = f"{len(same)} launches, " if len(same) > 1 else ""
     time = rows["time_us"].to_numpy(dtype=float)[same].sum()
-    return f"{many}{thousands(time)} of {thousands(rows['layer_us'].iloc[same[0]])} us"
+    return f"{many}{micros(time)} of {micros(rows['layer_us'].iloc[same[0]])}"
 
 
 def _busiest(rows: pd.DataFrame, relieves: Sequence[str]) -> Array:

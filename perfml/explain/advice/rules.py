@@ -22,6 +22,7 @@ from perfml.errors import InputError, PerfmlError
 from perfml.explain.advice.cures import CURES
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
+from perfml.util.words import Readable
 
 Flags = npt.NDArray[np.bool_]
 
@@ -140,7 +141,7 @@ def filled(text: str, values: Mapping[str, float]) -> str:
 
     def one(match: re.Match[str]) -> str:
         value = values.get(match.group(1), float("nan"))
-        return "-" if np.isnan(value) else format(float(value), match.group(2) or "g")
+        return "-" if np.isnan(value) else format(Readable(value), match.group(2) or "g")
 
     return _FIELD.sub(one, text)
 

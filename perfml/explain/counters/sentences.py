@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfml.explain.counters.terms import Contribution, Kind
 from perfml.explain.results import Causes, Ratio, TermTotal
+from perfml.util.words import Readable, micros
 
 SMALL = 0.1
 """A cause below a tenth of the largest one is not told."""
@@ -55,10 +56,10 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
     )
     largest = parts[0][1]
     words = term.words.format(
-        baseline=largest.baseline,
-        target=largest.target,
+        baseline=Readable(largest.baseline),
+        target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
-        us=sum(part.baseline + part.target for _, part in parts),
+        time=micros(sum(part.baseline + part.target for _, part in parts)),
         kernels=", ".join(kernels for kernels, _ in parts[:MOST]),
     )
     return f"{term.label} x{total.factor:.2f} ({_longer(largest)}{words})"

@@ -420,7 +420,7 @@ _LAUNCHES = (
         Kind.LAUNCH,
         ("time_us",),
         "See what they did: a fusion or another algorithm left them out.",
-        "{us:.3g} us: {kernels}",
+        "{time}: {kernels}",
     ),
     Term(
         "launch_gaps",
@@ -437,7 +437,7 @@ _LAUNCHES = (
         Kind.LAUNCH,
         ("time_us",),
         "Fuse them into the kernel beside them, or avoid what makes them necessary.",
-        "{us:.3g} us: {kernels}",
+        "{time}: {kernels}",
     ),
     Term(
         "launch_count",

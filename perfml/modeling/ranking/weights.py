@@ -179,7 +179,7 @@ def remerged(layers: pd.DataFrame, kernels: pd.DataFrame, weights: Weights) -> p
         raise PerfmlError(
             msg,
             where=_row(layers, int(wrong[0])),
-            found=f"{time[wrong[0]]:.4g} us in the dataset, {theirs[wrong[0]]:.4g} us in launches",
+            found=f"{time[wrong[0]]:.4g} µs in the dataset, {theirs[wrong[0]]:.4g} µs in launches",
             cure="Give the Kernels table that the dataset was merged from.",
         )
     result = layers.copy()

@@ -16,6 +16,7 @@ from perfml.readers.ncu.section_labels import LABELS, add_warp_size, metric_of
 from perfml.readers.ncu.table import Codes, Table
 from perfml.readers.ncu.units import to_base
 from perfml.readers.options import ReadOptions
+from perfml.util.words import count
 
 _NAME, _UNIT, _VALUE = "Metric Name", "Metric Unit", "Metric Value"
 _SECTION = "Section Name"
@@ -83,10 +84,8 @@ def _unfinished(table: Table, launch: Codes) -> list[str]:
     counts = np.bincount(launch[table.mapped(_NAME, bool)])
     if len(counts) < _FEW or counts[-1] >= counts[:-1].min():
         return []
-    fewest = counts[:-1].min()
-    return [
-        f"The last launch has {counts[-1]} metrics, the others {fewest} or more: is the file cut?"
-    ]
+    last, fewest = count(int(counts[-1]), "metric"), counts[:-1].min()
+    return [f"The last launch has {last}, the others {fewest} or more: is the file cut?"]
 
 
 def _counters(

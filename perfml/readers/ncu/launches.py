@@ -22,6 +22,7 @@ from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 DURATIONS = (
     DURATION,
@@ -143,7 +144,8 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
     for metric in PUBLISHED:
         if metric in result.clipped:
             warnings.append(
-                f"{metric} lay outside its limits in {result.clipped[metric]} launches "
+                f"{metric} lay outside its limits in "
+                f"{count(result.clipped[metric], 'launch', 'launches')} "
                 "and was clipped: threads that share words, or passes that disagree, give "
                 "such values."
             )
@@ -226,7 +228,10 @@ def _duration(counters: Mapping[str, Array], warnings: list[str], rows: int) -> 
             values = np.asarray(counters[name], dtype=float)
             lacking = int(np.isnan(values).sum())
             if lacking:
-                warnings.append(f"{lacking} launches have no duration ({name} is empty).")
+                warnings.append(
+                    f"{count(lacking, 'launch has', 'launches have')} no duration ({name} is "
+                    "empty)."
+                )
             return values
     warnings.append(
         f"No durations: the export lacks {DURATION}, so a timing pass is needed to merge it."
@@ -240,8 +245,8 @@ def _without_infinity(counters: dict[str, Any], warnings: list[str]) -> None:
         if not isinstance(values, np.ndarray) or not (endless := np.isinf(values)).any():
             continue
         counters[name] = np.where(endless, np.nan, values)
-        count = int(endless.sum())
-        warnings.append(f"{name} is infinite in {count} launches, where it now has no value.")
+        where = count(int(endless.sum()), "launch", "launches")
+        warnings.append(f"{name} is infinite in {where}, where it now has no value.")
 
 
 def _only(column: pd.Series[Any]) -> str | None:

@@ -21,6 +21,7 @@ from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
 from perfml.readers.timeline import Ints, busy_share, timeline_columns
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 NAME = "nsys-sqlite"
 
@@ -88,7 +89,8 @@ class _Reader:
         without_call = sum(call.thread is None for call in calls)
         if without_call and any(ranges.values()):
             self.warnings.append(
-                f"{without_call} kernels have no API call in the file; they were put into the "
+                f"{count(without_call, 'kernel has', 'kernels have')} no API call in the file; "
+                "they were put into the "
                 "NVTX ranges by the time they began on the GPU, which may be later than the launch."
             )
         devices = self._devices()
@@ -105,9 +107,9 @@ class _Reader:
             cure = "Record again with: nsys profile --cuda-graph-trace=node CMD ..."
             return InputError(msg, where=where, found=f"{graphs} graph launches", cure=cure)
         held = [
-            f"{count} rows of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
+            f"{count(rows, 'row')} of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
             for name in sorted(self.database.tables)
-            if name in (_CALLS, *_MEMORY, "NVTX_EVENTS") and (count := self.database.count(name))
+            if name in (_CALLS, *_MEMORY, "NVTX_EVENTS") and (rows := self.database.count(name))
         ]
         msg = "this Nsight Systems export holds no kernels"
         return InputError(
@@ -161,7 +163,8 @@ class _Reader:
         invalid = end <= start
         if invalid.any():
             self.warnings.append(
-                f"{int(invalid.sum())} kernels have invalid timestamps; their times are missing."
+                f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
+                "their times are missing."
             )
         known = [devices.get(number, (None, None)) for number in raw["deviceId"].tolist()]
         shared = raw["staticSharedMemory"] + raw["dynamicSharedMemory"]
@@ -192,7 +195,7 @@ class _Reader:
         names = {pair: strings.get(pair[0]) or strings.get(pair[1]) for pair in set(pairs)}
         unnamed = [pair for pair in pairs if not names[pair]]
         if unnamed:
-            msg = f"{len(unnamed)} kernels have names that are not in {_STRINGS}"
+            msg = f"{count(len(unnamed), 'kernel')} with names that are not in {_STRINGS}"
             found = f"string {unnamed[0][0]}"
             cure = "The file is damaged; export the report again."
             raise InputError(msg, where=self.database.where, found=found, cure=cure)

@@ -10,6 +10,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.readers.nvprof.launch_order import launch_places
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels, metric_columns, validate_kernels
+from perfml.util.words import count
 
 _SPELLINGS = (
     (re.compile(r"\s+"), ""),
@@ -178,7 +179,7 @@ def _differences(left: pd.DataFrame, right: pd.DataFrame, ordered: set[str]) -> 
     ):
         missing = [key for key in present.index if key not in absent.index]
         if missing:
-            found.append(f"{len(missing)} kernels {what}: {_list(missing, names)}.")
+            found.append(f"{count(len(missing), 'kernel')} {what}: {_list(missing, names)}.")
     both = [key for key in counted.index if key in timed.index]
     uneven = [key for key in both if counted[key] != timed[key] and key not in ordered]
     if uneven:
@@ -187,7 +188,8 @@ def _differences(left: pd.DataFrame, right: pd.DataFrame, ordered: set[str]) -> 
             for key in uneven[:4]
         )
         found.append(
-            f"The number of invocations differs for {len(uneven)} kernels, so the two runs may "
+            f"The number of invocations differs for {count(len(uneven), 'kernel')}, so the two "
+            "runs may "
             f"not be of the same work: {shown}{'; ...' if len(uneven) > 4 else ''}."
         )
     return found
@@ -277,7 +279,8 @@ def _averages(right: pd.DataFrame, unordered: set[str]) -> list[str]:
         return []
     names = dict(zip(right["_key"], right["kernel"], strict=True))
     sentence = (
-        f"The metrics of {len(keys)} kernels are averages over all of their launches, the same in "
+        f"The metrics of {count(len(keys), 'kernel')} are averages over all of their launches, "
+        "the same in "
         f"every layer, as launch order does not tell them apart: {_list(keys, names)}. Write the "
         "metrics log with --print-gpu-trace, which prints a row a launch."
     )

@@ -19,6 +19,7 @@ from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kern
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 __all__ = ["Row", "Tables", "join"]
 
@@ -301,7 +302,8 @@ def _explain(
 ) -> None:
     if unknown:
         warnings.append(
-            f"{len(unknown)} metrics are not in the catalogue and were left out: {_some(unknown)}."
+            f"{count(len(unknown), 'metric is', 'metrics are')} not in the catalogue and left "
+            f"out: {_some(unknown)}."
         )
     if unusable:
         warnings.append(
@@ -322,7 +324,7 @@ def _count(counts: dict[str, int], name: str, number: int) -> None:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return _some([f"{name} ({number} kernels)" for name, number in counts.items()])
+    return _some([f"{name} ({count(number, 'kernel')})" for name, number in counts.items()])
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:

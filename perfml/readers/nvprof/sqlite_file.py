@@ -23,6 +23,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 NAME = "nvprof-sqlite"
 
@@ -105,9 +106,9 @@ class _Reader:
             if name.startswith(_ACTIVITY)
         }
         shown = [
-            f"{count} rows of {name.removeprefix(_ACTIVITY)}"
-            for name, count in counts.items()
-            if count
+            f"{count(rows, 'row')} of {name.removeprefix(_ACTIVITY)}"
+            for name, rows in counts.items()
+            if rows
         ]
         msg = "this nvprof profile holds no kernels"
         return InputError(
@@ -160,7 +161,8 @@ class _Reader:
         invalid = (start <= 0) | (end <= start)
         if invalid.any():
             self.warnings.append(
-                f"{int(invalid.sum())} kernels have invalid timestamps; their times are missing."
+                f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
+                "their times are missing."
             )
         sizes = {name: raw[name].tolist() for name in _SIZES}
         grids = list(zip(*(sizes[name] for name in _SIZES[:3]), strict=True))
@@ -186,7 +188,7 @@ class _Reader:
     def _names(self, numbers: list[int], strings: dict[int, str]) -> list[str]:
         unnamed = [number for number in numbers if not strings.get(number)]
         if unnamed:
-            msg = f"{len(unnamed)} kernels have names that are not in the StringTable"
+            msg = f"{count(len(unnamed), 'kernel')} with names that are not in the StringTable"
             raise InputError(
                 msg,
                 where=self.profile.where,
@@ -217,7 +219,8 @@ class _Reader:
             return [()] * len(launches), None
         if self.without_call:
             self.warnings.append(
-                f"{self.without_call} kernels have no API call in the file; they were put into the "
+                f"{count(self.without_call, 'kernel has', 'kernels have')} no API call in the "
+                "file; they were put into the "
                 "NVTX ranges by the time they began on the GPU, which may be later than the launch."
             )
         threads = {each.thread for each in ranges} - {None}

@@ -22,8 +22,9 @@ from perfml.report.figures.style import (
     plain,
     styled,
 )
-from perfml.report.labels import number, percent
+from perfml.report.labels import percent
 from perfml.tables import metric_columns
+from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,8 @@ from perfml.report.figures.style import (
     styled,
 )
 from perfml.report.kernels import kernel_times
-from perfml.report.labels import number
 from perfml.report.layer_shapes import filter_groups, layer_shapes
+from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfml.report.figures.style import INK, MUTED, PALETTE, new_axes, plain, styled
-from perfml.report.labels import count, number, percent
+from perfml.report.labels import percent
+from perfml.util.words import count, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,7 +28,8 @@ from perfml.report.document import (
     Totals,
     TreeInWords,
 )
-from perfml.report.labels import clean, count
+from perfml.report.labels import clean
+from perfml.util.words import count
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """What Markdown reads as markup inside a line; an underscore within a word is none."""

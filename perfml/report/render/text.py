@@ -26,8 +26,8 @@ from perfml.report.document import (
     Totals,
     TreeInWords,
 )
-from perfml.report.labels import count
 from perfml.report.render.columns import one_line, table_grid, told, wrap
+from perfml.util.words import count
 
 PIPE_WIDTH = 200
 """Characters of a table's line without a terminal; there, sentences are a line each."""

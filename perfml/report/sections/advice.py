@@ -19,8 +19,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import count, listed, percent
+from perfml.report.labels import listed, percent
 from perfml.report.tables import amount, sentences_of, time_texts
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

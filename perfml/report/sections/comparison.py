@@ -26,7 +26,7 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import count, listed, micros, number
+from perfml.report.labels import listed
 from perfml.report.sections.explanation import (
     layers_alone,
     layers_table,
@@ -36,6 +36,7 @@ from perfml.report.sections.explanation import (
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import amount, illustrated
+from perfml.util.words import count, micros, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -32,10 +32,11 @@ from perfml.report.document import (
 )
 from perfml.report.figures.comparisons import SMALLEST
 from perfml.report.figures.metrics import stall_shares
-from perfml.report.labels import count, listed, micros, model, number, percent
+from perfml.report.labels import listed, model, percent
 from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
+from perfml.util.words import count, micros, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -432,7 +433,7 @@ def _change_note(change: dict[object, object], launches: pd.DataFrame, run: int)
     sides = launches.loc[launches["run"] == run, "side"]
     before, after = int((sides == "baseline").sum()), int((sides == "target").sum())
     times = " → ".join(number(float(str(change[f"{side}_us"]))) for side in ("baseline", "target"))
-    return f"{before} → {after} launches, {times} µs"
+    return f"{before} → {count(after, 'launch', 'launches')}, {times} µs"
 
 
 def causes_table(detail: LayerDiff) -> ReportTable | None:
@@ -545,7 +546,7 @@ def model_table(attribution: ModelAttribution) -> ReportTable:
     ]
     title = (
         f"Model attribution (exact Shapley values of {attribution.model} on log time, "
-        f"{attribution.training_rows} rows)"
+        f"{count(attribution.training_rows, 'row')})"
     )
     return ReportTable(title, (*words("metric"), *numbers("baseline", "target", "log ratio")), rows)
 

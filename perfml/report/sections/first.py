@@ -13,9 +13,10 @@ import pandas as pd
 
 from perfml.report.conditions import EVERY_RUN, Condition
 from perfml.report.document import Sentence, Sure
-from perfml.report.labels import count, listed, micros, percent
+from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
+from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

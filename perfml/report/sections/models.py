@@ -30,11 +30,12 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import TASKS, is_random, members, model, number, percent, protocol
+from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
 from perfml.report.readable_tree import DEPTH, ReadableTree
 from perfml.report.results import Results
 from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.tables import amount, illustrated, record_table, sentences_of, share
+from perfml.util.words import count, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,7 +107,7 @@ def ranking_section(ranking: Ranking, settings: str = "") -> Section:
         "Share of the first three metrics that two rankings have in common",
         ranking.agreement.to_dict("records"),
     )
-    summary = f"Every importance, by model and method ({len(importances.rows)} rows)"
+    summary = f"Every importance, by model and method ({count(len(importances.rows), 'row')})"
     return section(
         TASKS.get(ranking.task, ranking.task),
         _ranks_picture(ranking, settings) if len(ranking.summary) else None,
@@ -269,7 +270,7 @@ def _evaluation(evaluation: Evaluation, palette: Mapping[str, str], settings: st
         scores_table(evaluation),
         Text("Mean over the splits; below it, the range of 95 % of them.", note=True),
         Pictures(pictures) if pictures else None,
-        Fold(f"{len(evaluation.features)} metrics used{dropped}", features),
+        Fold(f"{count(len(evaluation.features), 'metric')} used{dropped}", features),
     )
 
 

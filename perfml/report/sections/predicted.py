@@ -16,8 +16,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import number, percent
+from perfml.report.labels import percent
 from perfml.report.tables import amount
+from perfml.util.words import count, number
 
 if TYPE_CHECKING:
     from perfml.predict.results import LayerVerdict, Prediction
@@ -29,7 +30,8 @@ _SHOWN = 12
 def predict_document(found: Prediction) -> Document:
     """Return what is slower than usual and why, then every layer that was compared."""
     basis = (
-        f"Compared with {found.distinct_layers:,} layers of {found.networks} networks "
+        f"Compared with {count(found.distinct_layers, 'layer')} of "
+        f"{count(found.networks, 'network')} "
         f"({found.reference}); {percent(found.confidence)} of layers like one lie in its interval."
     )
     blocks: list[Block] = [Text(found.summary), Text(basis, note=True)]

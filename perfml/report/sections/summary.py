@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING
 
 from perfml.report.conditions import Condition
 from perfml.report.document import Answer, Sentence, Sure
-from perfml.report.labels import (
-    TASKS,
-    count,
-    is_random,
-    listed,
-    members,
-    micros,
-    model,
-    percent,
-    protocol,
-)
+from perfml.report.labels import TASKS, is_random, listed, members, model, percent, protocol
 from perfml.report.results import Pair, Results
 from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
+from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking

@@ -26,11 +26,12 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import listed, micros, number
+from perfml.report.labels import listed
 from perfml.report.layer_shapes import Shape, filter_groups, speed_classes
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
 from perfml.time_sources import time_notes
+from perfml.util.words import count, micros, number
 
 
 def times_section(results: Results) -> Section:
@@ -57,7 +58,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
         return None
     fastest, longest = float(totals["total"].min()), float(totals["total"].max())
     wins, compared = condition.winners["fastest"].value_counts(), len(condition.winners)
-    layers = f"{condition.common} layers"
+    layers = count(condition.common, "layer")
     cards, rows = [], []
     for index, row in enumerate(totals.to_dict("records")):
         name, total = str(row["backend"]), float(row["total"])

@@ -1,0 +1,62 @@
+"""Numbers in sentences for people: times with their unit, amounts with their noun."""
+
+from __future__ import annotations
+
+import math
+
+_LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with `digits` significant digits and thousands separators.
+
+    Examples
+    --------
+    >>> number(3797.0015), number(47.952), number(0.012345), number(float("nan"))
+    ('3,797', '48.0', '0.0123', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def micros(value: float) -> str:
+    """Return a time given in microseconds, with its unit; ten milliseconds and more in ms.
+
+    Examples
+    --------
+    >>> micros(0.96), micros(3221.4), micros(1_288_368.2)
+    ('0.960 µs', '3,221 µs', '1,288 ms')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
+
+
+def count(amount: int, noun: str, plural: str | None = None) -> str:
+    """Return an amount with its noun: ``1 layer``, ``21 layers``."""
+    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
+
+
+class Readable(float):
+    """A number that a sentence's format shows as people read it: never an exponent.
+
+    Examples
+    --------
+    >>> f"{Readable(1.65e10):.3g}, {Readable(4.0):.3g}, {Readable(208896):.0f}"
+    '16.5 billion, 4, 208,896'
+    """
+
+    def __format__(self, spec: str) -> str:
+        """Return the number: large ones in words (``.3g``) or with thousands separators."""
+        if spec.endswith("g"):
+            for size, word in _LARGE:
+                if abs(self) >= 0.9995 * size:
+                    return f"{self / size:.3g} {word}"
+            return f"{float(self):,.0f}" if abs(self) >= 999.5 else format(float(self), spec)
+        if spec.endswith("f") and abs(self) >= 10_000:
+            return format(float(self), f",{spec}")
+        return format(float(self), spec)
