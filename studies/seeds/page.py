@@ -16,7 +16,10 @@ from pathlib import Path
 from collectors.workloads.attention.problems import Problem
 from perfml.tables import read_table
 from studies.page_tables import markdown, write_tables
+from studies.seeds.darknet_runs import RESULTS as DARKNET
 from studies.seeds.results import RESULTS
+from studies.seeds.steps import ANEW
+from studies.seeds.steps import LADDERS as WHOLE
 from studies.seeds.steps import RESULTS as STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,22 +172,22 @@ def strips():
     return markdown([*header, "GB/s", "us"], rows)
 
 
+CASES = ("t10", "t11", "t22", "t29", "t30")
 REPORT = {
-    "sequential": (21.61, None, None),
-    "separate": (4.305, None, None),
-    "fused": (0.984, None, None),
-    "shared_48k": (0.434, None, None),
-    "split_q": (0.247, 0.832, 6.552),
-    "float4": (None, 0.768, 2.516),
-    "restructured": (None, 0.740, 2.348),
-    "coalesced": (None, 0.739, 2.335),
-    "lm_registers": (None, 0.741, 2.373),
-    "no_conflicts": (None, 0.695, 1.598),
-    "q_registers": (None, 0.658, 1.435),
-    "o_registers": (None, None, None),
+    "sequential": (21.61, None, None, None, None),
+    "separate": (4.305, None, None, None, None),
+    "fused": (0.984, None, None, None, None),
+    "shared_48k": (0.434, None, None, None, None),
+    "split_q": (0.247, 0.832, 6.552, 8.055, 6.271),
+    "float4": (None, 0.768, 2.516, 2.526, 2.124),
+    "restructured": (None, 0.740, 2.348, 2.432, 1.846),
+    "coalesced": (None, 0.739, 2.335, 2.412, 1.812),
+    "lm_registers": (None, 0.741, 2.373, 2.441, 1.806),
+    "no_conflicts": (None, 0.695, 1.598, 0.737, 1.043),
+    "q_registers": (None, 0.658, 1.435, 0.668, 0.878),
+    "o_registers": (None, None, None, None, None),
 }
-"""The report's seconds of computing at t10, t11 and t22, on a GTX 1080."""
-CASES = ("t10", "t11", "t22")
+"""The report's seconds of computing in the cases, on a GTX 1080."""
 
 
 def files():
@@ -264,6 +267,120 @@ def judged():
     return len(rows), sum(row["place"] == 1 for row in rows)
 
 
+def changed():
+    """Pairs of rows, of the data set and of the ladders recorded anew, whose answer is another."""
+    keys = ("ladder", "step", "layer")
+    again = {tuple(row[key] for key in keys): row for row in anew_rows()}
+    pairs = [(row, again[tuple(row[key] for key in keys)]) for row in step_rows()]
+    return [pair for pair in pairs if pair[0]["explain"] != pair[1]["explain"]]
+
+
+@functools.cache
+def anew_rows():
+    return json.loads(ANEW.read_text(encoding="utf-8"))
+
+
+def anew():
+    """Steps of which explain names another cause first since the ladders were recorded anew."""
+    rows = [
+        [
+            one["ladder"].removeprefix("h200-"), one["step"], f"`{one['layer']}`",
+            one["explain"] or "no difference", two["explain"] or "no difference",
+            f"{one['ratio']:.2f}", f"{two['ratio']:.2f}",
+        ]
+        for one, two in changed()
+    ]  # fmt: skip
+    header = ["ladder", "step", "layer", "explain first", "anew", "x", "x anew"]
+    return markdown(header, rows)
+
+
+# ---- what the ladders recorded as a whole have beside --------------------------------------------
+
+
+@functools.cache
+def whole_times(name):
+    """Microseconds of a ladder: the median sum of an iteration, by backend, precision, layer."""
+    frame = read_table(WHOLE / f"{name}.parquet", kind="kernels").frame
+    keys = ["backend", "precision", "layer"]
+    sums = frame.groupby([*keys, "iteration"], observed=True)["time_us"].sum()
+    return dict(sums.groupby(keys, observed=True).median())
+
+
+FAST = ("torch-fa2", "triton", "wmma", "mma", "wgmma")
+TOKENS = (1600, 3200, 6400, 12800, 25600)
+
+
+def triton():
+    """Triton's kernel beside PyTorch's FlashAttention-2 and ours."""
+    of = whole_times("attention")
+    rows = []
+    for tokens, dim in (*((tokens, 64) for tokens in TOKENS), (6400, 128)):
+        us = [of[name, "fp16", f"b48_n{tokens}_d{dim}"] for name in FAST]
+        cells = [f"{each:,.0f}" for each in us]
+        rows.append([f"{tokens:,}", dim, *cells, *(f"{us[at] / us[0]:.2f}" for at in (1, 2))])
+    heads = [f"`{name}`" for name in FAST]
+    return markdown(["tokens", "d", *heads, "`triton`, x", "`wmma`, x"], rows)
+
+
+LOOPS = {
+    "wmma_fp16": "as it is: 16 x 64, the loop left to the compiler",
+    "wmma_fp16_rolled": "kept a loop",
+    "wmma_fp16_unrolled": "unrolled four times",
+    "wmma_fp16_tile16": "16 x 16: a warp has its tile to itself",
+}
+
+
+def loops():
+    """The convolution on tensor cores in FP16, its loop and its tile changed."""
+    of = whole_times("conv")
+    sizes = [f"conv{each}_b{images}" for images in (1000, 10000) for each in (1, 2)]
+    rows = []
+    for name, what in LOOPS.items():
+        us = [of[name, "fp16", size] for size in sizes]
+        first = [of["wmma_fp16", "fp16", size] for size in sizes]
+        cells = [f"{one:,.0f} ({one / as_is:.2f})" for one, as_is in zip(us, first, strict=True)]
+        rows.append([what, *cells])
+    return markdown(["version", *sizes], rows)
+
+
+@functools.cache
+def darknet_results():
+    return json.loads(DARKNET.read_text(encoding="utf-8"))
+
+
+def darknet():
+    """Darknet's paths: microseconds of all convolutions and of two."""
+    rows = []
+    for name, run in darknet_results()["runs"].items():
+        us = run["us"]
+        slowest = ", ".join(str(int(each[5:])) for each in sorted(us, key=us.get)[:-4:-1])
+        cells = [f"{us[layer]:.1f}" for layer in ("conv_03", "conv_20")]
+        rows.append([name, f"{sum(us.values()):,.0f}", *cells, slowest])
+    return markdown(["path", "21 layers, us", "layer 3", "layer 20", "slowest"], rows)
+
+
+def darknet_kernels():
+    """The kernels of layer 3 under Darknet's cuBLAS path, and Winograd's in cuDNN."""
+    rows = []
+    for name in ("cublas", "cudnn", "cudnn, Winograd not fused"):
+        for row in darknet_results()["runs"][name]["kernels"]["conv_03"]:
+            if "activate" in row["kernel"] or "add_bias" in row["kernel"]:
+                continue
+            short = re.sub(r"[<(].*", "", row["kernel"]).rpartition("::")[2].removeprefix("void ")
+            rows.append(
+                [
+                    name, f"`{short[:48]}`", f"{row['time_us']:.1f}",
+                    f"{row['registers_per_thread']:.0f}",
+                    f"{row['shared_memory_per_block'] / 1024:.1f}",
+                    f"{row['dram_utilization']:.0%}", f"{row['l2_utilization']:.0%}",
+                    f"{row['single_precision_fu_utilization']:.0%}",
+                    f"{row['ldst_fu_utilization']:.0%}",
+                ]
+            )  # fmt: skip
+    header = ["path", "kernel", "us", "registers", "shared, KiB", "DRAM", "L2", "FP32", "LSU"]
+    return markdown(header, rows)
+
+
 # ---- the list ------------------------------------------------------------------------------------
 
 
@@ -287,7 +404,10 @@ def _document(name):
     return table
 
 
-MEASURED = (tally, variants, standard, copies, together, strips, files, throughputs, steps)
+MEASURED = (
+    tally, variants, standard, copies, together, strips, files, throughputs, steps, anew, triton,
+    loops, darknet, darknet_kernels,
+)  # fmt: skip
 TABLES = {each.__name__: each for each in (*MEASURED, *(_document(name) for name in DOCUMENTS))}
 _COMMAND = re.compile(r"`((?:perfml|python -m) [^`]+)`")
 

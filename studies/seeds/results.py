@@ -1,7 +1,9 @@
 """What was measured for the four documents, as the one file that the page rests on.
 
 ``python -m studies.seeds.results FOLDER`` reads what `measure` recorded (its archive, unpacked) and
-writes ``benchmarks/results/seeds-h200.json``.
+writes ``benchmarks/results/seeds-h200.json``; with ``--add`` it puts what a later FOLDER has beside
+that: totals of attention (``attention.json``, ``slow.json``), and the run of `sweep.yaml` that asks
+for Nsight Compute's speed of light.
 """
 
 from __future__ import annotations
@@ -34,6 +36,13 @@ COUNTERS = {
     "occupancy": "achieved_occupancy",
 }
 """Name here to the column; counts are summed over a layer's kernels, the others are means."""
+LIGHT = {
+    "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+}
 SUMMED = ("conflicts", "shared_wavefronts", "l2_reads", "instructions")
 KEYS = ["workload", "backend", "layer"]
 
@@ -112,12 +121,47 @@ def document(folder: Path) -> dict[str, Any]:
     return result
 
 
+def with_more(found: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a document with what a later folder has; a case and version is there once."""
+    rows = {(row["case"], row["version"]): row for row in found["attention"]}
+    for name in ("attention", "slow"):
+        path = folder / f"{name}.json"
+        if path.is_file():
+            for row in json.loads(path.read_text())[name]:
+                rows[row["case"], row["version"]] = row
+    result = found | {"attention": list(rows.values())}
+    light = speed_of_light(folder / "runs")
+    return result | ({"speed_of_light": light} if light else {})
+
+
+def speed_of_light(runs: Path) -> list[dict[str, Any]]:
+    """Return Nsight Compute's shares of what the GPU can do, of the TF32 convolution, in percent.
+
+    Of the elapsed cycles, L1 of the active ones. Empty if `runs` has no such run.
+    """
+    for path in sorted(runs.glob("conv-wmma-tf32-*/run.json")):
+        if LIGHT["compute"] not in path.read_text():
+            continue
+        frame = ingest([path.parent], options=ReadOptions(raw=True)).frame
+        means = frame.groupby("layer", observed=True)[list(LIGHT.values())].mean()
+        return [
+            {"layer": layer, **{name: float(f"{row[raw]:.4g}") for name, raw in LIGHT.items()}}
+            for layer, row in means.iterrows()
+        ]
+    return []
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--add", action="store_true", help="what a later recording has")
     given = parser.parse_args(arguments)
-    write_text(RESULTS, json.dumps(document(given.folder), indent=1, allow_nan=False) + "\n")
+    if given.add:
+        found = with_more(json.loads(RESULTS.read_text(encoding="utf-8")), given.folder)
+    else:
+        found = document(given.folder)
+    write_text(RESULTS, json.dumps(found, indent=1, allow_nan=False) + "\n")
     return 0
 
 

@@ -1,14 +1,16 @@
 """Every step of every ladder: what its author says, what explain says, what advice foretold.
 
 ``python -m studies.seeds.steps`` compares the recorded steps and writes
-``benchmarks/results/ladder-steps.json``, from which a table of docs/seeds.md is made. The gain to
-be expected is estimated from the slower side alone, as in `studies.truth.fixes`.
+``benchmarks/results/ladder-steps.json``, from which a table of docs/seeds.md is made; with
+``--anew`` those of ``datasets/h200-ladders``, into ``ladder-steps-anew.json``. The gain to be
+expected is estimated from the slower side alone, as in `studies.truth.fixes`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from studies.truth.sets import causes_of
 
 SAID = Path(__file__).with_name("steps.toml")
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks/results/ladder-steps.json"
+ANEW = RESULTS.with_name("ladder-steps-anew.json")
+LADDERS = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
 SHOWN = (
     "b50_n512_d64", "b1360_n128_d32", "b48_n6400_d64", "b48_n6400_d128", "conv1_b1000",
     "conv2_b1000", "small_w32", "large_w32",
@@ -58,12 +62,13 @@ def row_of(question: Question, reason: str, accepted: list[str]) -> dict[str, An
     }
 
 
-def measure() -> list[dict[str, Any]]:
-    """Return a row a step and layer."""
+def measure(folder: Path | None = None) -> list[dict[str, Any]]:
+    """Return a row a step and layer; `folder` has the ladders in place of their data sets."""
     rows = []
     for name, steps in said().items():
         told = {f"{name}: {before} to {after}": rest for before, after, *rest in steps}
-        for question in ladder_questions(name):
+        data = folder / f"{name.removeprefix('h200-')}.parquet" if folder else None
+        for question in ladder_questions(name, data):
             layer = question.case.rsplit(", ", 1)[1]
             if layer not in SHOWN or question.family not in told:
                 continue
@@ -76,4 +81,6 @@ def measure() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    write_text(RESULTS, json.dumps(measure(), indent=1, allow_nan=False) + "\n")
+    again = "--anew" in sys.argv[1:]
+    rows = measure(LADDERS if again else None)
+    write_text(ANEW if again else RESULTS, json.dumps(rows, indent=1, allow_nan=False) + "\n")

@@ -163,9 +163,9 @@ def _rules(question: Question, now_us: float) -> float | None:
     return None
 
 
-def ladder_questions(name: str) -> list[Question]:
-    """Return the steps of a ladder on every layer."""
-    layers, kernels = load_tables(find(name))
+def ladder_questions(name: str, data: Path | None = None) -> list[Question]:
+    """Return the steps of a ladder on every layer, of `data` in place of what it is named after."""
+    layers, kernels = load_tables(data or find(name))
     assert kernels is not None
     nothing = Accepted(frozenset(), frozenset(), (), ())
     found = []

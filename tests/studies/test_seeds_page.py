@@ -84,7 +84,6 @@ def test_a_module_exists_and_knows_its_options(command):
 
 CHEAP = {
     "perfml inspect h200-conv": "wmma_tf32",
-    "perfml roofline h200-conv --layer conv1_b1000": "conv1_b1000",
     "perfml explain h200-conv --baseline fused --target restrict --layer conv1_b1000 --model none":
         "conv1_b1000",
     "perfml explain h200-qkv --baseline base --target base_w2 --layer large_w32 --model none":
