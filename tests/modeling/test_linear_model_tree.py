@@ -147,7 +147,7 @@ def test_a_tie_goes_to_the_first_column():
 def test_losses_survive_matrices_that_rounding_made_indefinite():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 3))
-    design = gram.make_design(x, rng.normal(size=(50, 1)), 0.5)
+    design = gram.make_design(x, rng.normal(size=50), 0.5)
     products = gram.gram(design, np.arange(50))
     broken = np.zeros_like(products)
     broken[0, 0] = -1e-9  # no Cholesky factor: the batch takes the other way
@@ -325,7 +325,7 @@ def test_the_least_error_of_rows_left_out_is_that_of_fitting_without_them():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(30, 3))
     y = x[:, 0] - x[:, 1] + rng.normal(size=30)
-    rows = gram.make_design(x, y[:, None], 0.5)
+    rows = gram.make_design(x, y, 0.5)
     everything = np.arange(30)
     total = gram.gram(rows, everything)
     node = grow.Node(30, 30.0, total, gram.fit(rows, total), y.min(), y.max(), 0)

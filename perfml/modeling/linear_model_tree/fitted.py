@@ -20,7 +20,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: Array, weights: Array | None = None) -> Scale:
-        """Measure the columns of `values`, shape (n, c), each row as often as its weight says."""
+        """Measure the columns of `values`, shape (n, c) or (n,), rows weighted."""
         mean = np.average(values, axis=0, weights=weights)
         spread = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
         # Rounding alone gives a constant column a spread of this size.
@@ -42,14 +42,14 @@ class FittedTree:
     nodes
         Nodes without their rows and Gram matrices, the root first.
     x_scale, y_scale
-        Standardisation of the features and of the targets.
+        Standardisation of the features and of the target.
     mean_x, mean_y
         Means of the features over the rows of each node, and what its model predicts there (the
-        mean of the target, unless the model was smoothed), standardised: (nodes, p), (nodes, k).
+        mean of the target, unless the model was smoothed), standardised: (nodes, p), (nodes,).
     intercept, coef
-        Models of the nodes: (nodes, k) and (nodes, p, k).
+        Models of the nodes: (nodes,) and (nodes, p).
     low, high
-        Bounds of the predictions of each node, (nodes, k); infinite where nothing is clipped.
+        Bounds of the predictions of each node, (nodes,); infinite where nothing is clipped.
     """
 
     nodes: list[Node]
@@ -88,14 +88,14 @@ class FittedTree:
         return descend(self.nodes, x)
 
     def predict(self, x: Array) -> Array:
-        """Return the predictions in the units of the targets, shape (n, k)."""
+        """Return the predictions in the units of the target, shape (n,)."""
         return self.predict_both(x)[1]
 
     def predict_both(self, x: Array) -> tuple[Array, Array]:
-        """Return the predictions without and with clipping, each of shape (n, k)."""
+        """Return the predictions without and with clipping, each of shape (n,)."""
         leaf = self.apply(x)
         z = self.x_scale.apply(x)
-        free = np.empty((x.shape[0], self.intercept.shape[1]))
+        free = np.empty(x.shape[0])
         for number in np.unique(leaf):
             mine = leaf == number
             free[mine] = self.intercept[number] + z[mine] @ self.coef[number]
@@ -104,9 +104,9 @@ class FittedTree:
         return free * scale.spread + scale.mean, safe * scale.spread + scale.mean
 
     def equations(self) -> tuple[Array, Array]:
-        """Return intercepts (nodes, k) and coefficients (nodes, p, k) in the units of the data."""
-        coef = self.coef * self.y_scale.spread / self.x_scale.spread[None, :, None]
-        shift = np.einsum("p,npk->nk", self.x_scale.mean, coef)
+        """Return intercepts (nodes,) and coefficients (nodes, p) in the units of the data."""
+        coef = self.coef * self.y_scale.spread / self.x_scale.spread
+        shift = coef @ self.x_scale.mean
         return self.intercept * self.y_scale.spread + self.y_scale.mean - shift, coef
 
 
@@ -130,7 +130,7 @@ def importances(nodes: list[Node], design: Design) -> Array:
             continue
         left, right = nodes[node.left], nodes[node.right]
         by_slope = node.model.loss - left.model.loss - right.model.loss
-        by_mean = _spread(design, node) - _spread(design, left) - _spread(design, right)
+        by_mean = _spread(node) - _spread(left) - _spread(right)
         shares[node.feature] += 0.5 * (max(by_slope, 0.0) + max(by_mean, 0.0))
     shares += 0.5 * relative_weights(design, nodes[0].total)
     total = shares.sum()
@@ -139,5 +139,5 @@ def importances(nodes: list[Node], design: Design) -> Array:
     return np.asarray(shares / total)
 
 
-def _spread(design: Design, node: Node) -> float:
-    return float(np.trace(centred(design, node.total)[4]))
+def _spread(node: Node) -> float:
+    return centred(node.total)[4]

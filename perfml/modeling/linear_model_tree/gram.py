@@ -29,13 +29,10 @@ class Design:
     Attributes
     ----------
     rows
-        Shape (n + 1, 1 + p + k): intercept, p linear features, k targets, each row times the root
-        of its weight. The last row is zero: index ``n`` pads a block of rows without changing its
-        sums.
+        Shape (n + 1, p + 2): intercept, p linear features, target, each row times the root of its
+        weight. The last row is zero: index ``n`` pads a block of rows without changing its sums.
     n_linear
         Number p of linear features.
-    n_targets
-        Number k of targets.
     penalty
         Ridge penalty on the p standardised coefficients, in rows.
     weights
@@ -44,7 +41,6 @@ class Design:
 
     rows: Array
     n_linear: int
-    n_targets: int
     penalty: float
     weights: Array | None = None
 
@@ -63,45 +59,39 @@ class Design:
         return float(index.size if self.weights is None else self.weights[index].sum())
 
     def unweighted(self, index: Ints) -> tuple[Array, Array]:
-        """Return the standardised features (t, p) and targets (t, k) of some rows."""
+        """Return the standardised features (t, p) and targets (t,) of some rows."""
         block = self.rows[index, 1:]
         if self.weights is not None:
             block = block / np.sqrt(self.weights[index])[:, None]
-        return block[:, : self.n_linear], block[:, self.n_linear :]
+        return block[:, :-1], block[:, -1]
 
     @property
     def resolution(self) -> float:
         """Smallest difference of losses that means anything."""
-        return RESOLUTION * max(self.weight, 1.0) * self.n_targets
+        return RESOLUTION * max(self.weight, 1.0)
 
     @functools.cached_property
     def diagonal(self) -> Array:
         """What is added to the diagonal of a Gram matrix before it is factorised."""
-        return np.concatenate(
-            [
-                np.zeros(1),
-                np.full(self.n_linear, self.penalty),
-                np.full(self.n_targets, self.resolution),
-            ]
-        )
+        return np.array([0.0, *[self.penalty] * self.n_linear, self.resolution])
 
 
 def make_design(x: Array, y: Array, alpha: float, weights: Array | None = None) -> Design:
-    """Build the padded design of standardised features `x` (n, p) and targets `y` (n, k).
+    """Build the padded design of standardised features `x` (n, p) and target `y` (n,).
 
     Rows times the root of their weight make Gram matrices in which each counts by its weight, so
     that a row of weight 3 is three equal rows.
     """
     n, p = x.shape
-    rows = np.zeros((n + 1, 1 + p + y.shape[1]))
+    rows = np.zeros((n + 1, p + 2))
     rows[:n, 0] = 1.0
-    rows[:n, 1 : 1 + p] = x
-    rows[:n, 1 + p :] = y
+    rows[:n, 1:-1] = x
+    rows[:n, -1] = y
     total = float(n)
     if weights is not None:
         rows[:n] *= np.sqrt(weights)[:, None]
         total = float(weights.sum())
-    return Design(rows, p, y.shape[1], max(alpha, MIN_PENALTY_PER_ROW * total), weights)
+    return Design(rows, p, max(alpha, MIN_PENALTY_PER_ROW * total), weights)
 
 
 def gram(design: Design, index: Ints) -> Array:
@@ -116,7 +106,7 @@ def losses(design: Design, total: Array, left: Array) -> tuple[Array, Array]:
     `total` is the Gram matrix of the node, `left` those of the rows to the left of each split.
 
     The objective is ``min_w |y - b - x w|^2 + penalty |w|^2``. It is the Schur complement of the
-    target block, so one Cholesky factor of the bordered matrix gives it without solving for w
+    target, so one Cholesky factor of the bordered matrix gives it without solving for w
     (Golub and Van Loan, Matrix Computations, section 4.2).
     """
     count, size = left.shape[0], left.shape[-1]
@@ -125,12 +115,11 @@ def losses(design: Design, total: Array, left: Array) -> tuple[Array, Array]:
     np.subtract(total, left, out=sides[count:])
     edge = np.arange(size)
     sides[:, edge, edge] += design.diagonal
-    k = design.n_targets
     try:
-        corner = np.linalg.cholesky(sides)[:, -k:, -k:]
+        corner = np.linalg.cholesky(sides)[:, -1, -1]
     except np.linalg.LinAlgError:
         return _losses_by_eigenvalues(design, left), _losses_by_eigenvalues(design, total - left)
-    found: Array = np.einsum("tij,tij->t", corner, corner) - k * design.resolution
+    found: Array = corner * corner - design.resolution
     np.maximum(found, 0.0, out=found)
     return found[:count], found[count:]
 
@@ -142,10 +131,9 @@ def _losses_by_eigenvalues(design: Design, grams: Array) -> Array:
     normal[:, np.arange(head), np.arange(head)] += design.diagonal[:head]
     values, vectors = np.linalg.eigh(normal)
     values = np.maximum(values, design.penalty)
-    rotated = np.swapaxes(vectors, 1, 2) @ grams[:, :head, head:]
-    explained = np.einsum("tij,ti->t", rotated**2, 1.0 / values)
-    total = np.einsum("tii->t", grams[:, head:, head:])
-    return np.asarray(np.maximum(total - explained, 0.0))
+    rotated = np.einsum("tij,ti->tj", vectors, grams[:, :head, -1])
+    explained = np.sum(rotated**2 / values, axis=1)
+    return np.asarray(np.maximum(grams[:, -1, -1] - explained, 0.0))
 
 
 @dataclass(frozen=True)
@@ -154,48 +142,44 @@ class RidgeFit:
 
     Attributes
     ----------
-    intercept
-        Shape (k,).
-    coef
-        Shape (p, k).
+    intercept, coef
+        The equation; slopes of shape (p,).
     loss
         Residual sum of squares plus penalty.
     rss
         Residual sum of squares.
     dof
-        Effective degrees of freedom of one target: one for the intercept plus the trace of the
-        ridge smoother (Hastie, Tibshirani and Friedman, Elements of Statistical Learning, 3.50).
+        Effective degrees of freedom: one for the intercept plus the trace of the ridge smoother
+        (Hastie, Tibshirani and Friedman, Elements of Statistical Learning, 3.50).
     """
 
-    intercept: Array
+    intercept: float
     coef: Array
     loss: float
     rss: float
     dof: float
 
 
-def centred(design: Design, total: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the means of x and y and the centred sums xx (p, p), xy (p, k), yy (k, k)."""
+def centred(total: Array) -> tuple[Array, float, Array, Array, float]:
+    """Return the means of x (p,) and y and the centred sums xx (p, p), xy (p,), yy."""
     n = total[0, 0]
-    p = design.n_linear
     mean = total[0, 1:] / n
     sums = total[1:, 1:] - n * (mean[:, None] * mean)
-    return mean[:p], mean[p:], sums[:p, :p], sums[:p, p:], sums[p:, p:]
+    return mean[:-1], float(mean[-1]), sums[:-1, :-1], sums[:-1, -1], float(sums[-1, -1])
 
 
 def fit(design: Design, total: Array) -> RidgeFit:
     """Fit the ridge model of the rows whose Gram matrix is `total`."""
-    mean_x, mean_y, xx, xy, yy = centred(design, total)
+    mean_x, mean_y, xx, xy, yy = centred(total)
     values, vectors = np.linalg.eigh(xx)
     values = np.maximum(values, 0.0)
     shrunk = values + design.penalty
     rotated = vectors.T @ xy
-    coef = vectors @ (rotated / shrunk[:, None])
-    loss = float(np.trace(yy) - np.sum(rotated**2 / shrunk[:, None]))
-    loss = max(loss, 0.0)
+    coef = vectors @ (rotated / shrunk)
+    loss = max(yy - float(np.sum(rotated**2 / shrunk)), 0.0)
     rss = max(loss - design.penalty * float(np.sum(coef**2)), 0.0)
     dof = 1.0 + float(np.sum(values / shrunk))
-    return RidgeFit(mean_y - mean_x @ coef, coef, loss, rss, dof)
+    return RidgeFit(mean_y - float(mean_x @ coef), coef, loss, rss, dof)
 
 
 def relative_weights(design: Design, total: Array) -> Array:
@@ -206,11 +190,11 @@ def relative_weights(design: Design, total: Array) -> Array:
     shares are never negative and add up to the explained sum of squares (Johnson, Multivariate
     Behavioral Research 35, 2000; Genizi, Statistica Sinica 3, 1993).
     """
-    _, _, xx, xy, _ = centred(design, total)
+    _, _, xx, xy, _ = centred(total)
     normal = xx + design.penalty * np.eye(design.n_linear)
     scale = 1.0 / np.sqrt(np.diag(normal))
     values, vectors = np.linalg.eigh(normal * np.outer(scale, scale))
     root = np.sqrt(np.maximum(values, np.finfo(float).tiny))
     half = (vectors * root) @ vectors.T
-    orthogonal = (vectors / root) @ (vectors.T @ (xy * scale[:, None]))
-    return np.asarray((half**2 @ orthogonal**2).sum(axis=1))
+    orthogonal = (vectors / root) @ (vectors.T @ (xy * scale))
+    return np.asarray(half**2 @ orthogonal**2)

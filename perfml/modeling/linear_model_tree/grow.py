@@ -26,7 +26,7 @@ class Node:
     model
         Ridge model of the rows.
     low, high
-        Least and greatest target among the rows, shape (k,).
+        Least and greatest target among the rows.
     depth
         Splits above the node.
     feature, threshold
@@ -39,8 +39,8 @@ class Node:
     weight: float
     total: Array
     model: RidgeFit
-    low: Array
-    high: Array
+    low: float
+    high: float
     depth: int
     feature: int = -1
     threshold: float = float("nan")
@@ -96,8 +96,8 @@ class Grower:
             self.design.weight_of(index),
             total,
             fit(self.design, total),
-            target.min(axis=0),
-            target.max(axis=0),
+            float(target.min()),
+            float(target.max()),
             depth,
         )
         self._nodes.append(node)

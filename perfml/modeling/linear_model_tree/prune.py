@@ -30,16 +30,16 @@ def noise_variance(nodes: list[Node], design: Design) -> float:
     size = nodes[0].weight
     # With nearly as many parameters as rows the ratio says nothing; half the rows is a floor.
     free = max(size - spent, 0.5 * size)
-    return max(rss / (free * design.n_targets), design.resolution / size)
+    return max(rss / free, design.resolution / size)
 
 
-def best_subtree(nodes: list[Node], price: float, n_targets: int) -> list[Node]:
+def best_subtree(nodes: list[Node], price: float) -> list[Node]:
     """Return the subtree with the lowest ``rss + price * dof``, renumbered, the root first."""
     cost = np.zeros(len(nodes))
     keep = np.zeros(len(nodes), dtype=bool)
     for number in range(len(nodes) - 1, -1, -1):  # children have higher numbers than parents
         node = nodes[number]
-        cost[number] = node.model.rss + price * node.model.dof * n_targets
+        cost[number] = node.model.rss + price * node.model.dof
         if not node.is_leaf:
             split = cost[node.left] + cost[node.right] + price * THRESHOLD_DOF
             if split < cost[number]:
@@ -70,4 +70,4 @@ def prune_by_bic(nodes: list[Node], design: Design) -> list[Node]:
     ``rss / variance + log(n) * dof``.
     """
     price = float(np.log(max(design.weight, 2.0))) * noise_variance(nodes, design)
-    return best_subtree(nodes, price, design.n_targets)
+    return best_subtree(nodes, price)

@@ -148,7 +148,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
         self._check_parameters()
-        target = np.asarray(target, dtype=np.float64)[:, None]
+        target = np.asarray(target, dtype=np.float64)
         weights: Array | None = None
         if sample_weight is not None:
             weights = _check_sample_weight(
@@ -169,8 +169,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         self.feature_importances_ = importances(nodes, design)
         self.leaves_ = self.tree_.leaves
         intercept, coef = self.tree_.equations()
-        self.intercept_ = intercept[self.leaves_, 0]
-        self.coef_ = coef[self.leaves_, :, 0]
+        self.intercept_ = intercept[self.leaves_]
+        self.coef_ = coef[self.leaves_]
         return self
 
     def _check_parameters(self) -> None:
@@ -216,7 +216,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         p = design.n_linear
         total = np.stack([node.total for node in nodes])
         mean_x = total[:, 0, 1 : 1 + p] / total[:, :1, 0]
-        intercept = np.stack([node.model.intercept for node in nodes])
+        intercept = np.array([node.model.intercept for node in nodes])
         coef = np.stack([node.model.coef for node in nodes])
         low, high = self._bounds(nodes)
         return FittedTree(
@@ -224,7 +224,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             x_scale=x_scale,
             y_scale=y_scale,
             mean_x=mean_x,
-            mean_y=intercept + np.einsum("np,npk->nk", mean_x, coef),
+            mean_y=intercept + np.sum(mean_x * coef, axis=1),
             intercept=intercept,
             coef=coef,
             low=low,
@@ -233,8 +233,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
 
     def _bounds(self, nodes: list[Node]) -> tuple[Array, Array]:
         """Return the standardised bounds of each node's predictions, infinite without clip."""
-        low = np.stack([node.low for node in nodes])
-        high = np.stack([node.high for node in nodes])
+        low = np.array([node.low for node in nodes])
+        high = np.array([node.high for node in nodes])
         margin = _CLIP_MARGIN * (high - low) if self.clip else np.inf
         return low - margin, high + margin
 
@@ -246,7 +246,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
     def predict(self, X: ArrayLike) -> Array:
         """Predict the target of each row, shape (n,)."""
         x = self._rows(X)
-        return np.asarray(self.tree_.predict(x)[:, 0])
+        return self.tree_.predict(x)
 
     def apply(self, X: ArrayLike) -> Ints:
         """Return the number of the leaf of each row, shape (n,)."""

@@ -26,7 +26,7 @@ def terms(tree: FittedTree, x: Array, names: list[str]) -> tuple[list[str], Arra
         Only features that occur in a split or with a slope have a term.
     """
     splits = sorted({node.feature for node in tree.nodes if not node.is_leaf})
-    sloped = np.flatnonzero(np.any(tree.coef[tree.leaves] != 0, axis=(0, 2)))
+    sloped = np.flatnonzero(np.any(tree.coef[tree.leaves] != 0, axis=0))
     labels = [
         BASE,
         *(f"split:{names[column]}" for column in splits),
@@ -39,18 +39,17 @@ def terms(tree: FittedTree, x: Array, names: list[str]) -> tuple[list[str], Arra
     first_slope = 1 + len(splits)
     for number in np.unique(leaf):
         mine = leaf == number
-        values[mine, 0] = tree.mean_y[0, 0]
+        values[mine, 0] = tree.mean_y[0]
         path = tree.path(int(number))
         for above, below in itertools.pairwise(path):
             slot = 1 + splits.index(tree.nodes[above].feature)
-            values[mine, slot] += tree.mean_y[below, 0] - tree.mean_y[above, 0]
-        coef = tree.coef[number, :, 0]
-        slopes = (z[mine] - tree.mean_x[number]) * coef
+            values[mine, slot] += tree.mean_y[below] - tree.mean_y[above]
+        slopes = (z[mine] - tree.mean_x[number]) * tree.coef[number]
         values[mine, first_slope:-1] = slopes[:, sloped]
-    values *= tree.y_scale.spread[0]
-    values[:, 0] += tree.y_scale.mean[0]
+    values *= tree.y_scale.spread
+    values[:, 0] += tree.y_scale.mean
     free, safe = tree.predict_both(x)
-    values[:, -1] = safe[:, 0] - free[:, 0]
+    values[:, -1] = safe - free
     return labels, values
 
 
@@ -81,10 +80,10 @@ def leaf_equations(
     return {
         number: f"{target} = "
         + equation(
-            float(intercept[number, 0]),
-            coef[number, :, 0],
+            float(intercept[number]),
+            coef[number],
             names,
-            np.abs(tree.coef[number, :, 0]),
+            np.abs(tree.coef[number]),
             max_terms,
             digits,
         )

@@ -73,12 +73,12 @@ def _best_choice(nodes: list[Node], design: Design, x: Array) -> float:
         node = nodes[number]
         guesses = _left_out(node, design, index)[None]
         if above is not None:
-            own = _own_share(node, design, choices)[:, None, None]
+            own = _own_share(node, design, choices)[:, None]
             guesses = own * guesses + (1 - own) * above
         if node.is_leaf:
-            weight = 1.0 if design.weights is None else design.weights[index][:, None]
+            weight = 1.0 if design.weights is None else design.weights[index]
             missed = design.unweighted(index)[1] - guesses
-            errors = errors + (weight * missed**2).sum(axis=(1, 2))
+            errors = errors + (weight * missed**2).sum(axis=1)
             continue
         goes_left = x[index, node.feature] <= node.threshold
         for child, side in ((node.left, goes_left), (node.right, ~goes_left)):
@@ -89,15 +89,15 @@ def _best_choice(nodes: list[Node], design: Design, x: Array) -> float:
 
 
 def _left_out(node: Node, design: Design, index: Ints) -> Array:
-    """Return what a node's model predicts for each of its rows when fitted without it, (t, k).
+    """Return what a node's model predicts for each of its rows when fitted without it, (t,).
 
     The error of a row left out is its residual divided by one less its leverage (Allen 1974, The
     relationship between variable selection and data augmentation, Technometrics 16).
     """
     features, target = design.unweighted(index)
-    mean_x, _, xx, _, _ = centred(design, node.total)
+    mean_x, _, xx, _, _ = centred(node.total)
     values, vectors = np.linalg.eigh(xx)
     turned = (features - mean_x) @ vectors
     leverage = 1.0 / node.weight + turned**2 @ (1.0 / (np.maximum(values, 0.0) + design.penalty))
     residual = target - node.model.intercept - features @ node.model.coef
-    return np.asarray(target - residual / np.maximum(1.0 - leverage, _LEAST_SHARE)[:, None])
+    return np.asarray(target - residual / np.maximum(1.0 - leverage, _LEAST_SHARE))
