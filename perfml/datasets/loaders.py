@@ -82,6 +82,11 @@ def load_h100_planted_causes(*, as_frame: bool = False, return_X_y: bool = False
     return _bunch("h100-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
 
 
+def load_h200_strangers(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 39 pairs of kernels that were written without knowing perfml's causes."""
+    return _bunch("h200-strangers", as_frame=as_frame, return_X_y=return_X_y)
+
+
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load the attention ladders: layers are problem sizes, backends the versions.
 

@@ -61,6 +61,10 @@ DATASETS = {
             "the 24 families on an H100",
         ),
         Dataset(
+            "h200-strangers",
+            "39 pairs of kernels by somebody who had not seen the causes; labels frozen before",
+        ),
+        Dataset(
             "h200-attention",
             "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
         ),

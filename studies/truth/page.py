@@ -17,6 +17,7 @@ from pathlib import Path
 
 from perfml.tables import replacing
 from studies.page_tables import markdown, table_on, write_tables
+from studies.truth import strangers
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/explanation/truth.md"
@@ -275,6 +276,7 @@ def lines():
 
 
 TABLES = {
+    "strangers": strangers.table,
     "lines": lines,
     "advised": advised,
     "fixes": fixes,

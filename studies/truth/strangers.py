@@ -1,0 +1,212 @@
+"""Is perfml right on kernels by somebody who had not seen its causes? See datasets/h200-strangers.
+
+Run: ``python -m studies.truth.strangers [--out FILE]`` asks `explain` and `advise` about every pair
+and prints the scores. Labels, what counts as right, which pairs count and the halves were frozen
+before the first answer, and that answer lies beside them. A half called ``aside`` was not looked at
+by those who mended what the half ``dev`` showed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.datasets import find
+from perfml.explain import advise, explain, load_tables, sides_of
+from perfml.explain.compared import Side, make_side
+from perfml.ingest.profiles import ingest
+from perfml.merge.rule import merge
+from perfml.tables import replacing
+from studies.page_tables import markdown
+from studies.truth.sets import CONFIDENT
+
+DATASET = "h200-strangers"
+RECORDINGS = ("ncu", "collect")
+HALVES = ("dev", "aside")
+ANSWERS = {"first": "answers_first.json", "later": "answers_later.json"}
+EQUAL = "no difference"
+
+Answers = Mapping[str, Mapping[str, Any]]
+"""Pair -> verdict, ratio, terms, what to do, advice."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts of one half in one recording.
+
+    Attributes
+    ----------
+    pairs, first, three, wrong
+        Pairs that differ; the cause stands first; among the first three; something else stands
+        first, is no rest, and is at least half of the ratio.
+    action
+        What `explain` says to do is what the label says.
+    advised, named
+        `advise`, from the slow launch alone, has a right rule first; anywhere.
+    equal, told
+        Pairs of equal kernels; called no difference.
+    claimed
+        Equal kernels that are called slower or faster.
+    """
+
+    pairs: int = 0
+    first: int = 0
+    three: int = 0
+    wrong: int = 0
+    action: int = 0
+    advised: int = 0
+    named: int = 0
+    equal: int = 0
+    told: int = 0
+    claimed: int = 0
+
+    def __add__(self, other: Score) -> Score:
+        """Return the counts of both together."""
+        mine, theirs = asdict(self), asdict(other)
+        return Score(**{name: mine[name] + theirs[name] for name in mine})
+
+
+def folder() -> Path:
+    """Return the recording."""
+    found = find(DATASET)
+    assert found is not None
+    return found
+
+
+@cache
+def document(name: str) -> Any:
+    """Return one of the frozen documents beside the recording."""
+    return json.loads((folder() / name).read_text(encoding="utf-8"))
+
+
+def ask(recording: str) -> dict[str, dict[str, Any]]:
+    """Return today's answers to all pairs, as the frozen ones were kept."""
+    left, right = _sides(recording)
+    tables = {side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)}
+    asked = sorted(set(left.layers["layer"]))
+    found = {}
+    for detail in explain(left, right, layers=asked, model=None).details:
+        towards = math.copysign(1.0, detail.time.log_ratio)
+        rows = detail.causes.terms
+        rows = rows[towards * rows["log_ratio"] > _NOTHING]
+        rows = rows.sort_values("log_ratio", key=abs, ascending=False, kind="stable")
+        advice = tables[right.name if towards > 0 else left.name]
+        mine = advice[advice["layer"] == detail.layer]
+        found[detail.layer] = {
+            "verdict": detail.time.verdict,
+            "ratio": detail.time.ratio,
+            "terms": [
+                {
+                    "term": row["term"],
+                    "residual": bool(row["residual"]),
+                    "part": round(row["log_ratio"] / detail.time.log_ratio, 3),
+                }
+                for row in rows.to_dict(orient="records")
+            ],
+            "what_to_do_term": None if detail.fix is None else detail.fix.term.id,
+            "advice": [{"rules": list(rules)} for rules in mine["rules"]],
+        }
+    return found
+
+
+_NOTHING = 1e-6
+"""A term whose logarithm is smaller is left out of an answer."""
+
+
+def _sides(recording: str) -> tuple[Side, Side]:
+    if recording == "ncu":
+        layers, kernels = load_tables(folder())
+        return sides_of(layers, "before", "after", kernels=kernels)
+    runs = {}
+    for place in sorted((folder() / "runs").iterdir()):
+        side = json.loads((place / "run.json").read_text(encoding="utf-8"))["program"][-1]
+        kernels = ingest([place]).frame
+        runs[side] = make_side(side, merge(kernels), kernels)
+    return runs["before"], runs["after"]
+
+
+def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Score:
+    """Judge the answer to one pair; equal kernels have nothing accepted."""
+    if accepted is None:
+        told = answer["verdict"] == EQUAL
+        return Score(equal=1, told=told, claimed=answer["verdict"] in ("slower", "faster"))
+    terms = answer["terms"]
+    right = [each["term"] in accepted["terms"] for each in terms]
+    sure = bool(terms) and not terms[0]["residual"] and terms[0]["part"] >= CONFIDENT
+    rules = [bool(set(each["rules"]) & set(accepted["rules"])) for each in answer["advice"]]
+    return Score(
+        pairs=1,
+        first=right[:1] == [True],
+        three=any(right[:3]),
+        wrong=sure and not right[0],
+        action=answer["what_to_do_term"] in accepted["action_terms"],
+        advised=rules[:1] == [True],
+        named=any(rules),
+    )
+
+
+def half_score(answers: Answers, half: str) -> Score:
+    """Return the counts of a half, ``dev`` or ``aside``."""
+    cases = document("accepted.json")["cases"]
+    scores = (score(answers[name], cases.get(name)) for name in document("halves.json")[half])
+    return sum(scores, Score())
+
+
+def table() -> str:
+    """Return the frozen answers' scores, for the page."""
+    rows = []
+    for when, name in ANSWERS.items():
+        answers = document(name)
+        for recording in RECORDINGS:
+            for half in HALVES:
+                each = half_score(answers[recording], half)
+                rows.append(
+                    [
+                        f"{when} ({answers['commit'][:7]})",
+                        recording,
+                        half,
+                        *(f"{hits}/{each.pairs}" for hits in _of_pairs(each)),
+                        f"{each.told}/{each.equal}",
+                        each.claimed,
+                    ]
+                )
+    header = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
+    header += ["what to do", "advice first", "advice named", "equal told", "equal called different"]
+    return markdown(header, rows)
+
+
+def _of_pairs(each: Score) -> tuple[int, ...]:
+    return each.first, each.three, each.wrong, each.action, each.advised, each.named
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask, print the scores, and keep the answers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="keep the answers here")
+    parser.add_argument("--commit", default="", help="what to say was asked")
+    given = parser.parse_args(arguments)
+    answers: dict[str, Any] = {name: ask(name) for name in RECORDINGS}
+    scores = {
+        f"{name}, {half}": asdict(half_score(answers[name], half))
+        for name in RECORDINGS
+        for half in HALVES
+    }
+    sys.stdout.write(pd.DataFrame(scores).T.to_string() + "\n")
+    if given.out is not None:
+        kept = json.dumps({"commit": given.commit, **answers}, separators=(",", ":")) + "\n"
+        with replacing(given.out) as place:
+            place.write_text(kept, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The kernels of a stranger: what was frozen stays, and an answer is judged by it alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfml.explain.advice.rules import load_rules
+from perfml.explain.counters.terms import TERMS
+from perfml.util.digest import sha256_of_file
+from studies.truth.strangers import HALVES, RECORDINGS, Score, ask, document, folder, score
+
+ACCEPTED = {"terms": ["local_memory"], "rules": ["local_memory"], "action_terms": ["local_memory"]}
+
+
+def answer(*terms, verdict="faster", residual=False, part=0.9, todo=None, advice=()):
+    return {
+        "verdict": verdict,
+        "terms": [{"term": each, "residual": residual, "part": part} for each in terms],
+        "what_to_do_term": todo,
+        "advice": [{"rules": [rule]} for rule in advice],
+    }
+
+
+def test_the_labels_are_the_frozen_ones():
+    card = (folder() / "README.md").read_text(encoding="utf-8")
+    assert sha256_of_file(folder() / "labels.json") in card
+
+
+def test_every_pair_is_in_a_half_or_left_out_and_has_a_label():
+    labels = {each["case"]: each for each in document("labels.json")["pairs"]}
+    halves = [name for half in HALVES for name in document("halves.json")[half]]
+    left_out = list(document("decision.json")["left_out"])
+    assert sorted([*halves, *left_out]) == sorted(labels)
+    different = {name for name in halves if not labels[name]["equal"]}
+    assert set(document("accepted.json")["cases"]) == different
+    assert len(different) == 29
+
+
+def test_what_is_accepted_exists():
+    rules = {rule.id for rule in load_rules(None)}
+    for each in document("accepted.json")["cases"].values():
+        assert set(each["terms"]) | set(each["action_terms"]) <= set(TERMS)
+        assert set(each["rules"]) <= rules
+
+
+def test_a_cause_first_a_cause_behind_and_a_confident_mistake_are_told_apart():
+    right = answer("local_memory", "ipc", todo="local_memory", advice=["local_memory"])
+    assert score(right, ACCEPTED) == Score(1, 1, 1, 0, 1, 1, 1)
+    behind = answer("instructions", "local_memory", advice=["divergence", "local_memory"])
+    assert score(behind, ACCEPTED) == Score(1, 0, 1, 1, 0, 0, 1)
+    assert score(answer("throughput", residual=True), ACCEPTED) == Score(pairs=1)
+    assert score(answer("instructions", part=0.4), ACCEPTED) == Score(pairs=1)
+    assert score(answer(), ACCEPTED) == Score(pairs=1)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told", "claimed"),
+    [("no difference", 1, 0), ("undecided", 0, 0), ("faster", 0, 1)],
+)
+def test_equal_kernels_are_told_claimed_or_left_open(verdict, told, claimed):
+    assert score(answer(verdict=verdict), None) == Score(equal=1, told=told, claimed=claimed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_today_no_fewer_causes_are_named_than_at_first(recording):
+    cases = document("accepted.json")["cases"]
+    first, today = document("answers_first.json")[recording], ask(recording)
+    named = [sum(score(found[n], cases[n]).first for n in cases) for found in (first, today)]
+    assert named[1] >= named[0] == 23
