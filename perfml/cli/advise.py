@@ -124,7 +124,7 @@ def roofline(
     """
     out = Output(as_json, quiet, verbose)
     from perfml.datasets.loading import DEVICE_FACTS
-    from perfml.explain.roofs.peaks import peaks_of
+    from perfml.explain.roofs.peaks import REPORTED, peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
     from perfml.time_sources import time_notes
@@ -151,6 +151,14 @@ def roofline(
     devices = sorted(map(str, table["device"].dropna().unique()))
     roofs = peaks_of(devices, peaks_given(peaks, table), table.attrs.get(DEVICE_FACTS))
     rows = usual_roofline(table, roofs)
+    if REPORTED in roofs.kinds.values():
+        ran = {str(each) for each in table["precision"].dropna()} - {"unknown", *roofs.values}
+        if ran:
+            out.warn(
+                f"the report does not say what its GPU reaches in {', '.join(sorted(ran))}, so "
+                "those bounds are unknown: perfml doctor --measure-peaks --out peaks.json, then "
+                "--peaks peaks.json"
+            )
     notes = time_notes(("", table))
     result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
     shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)

@@ -235,6 +235,9 @@ def test_a_device_that_nobody_tabulated_has_the_roofs_its_report_says(tmp_path):
     (row,) = found["rows"]
     assert (row["bound"], row["flops"]) == ("dram", 4000)
     assert row["fraction"] == pytest.approx(0.5, rel=1e-3)
+    half = tmp_path / "gemm_cublas_b1_fp16.csv"
+    path.rename(half)
+    assert "reaches in fp16" in run(half).stderr
 
 
 def test_a_device_of_which_the_profile_says_nothing_is_refused_with_what_would_say_it(
