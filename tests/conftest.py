@@ -8,6 +8,12 @@ import lzma
 import os
 from pathlib import Path
 
+# The tests run beside each other, one process a core: threads of torch and of BLAS would wait for
+# each other, and spin meanwhile, at up to five times the processor time. Read when numpy is loaded.
+if os.environ.get("PERFML_IDLE") != "1":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 import typer.main
 import typer.testing
