@@ -47,6 +47,9 @@ class Cost:
         Of the passes alone: the first complete measurement, which opens the session.
     again_ms_a_launch
         The same for a measurement in an open session; None if there was one measurement.
+    pass_us
+        Of the last measurement: us a launch to begin, work and end, pass by pass; the last pass is
+        that of instrumented code. Empty for Nsight Compute.
     """
 
     network: str
@@ -58,6 +61,7 @@ class Cost:
     ms_a_launch: float
     counter_ms_a_launch: float
     again_ms_a_launch: float | None
+    pass_us: tuple[tuple[float, float, float], ...] = ()
 
 
 def program(network: str, iterations: int, folder: Path) -> list[str]:
@@ -91,7 +95,16 @@ def by_iterations(network: str, metrics: str, sets: int, folder: Path) -> Cost:
         round(1e3 * seconds / launches, 2),
         round(first, 2),
         None if again is None else round(again, 2),
+        last_passes(profile.pass_costs),
     )
+
+
+def last_passes(costs: Sequence[PassCost]) -> tuple[tuple[float, float, float], ...]:
+    """Return us a launch to begin, work and end, for each pass of the last measurement."""
+    begins = max(place for place, cost in enumerate(costs) if cost.number == 0)
+    seconds = [(cost, (cost.start_s, cost.work_s, cost.stop_s)) for cost in costs[begins:]]
+    rows = ([round(1e6 * each / cost.launches, 1) for each in three] for cost, three in seconds)
+    return tuple((start, work, stop) for start, work, stop in rows)
 
 
 def passes_alone(costs: Sequence[PassCost]) -> tuple[float, float | None]:
@@ -155,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--network", action="append", choices=("yolov4-tiny", "resnet34"))
-    parser.add_argument("--metrics", action="append", choices=("default", "published"))
+    parser.add_argument("--metrics", action="append", help="a set or a metric; repeatable")
+    parser.add_argument("--tool", action="append", choices=("cupti", "ncu"))
     parser.add_argument("--sets", action="append", type=int, help="measurements a run; repeatable")
     parser.add_argument("--out", type=Path, help="the numbers as JSON")
     given = parser.parse_args(arguments)
@@ -164,11 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for metrics in given.metrics or ("default", "published"):
             with tempfile.TemporaryDirectory(prefix="perfml-collect-") as name:
                 folder = Path(name)
-                for sets in given.sets or (3, 30):
+                tools = given.tool or ("cupti", "ncu")
+                for sets in (given.sets or (3, 30)) if "cupti" in tools else ():
                     costs.append(by_iterations(network, metrics, sets, folder))
                     print(costs[-1], flush=True)
-                costs.append(by_ncu(network, metrics, folder))
-                print(costs[-1], flush=True)
+                if "ncu" in tools:
+                    costs.append(by_ncu(network, metrics, folder))
+                    print(costs[-1], flush=True)
             if given.out:
                 document = {"gpu": asdict(gpus()[0]), "costs": [asdict(cost) for cost in costs]}
                 given.out.write_text(json.dumps(document, indent=1) + "\n")
