@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -231,24 +231,18 @@ def _lines(name: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def check_estimates(
-    parts: int = 10, make: Callable[[list[tuple[frozenset[str], int]]], PassCounts] = PassCounts
-) -> tuple[int, ...]:
+def check_estimates() -> tuple[int, ...]:
     """Return estimate minus measurement of every random set, each estimated without itself.
 
-    Parameters
-    ----------
-    parts
-        The random sets are dealt into so many; each is estimated from the others and the sets
-        that are not random.
-    make
-        Builds the counts from measured sets.
+    The random sets are dealt into ten parts; each is estimated from the others and the sets that
+    are not random.
     """
+    parts = 10
     sets: Sequence[tuple[str, int, tuple[str, ...]]] = read_sets()
     drawn = [(frozenset(names), passes) for kind, passes, names in sets if kind == "random"]
     given = [(frozenset(names), passes) for kind, passes, names in sets if kind != "random"]
     errors = []
     for part in range(parts):
-        counts = make([*given, *(row for i, row in enumerate(drawn) if i % parts != part)])
+        counts = PassCounts([*given, *(row for i, row in enumerate(drawn) if i % parts != part)])
         errors += [counts.estimate(names).passes - passes for names, passes in drawn[part::parts]]
     return tuple(errors)

@@ -21,7 +21,7 @@ _ROW = 22
 
 
 @styled
-def table_picture(table: pd.DataFrame, *, title: str = "", ax: Axes | None = None) -> Axes:
+def table_picture(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Draw a table of text, a row a line."""
     columns = [str(name) for name in table.columns]
     rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
@@ -40,8 +40,6 @@ def table_picture(table: pd.DataFrame, *, title: str = "", ax: Axes | None = Non
     ax.set_xlim(-0.5, sum(widths))
     ax.set_ylim(len(rows) + 0.6, -0.8)
     ax.set_axis_off()
-    if title:
-        ax.set_title(title)
     return ax
 
 
