@@ -53,6 +53,12 @@ def test_verbs_take_a_profile_and_leave_nothing_beside_it(report, recorded, tmp_
     assert {path.name for path in tmp_path.iterdir()} == made
 
 
+def test_advise_says_nothing_about_a_backend_that_a_profile_does_not_name(recorded):
+    said = run("advise", recorded / "ncu" / "rules_hazards.csv.xz").stdout
+    assert "hazard:" in said
+    assert "unknown" not in said
+
+
 @pytest.mark.parametrize(
     ("verb", "words"),
     [("train", ("--splits", "2")), ("rank", ("--resamples", "2")), ("select", ()), ("plan", ())],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import (
     Cell,
     Notices,
@@ -161,6 +162,6 @@ def _condition(row: Mapping[Any, Any]) -> str:
     parts = [
         f"b{value}" if name == "batch" else str(value)
         for name, value in known.items()
-        if value is not None and not pd.isna(value)
+        if value is not None and not pd.isna(value) and value != UNKNOWN
     ]
     return " ".join(parts)
