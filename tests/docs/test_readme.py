@@ -111,7 +111,7 @@ def test_the_commands_of_the_tour_print_what_it_says(tour):
     planned = tour.by("perfml collect yolov4-tiny --backend cublas --metrics")
     asked = re.search(r"ncu --metrics (\S+)", planned)
     assert 1 < len(asked.group(1).split(",")) < 10
-    assert "3780 rows, 21 layers" in tour.by("perfml merge kernels --layers")
+    assert "3,780 rows, 21 layers" in tour.by("perfml merge kernels --layers")
     assert "10 runs" in tour.by("perfml sweep ")
     assert "leave-one-layer-out" in tour.by("from perfml.datasets import")
 
