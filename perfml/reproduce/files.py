@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import io
 import json
@@ -39,6 +40,11 @@ class Part:
     table: pd.DataFrame
     png: bytes
     shown: bool = True
+
+    @property
+    def encoded(self) -> str:
+        """The picture for a data URL of ``page.html.j2``."""
+        return base64.b64encode(self.png).decode()
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
