@@ -61,8 +61,8 @@ def fitted(model, train, ratio, seed=0):
     made = get_model(model, "regression").make(seed)
     estimator, _ = quietly(lambda x: made.fit(x, ratio), values)
 
-    def predict(frame):
-        x = frame.to_numpy()
+    def predict(table):
+        x = np.asarray(table)
         return quietly(estimator.predict, x if imputer is None else imputer.transform(x))[0]
 
     return predict

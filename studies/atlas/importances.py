@@ -1,4 +1,4 @@
-"""Which metrics matter, beyond chance and given all others, and how few of them suffice."""
+"""Which metrics matter, beyond chance and given all others."""
 
 from __future__ import annotations
 
@@ -10,31 +10,24 @@ from perfml.modeling.models.registry import get_model, make_imputer
 from perfml.predict.model import codes_of, deal, log_ratio
 from studies.atlas.data import (
     FOLDS,
-    by_network,
     features,
-    fit_predict,
     fitted,
     metric_columns_of,
     metrics,
     networks,
     rows,
-    shape_columns,
 )
 
-REPETITIONS = 20
-MOST = 8
-"""Metrics of a set at most."""
-
 PERMUTATIONS = 20
-TOLERANCE = 1.1
-"""A set suffices if its error is at most a tenth above that of all counted metrics."""
+CONDITIONAL_ROWS = 3000
+"""Rows of which is learned what a metric is, given all others; more change nothing."""
 
 
-def losses(ratio, folds, rng, chosen=None):
+def losses(ratio, folds, rng):
     """Return by how much a network's error grows with a metric shuffled: metrics x networks."""
-    found = features("counted")
-    columns = found.columns if chosen is None else [*shape_columns(), *chosen]
-    found, codes = found[columns], networks()
+    found, codes = features("counted"), networks()
+    place = {name: at for at, name in enumerate(found.columns)}
+    mine = [[place[name] for name in metric_columns_of(metric)] for metric in metrics()]
     grown = np.zeros((len(metrics()), codes.max() + 1))
     for fold in range(folds.max() + 1):
         test = np.flatnonzero(folds == fold)
@@ -42,11 +35,11 @@ def losses(ratio, folds, rng, chosen=None):
         predict = fitted("lgbm", found[train], ratio[train])
         held = found.iloc[test]
         base = np.abs(predict(held) - ratio[test])
+        values = held.to_numpy()
         count = np.maximum(np.bincount(codes[test], minlength=codes.max() + 1), 1)
-        for at, metric in enumerate(metrics()):
-            moved = held.copy()
-            mine = metric_columns_of(metric)
-            moved[mine] = held[mine].to_numpy()[rng.permutation(len(test))]
+        for at, columns in enumerate(mine):
+            moved = values.copy()
+            moved[:, columns] = values[rng.permutation(len(test))][:, columns]
             off = np.abs(predict(moved) - ratio[test]) - base
             grown[at] += np.bincount(codes[test], off, minlength=codes.max() + 1) / count
     return grown
@@ -73,7 +66,10 @@ def given_all_others():
             feature_types="continuous",
             random_state=0,
         )
-        tool.fit(filled[train], ratio[train])
+        learned = np.random.default_rng(fold).choice(
+            np.flatnonzero(train), min(CONDITIONAL_ROWS, int(train.sum())), replace=False
+        )
+        tool.fit(filled.iloc[learned], ratio[learned])
         for code in np.unique(codes[test]):
             here = codes == code
             costs[:, here] = (
@@ -172,77 +168,3 @@ def within_families():
         leaders = [{"metric": metrics()[at], "importance": float(cost[at] / 5)} for at in first]
         found.append({"family": family, "rows": len(part), "leaders": leaders})
     return sorted(found, key=lambda line: -line["rows"])
-
-
-def greedy(members, seed, most):
-    """Return metrics in the order in which they help most beside shapes, for some networks.
-
-    At each step the metric is added that lowers the error most on networks held out, by a ridge
-    regression of the logarithms: a fit takes milliseconds, and a search has thousands.
-    """
-    from sklearn.preprocessing import StandardScaler
-
-    kept = np.isin(networks(), members)
-    table, ratio = features("counted")[kept], log_ratio(rows())[kept]
-    folds = deal(np.unique(networks()[kept], return_inverse=True)[1], 4, seed)
-    plain = make_imputer().set_params(add_indicator=False).fit_transform(table)
-    scaled = np.column_stack([StandardScaler().fit_transform(plain), np.ones(len(plain))])
-    place = {name: at for at, name in enumerate(table.columns)} | {"1": table.shape[1]}
-    held = [folds == fold for fold in range(4)]
-    # products of all columns once: a candidate is then the solution of a small system
-    grams = [scaled[~test].T @ scaled[~test] for test in held]
-    sides = [scaled[~test].T @ ratio[~test] for test in held]
-
-    def error(columns):
-        at = [place[name] for name in (*columns, "1")]
-        off = []
-        for test, gram, side in zip(held, grams, sides, strict=True):
-            slopes = np.linalg.solve(gram[np.ix_(at, at)] + np.eye(len(at)), side[at])
-            off.append(scaled[np.ix_(test, at)] @ slopes - ratio[test])
-        return float(np.abs(np.concatenate(off)).mean())
-
-    chosen, columns = [], shape_columns()
-    while len(chosen) < most:
-        left = [name for name in metrics() if name not in chosen]
-        best = min(left, key=lambda name: error([*columns, *metric_columns_of(name)]))
-        chosen.append(best)
-        columns += metric_columns_of(best)
-    return chosen
-
-
-def sets():
-    """Return the smallest set that suffices, and how often a search without a fifth finds it."""
-    table, ratio = features("counted"), log_ratio(rows())
-    folds = deal(networks(), 5)
-
-    def error(columns):
-        off = np.empty(len(ratio))
-        for fold in range(5):
-            test = folds == fold
-            guess = fit_predict("lgbm", table[columns][~test], ratio[~test], table[columns][test])
-            off[test] = guess - ratio[test]
-        return by_network(off)
-
-    everyone = np.unique(networks())
-    goal = TOLERANCE * error(list(table.columns))
-    columns, path, chosen = shape_columns(), [], []
-    for metric in greedy(everyone, 0, MOST):
-        columns, chosen = columns + metric_columns_of(metric), [*chosen, metric]
-        path.append({"metric": metric, "error": error(columns)})
-        if path[-1]["error"] <= goal:
-            break
-    rng = np.random.default_rng(0)
-    parts = [
-        greedy(rng.choice(everyone, len(everyone) * 4 // 5, replace=False), seed, len(chosen))
-        for seed in range(REPETITIONS)
-    ]
-    names = dict.fromkeys(name for each in parts for name in each)
-    shares = {name: float(np.mean([name in each for each in parts])) for name in names}
-    return {
-        "metrics": chosen,
-        "path": path,
-        "goal": goal,
-        "repetitions": REPETITIONS,
-        "same": float(np.mean([set(each) == set(chosen) for each in parts])),
-        "shares": dict(sorted(shares.items(), key=lambda pair: -pair[1])),
-    }
