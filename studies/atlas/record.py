@@ -69,13 +69,19 @@ def order(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=stage)
 
 
+def named(run_id: str) -> str:
+    """Return a run's name without the digest, which changes with the default set of metrics."""
+    return run_id.rpartition("-")[0]
+
+
 def recorded(folder: Path) -> set[str]:
-    """Return the ids of the runs that an atlas on disk holds."""
+    """Return the names of the runs that an atlas on disk holds."""
     import pyarrow.parquet as pq
 
     found: set[str] = set()
     for path in part_files(folder, "layers"):
-        found |= set(pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist())
+        runs = pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist()
+        found |= {named(run) for run in runs}
     return found
 
 
@@ -109,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         there = recorded(given.beside) if given.beside else set()
         runs = order([run for each in given.sweeps for run in read_sweep(each).runs.values()])
-        runs = [run for run in runs if run.run_id not in there]
+        runs = [run for run in runs if named(run.run_id) not in there]
     except PerfmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

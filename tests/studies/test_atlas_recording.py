@@ -8,7 +8,7 @@ import pytest
 
 from collectors.sweep.spec import read_sweep
 from studies.atlas.pack import ATLAS
-from studies.atlas.record import FIRST, TIER, order, recorded
+from studies.atlas.record import FIRST, TIER, named, order, recorded
 
 
 @pytest.fixture(scope="module")
@@ -35,4 +35,6 @@ def test_a_lease_that_ends_early_leaves_the_other_configurations_with_nearly_the
 def test_what_the_atlas_holds_is_known_by_the_runs_names(runs):
     there = recorded(ATLAS)
     assert len(there) > 100
-    assert there <= {run.run_id for run in runs}
+    names = [named(run.run_id) for run in runs]
+    assert there <= set(names)
+    assert len(set(names)) == len(names)
