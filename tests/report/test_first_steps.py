@@ -49,6 +49,17 @@ def test_a_choice_within_the_scatter_is_open():
     assert mix.sure == "open"
 
 
+def test_the_only_condition_is_named_once():
+    table = table_of(TWO).assign(precision="fp32", batch=1)
+    texts = [each.text for each in build_report(table).answer.sentences]
+    assert texts[0].startswith("At fp32, batch 1, a is fastest")
+    assert texts[1].startswith("The fastest backend of every layer gives 30.0 µs")
+    assert not any("fp32" in text for text in texts[1:])
+    both = pd.concat([table, table.assign(batch=8)])
+    texts = [each.text for each in build_report(both).answer.sentences]
+    assert sum("batch 8" in text for text in texts) > 1
+
+
 def test_where_no_mix_helps_that_is_said():
     same = {"a": {"x": 10.0, "y": 30.0}, "b": {"x": 60.0, "y": 40.0}}
     _, mix = build_report(table_of(same)).answer.first
@@ -60,7 +71,7 @@ def test_the_largest_loss_has_its_cause_and_its_cure():
     table = layers()
     document = build_report(table, pairs=explain_pairs(table, frame, model=None))
     loss = document.answer.first[-1]
-    assert loss.title == "Change conv_12 under inductor"
+    assert loss.title == "If you stay with inductor, change conv_12"
     assert "inductor takes 121 µs for conv_12, cublas 60.6 µs (and cudnn 90.9 µs)" in loss.text
     assert loss.text.endswith("run this layer with cublas.")
     assert loss.gain.startswith("up to 60.6 µs of ")

@@ -66,6 +66,10 @@ def to_html(document: Document) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[µm]s|[GT]B/s|TFLOP/s)(?!\w))")
+"""The blank between a number and its unit."""
+
+
 class Words:
     """Links words of the glossary to what they mean, once a part of the page.
 
@@ -96,7 +100,8 @@ class Words:
 
     def marked(self, text: object) -> Markup:
         """Return a text, made printable and escaped, with its first words linked."""
-        shown = clean(text)
+        # a number and its unit stay on one line
+        shown = _UNIT.sub("\xa0", clean(text))
         parts, end = [], 0
         for found in self._pattern.finditer(shown):
             entry = self._entries[found.group()]

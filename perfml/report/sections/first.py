@@ -170,9 +170,11 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         + (f" (and {listed(also)})" if also else "")
         + f". {cause_and_cure(detail, names, instead)}"
     )
-    gain = f"up to {micros(lost)} of {micros(names.total.target_us)} under {names.target}"
+    gain = f"up to {micros(lost)} of {micros(names.total.target_us)}"
     sure = "open" if why is None else why.sure
-    return Sentence("do", sure, text, f"Change {detail.layer} under {names.target}", gain)
+    # the first step says to take the baseline, so this one is for who cannot
+    title = f"If you stay with {names.target}, change {detail.layer}"
+    return Sentence("do", sure, text, title, gain)
 
 
 def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> str:

@@ -7,6 +7,7 @@ for its certainty that follows from a stated rule, never from taste.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfml.report.conditions import Condition
@@ -61,7 +62,17 @@ def answer(results: Results) -> Answer:
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
     heading = "Do this first" if steps else "The answer, and how sure it is"
+    if len(shown) == 1:
+        said = said[:1] + [_without(where(shown[0]), each) for each in said[1:]]
     return Answer(heading, tuple(said), SURE_RULES)
+
+
+def _without(condition: str, sentence: Sentence) -> Sentence:
+    """Return a sentence without the only condition, which the first one has named."""
+    text = sentence.text.removeprefix(f"{condition}, ")
+    if text.startswith(("the ", "no ")):  # a backend's name keeps its small letter
+        text = text[:1].upper() + text[1:]
+    return replace(sentence, text=text)
 
 
 def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
