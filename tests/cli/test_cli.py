@@ -190,12 +190,12 @@ def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
 
 
 def test_datasets_are_listed_and_found(sweep):
-    assert "h200-sweep" in start("datasets", "list").stdout
-    assert start("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
+    assert "h200-sweep" in run("datasets", "list").stdout
+    assert run("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
 
 
 def test_doctor_lists_checks():
-    document = json.loads(start("doctor", "--json").stdout)
+    document = json.loads(run("doctor", "--json").stdout)
     assert {"python", "gpu", "ncu"} <= {each["name"] for each in document["checks"]}
 
 
@@ -217,9 +217,10 @@ def test_collect_dry_run_prints_the_commands(tmp_path):
         (["collect", "yolov4tiny"], "Workloads are: yolov4-tiny"),
     ],
 )
-def test_errors_are_two_lines_on_stderr_and_exit_1(words, message, tmp_path):
-    done = start(*words, cwd=tmp_path)
-    assert done.returncode == 1
+def test_errors_are_two_lines_on_stderr_and_exit_1(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(*words)
+    assert done.exit_code == 1
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
     assert "Traceback" not in done.stderr
