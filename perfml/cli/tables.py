@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -366,7 +367,13 @@ def datasets_list(as_json: Json = False, quiet: Quiet = False, verbose: Verbose 
     out_.result(
         {"datasets": [dict(zip(("name", "what", "path"), row, strict=True)) for row in rows]}
     )
-    out_.table(["name", "what", "where"], rows)
+    out_.table(["name", "what", "where"], [[*row[:2], _from_here(row[2])] for row in rows])
+
+
+def _from_here(path: str) -> str:
+    """Return a path as short as it can be given here: relative where it lies below."""
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)
 
 
 @datasets.command("path")

@@ -296,3 +296,11 @@ def test_of_many_warnings_alike_one_stands_for_all(capsys):
     assert printed[1:] == ["warning: x: other", "warning: y: 3 more"]
     Output(verbose=1).warn_all(alike)
     assert len(capsys.readouterr().err.splitlines()) == 5
+
+
+def test_datasets_of_this_folder_are_listed_by_their_path_from_here(root, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("datasets", "list").stdout.splitlines()
+    assert any(line.endswith(" datasets/h200-planted-causes") for line in lines)
+    assert max(map(len, lines)) <= 80
