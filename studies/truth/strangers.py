@@ -142,7 +142,8 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
     terms = answer["terms"]
     right = [each["term"] in accepted["terms"] for each in terms]
     sure = bool(terms) and not terms[0]["residual"] and terms[0]["part"] >= CONFIDENT
-    rules = [bool(set(each["rules"]) & set(accepted["rules"])) for each in answer["advice"]]
+    wanted = {*accepted["rules"], *accepted.get("rules_added", ())}
+    rules = [bool(wanted & set(each["rules"])) for each in answer["advice"]]
     return Score(
         pairs=1,
         first=right[:1] == [True],
