@@ -240,7 +240,8 @@ class KeptFor:
 
     def by_work(self, rows: pd.DataFrame) -> Floats:
         """Take the model of all networks; fit anew for fewer counters or a network it has seen."""
-        fewer = set(self.kept.words.counted) - set(self.anew.words.counted)
+        # a ratio that is nowhere defined has a column, and rows that were learned from lack it too
+        fewer = [name for name in self.kept.words.counted if name not in rows.columns]
         if fewer or self._seen & set(rows[NETWORK].astype(str)):
             return self.anew.by_work(rows)
         model = self._model("counted", "")
