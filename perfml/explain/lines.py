@@ -134,6 +134,7 @@ _CARRIERS: dict[str, _Carrier] = {
     "global_requests": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
     "narrow_access": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
     "async_copy": _stall("long_scoreboard"),
+    "narrow_copies": _Carrier("the bulk copies", _RUNS, ("UBLKCP", "UTMALDG")),
     "wavefronts_per_shared_load": _Carrier(
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),

@@ -6,6 +6,7 @@ Here to change: a metric is one row of ``catalogue.csv``; what its columns may h
 
 from perfml.metrics.catalogue import (
     EVERY,
+    HOPPER,
     PUBLISHED,
     STALLS,
     Catalogue,
@@ -19,6 +20,7 @@ from perfml.metrics.ncu_names import ncu_name, with_ncu_name
 
 __all__ = [
     "EVERY",
+    "HOPPER",
     "PUBLISHED",
     "STALLS",
     "Catalogue",

@@ -32,7 +32,7 @@ from perfml.explain.times import compare_times
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.questions import Accepted, Question, stranger_questions
 from studies.truth.scores import EFFECT, hand_over
-from studies.truth.sets import SETS, STRANGERS, causes_of
+from studies.truth.sets import BULK, SETS, STRANGERS, causes_of
 
 LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
 LIBRARIES = ("to cudnn", "to cublas")
@@ -242,7 +242,7 @@ def _round(of: Any, values: Sequence[float]) -> float | None:
 def measure(strangers: Path | None) -> dict[str, Any]:
     """Return the errors of every group, the spread that ships, and every row."""
     groups: dict[str, list[Fixed]] = {
-        name: fixes_of(name, questions()) for name, questions in SETS.items()
+        name: fixes_of(name, questions()) for name, questions in SETS.items() if name != BULK
     }
     for name in LADDERS:
         asked = ladder_questions(name)
@@ -262,7 +262,7 @@ def measure(strangers: Path | None) -> dict[str, Any]:
     every = [row for name, rows in groups.items() if not name.endswith(KNOWN) for row in rows]
     ladders = [row for name in LADDERS for row in groups[name]]
     together = {
-        "all planted": [row for name in SETS for row in groups[name]],
+        "all planted": [row for name in SETS if name in groups for row in groups[name]],
         "all ladders": ladders,
         "ladders, steps to a library's kernel": [row for row in ladders if _to_library(row)],
         "ladders, other steps": [row for row in ladders if not _to_library(row)],

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from perfml.datasets import find
 from perfml.errors import InputError
 from perfml.explain import load_tables, make_side, sides_of
 from perfml.explain.compared import Side, same_device
@@ -125,7 +126,9 @@ def planted_questions(
     layers, kernels = load_tables(folder)
     truth = read_truth(folder, held_out=held_out)
     remarks = planted_remarks(folder)
-    older = {family.name for family in read_truth(folder.with_name("h200-planted")).families}
+    earlier = find("h200-planted")
+    assert earlier is not None
+    older = {family.name for family in read_truth(earlier).families}
     families = [each for each in truth.families if not newer or each.name not in older]
     found = []
     for level in truth.levels[1:]:

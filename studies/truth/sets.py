@@ -38,6 +38,8 @@ COLUMNS: dict[str, tuple[str, ...] | None] = {
 }
 """Metrics that perfml is given."""
 
+BULK = "planted, two families of bulk copies, H200"
+
 SETS: dict[str, Callable[[], list[Question]]] = {
     "planted, 19 older families, H200": lambda: planted_questions(find("h200-planted")),
     "planted, 18 newer families, H200": lambda: planted_questions(
@@ -46,6 +48,7 @@ SETS: dict[str, Callable[[], list[Question]]] = {
     "planted, 18 newer families, H100": lambda: planted_questions(
         find("h100-planted-causes"), newer=True
     ),
+    BULK: lambda: planted_questions(find("h200-planted-causes") / "bulk", newer=True),
     "six families kept aside, H200": lambda: planted_questions(
         find("h200-planted-causes"), held_out=True
     ),

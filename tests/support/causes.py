@@ -88,6 +88,10 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"inst_executed_async_copies": 1e6},
         {"inst_executed_async_copies": 0.0, "stall_memory_dependency": 0.9},
     ),
+    "narrow_copies": (
+        {"inst_executed_bulk_copies": 1e4, "bulk_copy_bytes": 2e7, "stall_sync": 0.0},
+        {"inst_executed_bulk_copies": 1e6, "stall_sync": 0.8, "stall_memory_dependency": 0.1},
+    ),
     "tensor_unused": (
         {
             "tensor_cycles_utilization": 0.6,

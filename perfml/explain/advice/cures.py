@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
 from perfml.explain.counters.resources import wave_fill
-from perfml.explain.counters.traffic import global_traffic
+from perfml.explain.counters.traffic import global_traffic, launches_blocks
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
 _LOADS, _SHARED_LOADS = "global_load_requests", "inst_executed_shared_loads"
@@ -114,8 +114,17 @@ def _level(name: str) -> Callable[[SlowLaunch], Cure]:
 
 def _of_theoretical(state: SlowLaunch) -> Cure:
     launch = state.launch
-    reached = min(1.0, launch["achieved_occupancy"] / launch["theoretical_occupancy"])
-    return Cure(1.0, reached, spreads=True)
+    # below one wave no more warps than the grid's are ever resident
+    fits = launch["theoretical_occupancy"] * min(1.0, known(launch["waves_per_sm"], 1.0))
+    reached = launch["achieved_occupancy"]
+    return Cure(1.0, reached / fits if fits > reached else 1.0, spreads=True)
+
+
+def _slots(state: SlowLaunch) -> Cure:
+    launch = state.launch
+    # larger blocks fit in full; where launching them was the limit, they stay resident, too
+    missing = "achieved_occupancy" if launches_blocks(launch) else "theoretical_occupancy"
+    return Cure(1.0, launch[missing])
 
 
 def _uneven(state: SlowLaunch) -> Cure:
@@ -259,7 +268,7 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "shared_loads": _shared_loads,
     "active_threads_per_warp": _divergence,
     "theoretical_occupancy": _level("theoretical_occupancy"),
-    "block_slots": _level("theoretical_occupancy"),
+    "block_slots": _slots,
     "achieved_of_theoretical": _of_theoretical,
     "block_imbalance": _of_theoretical,
     "sm_imbalance": _uneven,

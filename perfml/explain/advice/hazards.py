@@ -54,6 +54,9 @@ Places = npt.NDArray[np.intp]
 MIN_GAIN = 0.02
 """Findings that promise less than 2 % of the layer's time are counted, not listed."""
 
+_MATTERS = 0.1
+"""A cause that is likely to gain this part of a layer stands before its symptoms."""
+
 COLUMNS = (
     "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
     "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
@@ -285,7 +288,26 @@ def _findings(
     likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
     kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
     cures = {rule.id: rule.cure for rule in book}
+    kept = _symptoms_behind(kept, {rule.id: rule.symptom_of for rule in book})
     return _one_a_cure(kept, cures).reset_index(drop=True), int((~large).sum())
+
+
+def _symptoms_behind(findings: pd.DataFrame, causes: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
+    """Return findings with each symptom behind what causes it in the same kernel."""
+    rows = findings.to_dict("records")
+    where = [tuple(str(row[name]) for name in COLUMNS[:5]) for row in rows]
+    names = [row["rules"][0] for row in rows]
+    order = []
+    for place, name in enumerate(names):
+        behind = [
+            other
+            for other in range(place + 1, len(rows))
+            if where[other] == where[place]
+            and names[other] in causes[name]
+            and rows[other]["gain"] >= _MATTERS
+        ]
+        order.append((max([place, *behind]), bool(behind), place))
+    return findings.iloc[[place for *_, place in sorted(order)]]
 
 
 def _one_a_cure(findings: pd.DataFrame, cures: Mapping[str, str | None]) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Ar
 
 
 def _most(*values: float) -> float:
-    return min(1.0, max(0.0, *(value for value in values if not np.isnan(value))))
+    return min(1.0, max((0.0, *(value for value in values if not np.isnan(value)))))
 
 
 def global_atomics(launch: Launch) -> float:

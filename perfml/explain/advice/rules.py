@@ -80,6 +80,7 @@ class Rule:
     ncu: tuple[NcuRule, ...]
     term: str | None = None
     cure: str | None = None
+    symptom_of: tuple[str, ...] = ()
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -223,6 +224,7 @@ def _rule(table: Any, where: str, place: int) -> Rule:
             ncu=tuple(_ncu(each) for each in table.get("ncu", ())),
             term=_term(table.get("term")),
             cure=None if table.get("cure") is None else str(table["cure"]),
+            symptom_of=tuple(map(str, table.get("symptom_of", ()))),
         )
     except PerfmlError as error:
         raise _broken(place_in, f"{error.what}: {error.where}, {error.found}") from error

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Term
+from perfml.explain.counters.traffic import unseen_traffic
 from perfml.explain.launches import Launch
-from perfml.metrics import load_catalogue
+from perfml.metrics import HOPPER, load_catalogue
 
 MOST = 0.5
 """A cause that could explain more than this much of what is left may be the answer."""
@@ -51,6 +52,7 @@ HIDES_IN: dict[str, tuple[str, ...]] = {
     "global_atomics": (*_WORK, *_COSTS, *_MEMORY_WAITS, *REST),
     "local_memory": (*_WORK, *_COSTS, *_MEMORY_WAITS),
     "async_copy": ("stall_memory_dependency",),
+    "narrow_copies": ("stall_sync", "active_threads_per_warp", "instructions"),
     "wavefronts_per_shared_load": (*_SHARED, *_QUEUES),
     "shared_loads": _SHARED,
     "shared_atomics": (*_SHARED, *_QUEUES),
@@ -290,6 +292,9 @@ def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
         return slower["shared_utilization"] == 0
     if cause == "global_atomics":
         return slower["l2_atomic_transactions"] == 0
+    if cause == "narrow_copies":
+        # bulk copies pass L2, and no other counter of L1 sees them
+        return not all(map(unseen_traffic, sides))
     if cause == "tensor_unused":
         return all(side["tensor_utilization"] < NO_TENSOR for side in sides)
     if cause == "instructions":
@@ -308,6 +313,9 @@ def sections_of(names: Iterable[str]) -> Iterable[str]:
 
 
 def _set_of(names: Iterable[str]) -> str:
+    only_hopper = [name for name in names if name in HOPPER]
+    if only_hopper:
+        return " --metrics ".join(only_hopper)
     held = set(load_catalogue().computable(["default"]))
     return "default" if set(names) <= held else "causes"
 

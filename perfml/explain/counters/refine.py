@@ -26,7 +26,15 @@ from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
 from perfml.explain.counters.resources import BUSY
 from perfml.explain.counters.terms import TERMS, Kind
-from perfml.explain.counters.traffic import SMALL, global_traffic, shared_traffic, waits
+from perfml.explain.counters.traffic import (
+    SMALL,
+    blocks_a_cycle,
+    global_traffic,
+    launches_blocks,
+    load_latency,
+    shared_traffic,
+    waits,
+)
 from perfml.explain.launches import Launch
 
 DIVERGENCE = "active_threads_per_warp"
@@ -69,6 +77,18 @@ _COSTS_OF_REQUESTS = (
     "integer_arithmetic",
 )
 """Terms that requests for fewer bytes raise."""
+
+_COSTS_OF_COPIES = (
+    "stall_sync",
+    DIVERGENCE,
+    "instructions",
+    "integer_arithmetic",
+    "stall_exec_dependency",
+    "stall_memory_dependency",
+    "stall_branch_resolving",
+    ISSUE_RATE,
+)
+"""Terms that bulk copies of fewer bytes raise."""
 
 
 def log_mean(a: float, b: float) -> float:
@@ -170,6 +190,29 @@ def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
     ours, theirs = decomposition.log_ratio(requests), decomposition.log_ratio(parts)
     if ours * theirs < 0:
         decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), requests, parts)
+
+
+def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> None:
+    """Take out of where sectors come from what a memory that limits neither side cannot have cost.
+
+    That is the time for which it is busy longer, or the longer wait of a load, whichever is more:
+    what is written back, say, costs nobody a wait.
+    """
+    resource = pair.resource
+    cost = None if resource is None or resource.product is None else resource.product.cost
+    if resource is None or cost is None or cost.id not in decomposition or not resource.is_global:
+        return
+    busy, times = pair.levels(resource.level), [launch.duration_us for launch in pair.both]
+    value, step = decomposition.log_ratio(cost.id), math.log(times[1] / times[0])
+    if not max(busy) < BUSY or value * step <= 0:
+        return
+    longer = (busy[1] * times[1] - busy[0] * times[0]) / (times[1] - times[0])
+    waiting = [load_latency(launch) for launch in pair.both]
+    later = math.log(waiting[1] / waiting[0]) / step if min(waiting) > 0 else math.inf
+    room = abs(step) * max(longer, later, 0.0)
+    if abs(value) > room:
+        excess = value - math.copysign(room, value)
+        decomposition.move(excess, cost.id, _cost(decomposition))
 
 
 def name_uncoalesced_access(decomposition: Decomposition, pair: Pair) -> None:
@@ -282,14 +325,29 @@ def name_block_slots(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.name("block_slots", before, after, decomposition.log_ratio(limit), of=limit)
 
 
+def name_launches_of_blocks(decomposition: Decomposition, pair: Pair) -> None:
+    """Name blocks so short and small that warps are missing because blocks are launched too slowly.
+
+    However even their work is, a multiprocessor has as many as arrive while one works.
+    """
+    achieved = OCCUPANCY[1]
+    if achieved not in decomposition:
+        return
+    value = decomposition.log_ratio(achieved)
+    fewer, other = (pair.after, pair.before) if value > 0 else (pair.before, pair.after)
+    if launches_blocks(fewer) and blocks_a_cycle(fewer) >= blocks_a_cycle(other):
+        fits = pair.levels("theoretical_occupancy")
+        decomposition.name("block_slots", *fits, value, of=achieved)
+
+
 def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
     """Name blocks and multiprocessors that work longer than others.
 
-    Where as many warps fit, in as many waves of at least one, fewer of them are resident because
-    some blocks end before others. (Below one wave the grid is too small for that.)
+    Where as many warps fit, in as many waves, fewer of them are resident because some blocks end
+    before others. (Of different grids below one wave, one is too small for that.)
     """
     waves = pair.levels("waves_per_sm")
-    if not all(level >= 1 for level in waves):
+    if not all(level >= 1 for level in waves) and not (min(waves) > 0 and _alike(*waves)):
         return
     _name_imbalance_of_multiprocessors(decomposition, pair)
     achieved = OCCUPANCY[1]
@@ -391,6 +449,28 @@ def name_async_copies(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.name("async_copy", before, after, waiting, of=source)
 
 
+def name_narrow_copies(decomposition: Decomposition, pair: Pair) -> None:
+    """Name bulk copies that grew in number where they bring as many bytes: each brings fewer.
+
+    One thread asks for them while the others wait, so they cost instructions, lanes and barriers.
+    """
+    copies, moved = pair.levels("inst_executed_bulk_copies"), pair.levels("bulk_copy_bytes")
+    if not all(value > 0 for value in (*copies, *moved)):
+        return
+    sizes = [whole / count for whole, count in zip(moved, copies, strict=True)]
+    fewer = math.log(sizes[0] / sizes[1])
+    more = math.log(copies[1] / copies[0])
+    if abs(fewer) < _CLEARLY or fewer * more <= 0:
+        return
+    room = abs(more)
+    for source in _COSTS_OF_COPIES:
+        if source in decomposition and decomposition.log_ratio(source) * more > 0:
+            value = decomposition.log_ratio(source)
+            value = math.copysign(min(abs(value), room), value)
+            room -= abs(value)
+            decomposition.name("narrow_copies", sizes[0], sizes[1], value, of=source)
+
+
 def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
     """Name matrix operations that left the tensor cores for the FP32 pipe.
 
@@ -468,16 +548,19 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     limit_occupancy_to_idle_time,
     name_divergence,
     net_work,
+    limit_memory_to_what_it_costs,
     name_uncoalesced_access,
     split_work_by_kind,
     name_instructions,
     name_redundant_traffic,
     name_block_slots,
+    name_launches_of_blocks,
     name_imbalance,
     name_stalls,
     name_narrow_access,
     name_shared_queue,
     name_async_copies,
+    name_narrow_copies,
     name_unused_tensor_cores,
     take_back_contradictions,
     take_back_unproven,

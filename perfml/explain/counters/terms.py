@@ -337,6 +337,15 @@ _PARTS = (
         falls=True,
     ),
     Term(
+        "narrow_copies",
+        "narrow bulk copies (bytes per copy)",
+        Kind.MEMORY,
+        ("inst_executed_bulk_copies", "bulk_copy_bytes"),
+        "Let one bulk copy (cp.async.bulk, TMA) bring a whole tile: kilobytes, not single rows.",
+        "a bulk copy brings {target:.4g} bytes, {baseline:.4g} in the baseline",
+        falls=True,
+    ),
+    Term(
         "tensor_unused",
         "tensor cores unused",
         Kind.WORK,

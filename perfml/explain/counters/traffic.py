@@ -20,6 +20,17 @@ _MOST_DRAM_BYTES = 64
 """What a sector in L1 can cost below at most: it is read once (twice where L2 has two partitions),
 and DRAM moves two sectors at a time."""
 
+L1_CYCLES, L2_CYCLES, DRAM_CYCLES = 32.0, 322.0, 688.0
+"""Cycles until a load has its value, with nothing else under way: one thread that follows pointers
+on an H200 (``studies/truth/latency.cu``, ``benchmarks/results/latency-h200.csv``; shared memory
+takes 23)."""
+
+_LIMITS = ("registers", "shared_memory", "warps", "slots")
+_LAUNCHED = 0.004
+"""Blocks a multiprocessor and cycle. A GPU launches about one a cycle (0.0076 for each of 132
+multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
+launching them is what takes the time."""
+
 _LANES = 32
 _SECTORS_OF_ATOMIC = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
@@ -51,6 +62,36 @@ def unseen_traffic(launch: Launch) -> bool:
     below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
     moved = launch["dram_read_bytes"] + launch["dram_write_bytes"]
     return below > _MOST_L2_SECTORS * sectors or moved > _MOST_DRAM_BYTES * sectors
+
+
+def load_latency(launch: Launch) -> float:
+    """Return the cycles until a load has its value, by where its sectors come from; NaN if unknown.
+
+    Nothing else is in its way: the mean of the levels' own latencies.
+    """
+    sectors = launch["gld_transactions"]
+    if not sectors > 0:
+        return math.nan
+    from_l2 = min(1.0, _known(launch["l2_read_transactions"] / sectors, 1.0))
+    from_dram = min(1.0, _known(launch["dram_read_bytes"] / 32 / sectors, 0.0))
+    from_l2 = max(from_l2, from_dram)
+    return L1_CYCLES + from_l2 * (L2_CYCLES - L1_CYCLES) + from_dram * (DRAM_CYCLES - L2_CYCLES)
+
+
+def _known(value: float, otherwise: float) -> float:
+    return otherwise if math.isnan(value) else value
+
+
+def blocks_a_cycle(launch: Launch) -> float:
+    """Return how many blocks a multiprocessor starts in a cycle; 0 where that is not known."""
+    fit = [launch[f"resident_blocks_limit_{name}"] for name in _LIMITS]
+    blocks, cycles = launch["waves_per_sm"] * min(fit), launch["sm_active_cycles_mean"]
+    return _known(blocks / cycles, 0.0) if cycles > 0 else 0.0
+
+
+def launches_blocks(launch: Launch) -> bool:
+    """Tell whether a launch takes as long as its blocks take to be launched."""
+    return blocks_a_cycle(launch) >= _LAUNCHED
 
 
 def shared_traffic(launch: Launch) -> dict[str, float]:
