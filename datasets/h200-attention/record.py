@@ -51,6 +51,7 @@ RECORDING = Recording(
         "ldgsts_efficiency",
         "stalls",
         "roofline",
+        "tensor_utilization",
         "issue_slot_utilization",
         "sm_efficiency",
         "ipc",
