@@ -72,7 +72,8 @@ def read_parts(folder: Path, kind: str) -> Table:
         tables.append(table.replace_schema_metadata(None))
         documents.append(document)
     with readable(files[0]):
-        frame = pa.concat_tables(tables, promote_options="default").to_pandas()
+        # permissive: text has another width in parts of before
+        frame = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     check = validate_layers if kind == "layers" else validate_kernels
     runs = [run for document in documents for run in document.get("runs", [])]
     provenance = {**documents[0], **({"runs": runs} if runs else {})}

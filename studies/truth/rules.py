@@ -33,7 +33,9 @@ def planted_remarks(folder: Path) -> dict[str, tuple[Remark, ...]]:
     """Return the remarks on each layer of a dataset: those on its longest launch."""
     from perfml.ingest.profiles import ingest
 
-    packed = [sorted(folder.rglob(f"rules_{page}.csv.xz")) for page in ("raw", "details")]
+    names = [f"rules_{page}.csv.xz" for page in ("raw", "details")]
+    # a data set may hold another one in a folder of its own
+    packed = [sorted(folder.glob(name)) or sorted(folder.rglob(name)) for name in names]
     if not all(packed):
         return {}
     with tempfile.TemporaryDirectory() as place:

@@ -93,6 +93,7 @@ def test_an_error_of_a_worker_arrives_as_it_was_raised():
 
 
 def test_the_checkout_is_the_source_where_nothing_else_is_noted(monkeypatch):
+    monkeypatch.setattr("perfml.util.installed._installer", lambda: "pip install")
     monkeypatch.setattr("perfml.util.installed._origin", lambda: ("", False))
     assert install_command("ncu") == f"pip install '{ROOT}[ncu]'"
 
@@ -105,6 +106,7 @@ def test_the_checkout_is_the_source_where_nothing_else_is_noted(monkeypatch):
     ],
 )
 def test_the_source_that_pip_noted_is_used(monkeypatch, origin, command):
+    monkeypatch.setattr("perfml.util.installed._installer", lambda: "pip install")
     monkeypatch.setattr("perfml.util.installed._origin", lambda: origin)
     assert install_command("ncu") == command
 

@@ -9,7 +9,7 @@ from perfml.datasets.parts import part_files, read_parts, write_parts
 from perfml.errors import InputError
 from tests.support.modeling_data import networks_with_law
 
-SMALL = 18_000
+SMALL = 12_000
 """Bytes of a part in these tests: two or three runs."""
 
 

@@ -76,7 +76,11 @@ PLANTED = {
     "bank_conflicts": {"shared_efficiency": 0.03, "shared_utilization": 0.9},
     "shared_bound": {"shared_efficiency": 0.9, "shared_utilization": 0.9},
     "half_on_cuda_cores": {"half_precision_fu_utilization": 0.4, "tensor_utilization": 0.0},
-    "uneven_blocks": {"waves_per_sm": 0.9, "achieved_occupancy": 0.5},
+    "uneven_blocks": {
+        "waves_per_sm": 0.9,
+        "achieved_occupancy": 0.5,
+        "stall_memory_dependency": 0.25,
+    },
     "occupancy_registers": {
         "registers_per_thread": 200.0,
         "theoretical_occupancy": 0.125,
