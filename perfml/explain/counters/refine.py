@@ -18,7 +18,7 @@ stays what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -409,14 +409,8 @@ def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
     more = math.log(requests[1] / requests[0])
     if abs(more) < _CLEARLY or abs(math.log(sectors[1] / sectors[0])) > SMALL * abs(more):
         return
-    room = abs(more)
     sizes = [_SECTOR * part / whole for part, whole in zip(sectors, requests, strict=True)]
-    for source in _COSTS_OF_REQUESTS:
-        if source in decomposition and decomposition.log_ratio(source) * more > 0:
-            value = decomposition.log_ratio(source)
-            value = math.copysign(min(abs(value), room), value)
-            room -= abs(value)
-            decomposition.name("narrow_access", sizes[0], sizes[1], value, of=source)
+    _take_from(decomposition, _COSTS_OF_REQUESTS, "narrow_access", sizes, more)
 
 
 def name_shared_queue(decomposition: Decomposition, pair: Pair) -> None:
@@ -462,13 +456,24 @@ def name_narrow_copies(decomposition: Decomposition, pair: Pair) -> None:
     more = math.log(copies[1] / copies[0])
     if abs(fewer) < _CLEARLY or fewer * more <= 0:
         return
+    _take_from(decomposition, _COSTS_OF_COPIES, "narrow_copies", sizes, more)
+
+
+def _take_from(
+    decomposition: Decomposition,
+    sources: Iterable[str],
+    term: str,
+    sizes: Sequence[float],
+    more: float,
+) -> None:
+    """Name a term in place of sources that work its way, in all no more than `more` of them."""
     room = abs(more)
-    for source in _COSTS_OF_COPIES:
+    for source in sources:
         if source in decomposition and decomposition.log_ratio(source) * more > 0:
             value = decomposition.log_ratio(source)
             value = math.copysign(min(abs(value), room), value)
             room -= abs(value)
-            decomposition.name("narrow_copies", sizes[0], sizes[1], value, of=source)
+            decomposition.name(term, sizes[0], sizes[1], value, of=source)
 
 
 def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
