@@ -1,6 +1,8 @@
 """Make ``datasets/atlas`` of recorded runs: small enough for a repository, whole enough to study.
 
 ``python -m studies.atlas.pack RUNS [--out datasets/atlas]``
+``python -m studies.atlas.pack RUNS --later`` for runs that came after `perfml predict` had learned:
+a row a layer, in ``datasets/atlas/later``; neither launches nor single repeats are kept of them.
 
 - ``layers-NN.parquet``: a row a layer and timed process: the median of its repeats, metrics merged
   with the weights of all repeats (so that a row's own time is in none of them), and what the run
@@ -32,6 +34,7 @@ from perfml.tables import Table, metric_columns
 ROOT = Path(__file__).resolve().parents[2]
 ATLAS = ROOT / "datasets" / "atlas"
 TIMES = "times.parquet"
+LATER = "later"
 _PARTS_OF_SUMS = ("_add", "_mul", "_fma")
 _UNSAID = (
     *("layers", "sources", "commands", "options", "metrics_requested", "warnings", "timing"),
@@ -109,9 +112,8 @@ def _one_repeat(kernels):
     return rounded(first.assign(iteration=0).reset_index(drop=True))
 
 
-def pack(runs, out):
-    """Write the data set of a folder of runs."""
-    folders = sorted(path.parent for path in runs.glob("*/run.json"))
+def pack(folders, out):
+    """Write the data set of some runs."""
     parts = []
     for number, folder in enumerate(folders):
         parts.append(packed_run(folder))
@@ -133,12 +135,36 @@ def pack(runs, out):
     sys.stdout.write(f"{TIMES}: {size / 2**20:.2f} MiB, {len(times)} rows\n")
 
 
+def pack_later(folders, out):
+    """Write a row a layer of some runs, beside the atlas that models were fitted on."""
+    parts = [packed_run(folder) for folder in folders]
+    frame = pd.concat([_one_process(part[0]) for part in parts], ignore_index=True)
+    out.mkdir(parents=True, exist_ok=True)
+    provenance = {"runs": [part[3] for part in parts]}
+    for path in write_parts(frame, out, kind="layers", provenance=provenance):
+        sys.stdout.write(f"{path.name}: {path.stat().st_size / 2**10:.0f} KiB, {len(frame)} rows\n")
+
+
+def _one_process(layers):
+    """Return one row a layer: the mean of its processes' medians, and all their repeats."""
+    groups = layers.groupby(["run_id", "layer"], sort=False, dropna=False)
+    first = groups.head(1).reset_index(drop=True)
+    first["time_us"] = groups["time_us"].mean().astype("float32").to_numpy()
+    first["repeats"] = groups["repeats"].sum().to_numpy(dtype="int16")
+    return first.assign(iteration=0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=Path)
-    parser.add_argument("--out", type=Path, default=ATLAS)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--later", action="store_true", help="a row a layer, beside the atlas")
     given = parser.parse_args()
-    pack(given.runs, given.out)
+    folders = sorted(path.parent for runs in given.runs for path in runs.glob("*/run.json"))
+    if given.later:
+        pack_later(folders, given.out or ATLAS / LATER)
+    else:
+        pack(folders, given.out or ATLAS)
 
 
 if __name__ == "__main__":

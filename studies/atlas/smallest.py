@@ -148,15 +148,16 @@ def offered_by(rules):
     return [name for name in order if any(name == group[0] for group in twins())]
 
 
-def stability(rules, size, repetitions):
+def stability(rules, size, repetitions, everyone=None, seed=0):
     """Return the sets that searches without a fifth of the networks find."""
-    everyone, offered = np.unique(networks()), offered_by(rules)
-    rng = np.random.default_rng(0)
+    everyone = np.unique(networks()) if everyone is None else everyone
+    offered = offered_by(rules)
+    rng = np.random.default_rng(seed)
     return [
         search(
-            rng.choice(everyone, len(everyone) * 4 // 5, replace=False), rules, offered, size, seed
+            rng.choice(everyone, len(everyone) * 4 // 5, replace=False), rules, offered, size, each
         )
-        for seed in range(repetitions)
+        for each in range(repetitions)
     ]
 
 
@@ -169,14 +170,17 @@ TRIED = {
 CHOSEN = "a network at a time, one of each group of twins"
 
 
-def sets():
-    """Return the set beyond which no metric is a gain, and how often searches find the same.
+def path_of(order, members=None):
+    """Return how many of some metrics are a gain, and LightGBM's error with each one more.
 
-    LightGBM says where a search ends: at the first metric whose gain, network by network, is not
-    larger than its standard error.
+    A search ends at the first metric whose gain, network by network, is not larger than its
+    standard error.
     """
-    table, ratio = features("counted"), log_ratio(rows())
-    folds = deal(networks(), 5)
+    codes = networks()
+    kept = np.isin(codes, codes if members is None else members)
+    table, ratio = features("counted")[kept], log_ratio(rows())[kept]
+    codes = np.unique(codes[kept], return_inverse=True)[1]
+    folds = deal(codes, 5)
 
     def errors(columns):
         off = np.empty(len(ratio))
@@ -184,10 +188,8 @@ def sets():
             test = folds == fold
             guess = fit_predict("lgbm", table[columns][~test], ratio[~test], table[columns][test])
             off[test] = guess - ratio[test]
-        return np.bincount(networks(), np.abs(np.exp(off) - 1)) / np.bincount(networks())
+        return np.bincount(codes, np.abs(np.exp(off) - 1)) / np.bincount(codes)
 
-    everyone, rules = np.unique(networks()), TRIED[CHOSEN]
-    order = search(everyone, rules, offered_by(rules), MOST)
     columns, path = shape_columns(), []
     before, size = errors(columns), None
     for number, metric in enumerate(order):
@@ -197,19 +199,26 @@ def sets():
             size = number
         path.append({"metric": metric, "error": float(after.mean())})
         before = after
-    size = MOST if size is None else size
+    return len(order) if size is None else size, path, float(errors(list(table.columns)).mean())
+
+
+def sets():
+    """Return the set beyond which no metric is a gain, and how often searches find the same."""
+    everyone, rules = np.unique(networks()), TRIED[CHOSEN]
+    order = search(everyone, rules, offered_by(rules), MOST)
+    size, path, best = path_of(order)
     parts = stability(rules, MOST, REPETITIONS)
     names = dict.fromkeys(name for each in parts for name in each[:size])
     shares = {name: float(np.mean([name in each[:size] for each in parts])) for name in names}
     for number, step in enumerate(path):
-        step["same"] = _same(parts, order, number + 1)
+        step["same"] = same(parts, order, number + 1)
     return {
         "metrics": order[:size],
         "path": path,
-        "all": float(errors(list(table.columns)).mean()),
+        "all": best,
         "tolerance": TOLERANCE,
         "repetitions": REPETITIONS,
-        "same": _same(parts, order, size),
+        "same": same(parts, order, size),
         "shares": dict(sorted(shares.items(), key=lambda pair: -pair[1])),
         "twins": [group for group in twins() if len(group) > 1],
         "limit": TWINS,
@@ -225,8 +234,9 @@ def sets():
 def _tried(rules, everyone, size):
     found = search(everyone, rules, offered_by(rules), size)
     parts = stability(rules, size, TRIED_REPETITIONS)
-    return {"metrics": found, "same": _same(parts, found, size)}
+    return {"metrics": found, "same": same(parts, found, size)}
 
 
-def _same(parts, chosen, size):
+def same(parts, chosen, size):
+    """Return the share of searches whose first metrics are those of the chosen set."""
     return float(np.mean([set(each[:size]) == set(chosen[:size]) for each in parts]))

@@ -10,6 +10,8 @@ from collectors.sweep.spec import read_sweep
 from studies.atlas.pack import ATLAS
 from studies.atlas.record import FIRST, TIER, named, order, recorded
 
+LEFT_OUT = ("unet", "convnext", "gpt2", "mobilenet_v3", "vit_b", "vit_base", "/bert", "resnet50")
+
 
 @pytest.fixture(scope="module")
 def runs():
@@ -30,6 +32,15 @@ def test_a_lease_that_ends_early_leaves_the_other_configurations_with_nearly_the
     for end in range(20, len(rest), 20):
         counts = Counter((run.precision, run.batch) for run in rest[:end])
         assert max(counts.values()) - min(counts.values()) <= 2 * TIER
+
+
+def test_networks_that_confirm_come_first_and_are_in_no_other_run(runs):
+    confirming = list(read_sweep(ATLAS / "confirm.yaml").runs.values())
+    networks = {run.workload for run in confirming}
+    assert not networks & {run.workload for run in runs}
+    assert not [name for name in networks for word in LEFT_OUT if word in name.lower()]
+    first = order([*confirming, *runs])[: len(networks)]
+    assert {run.workload for run in first} == networks
 
 
 def test_what_the_atlas_holds_is_known_by_the_runs_names(runs):

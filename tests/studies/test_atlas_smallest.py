@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from studies.atlas.data import features, metric_columns_of, metrics, networks
+from perfml.predict.reference import reference
+from studies.atlas.data import analysing, features, metric_columns_of, metrics, networks, rows
 from studies.atlas.smallest import CHOSEN, TRIED, TWINS, by_cost, offered_by, search, twins
 
 pytestmark = pytest.mark.long
@@ -37,3 +38,12 @@ def test_a_longer_search_begins_like_a_shorter_one():
     long = search(members, rules, offered, 3)
     assert long[:2] == search(members, rules, offered, 2)
     assert len(set(long)) == 3
+
+
+def test_other_rows_are_analysed_inside_a_block_only():
+    whole, table = len(rows()), reference()
+    some = table[table["workload"].isin(table["workload"].unique()[:4])]
+    with analysing(some):
+        assert int(networks().max()) + 1 == 4
+        assert len(features("shape")) == len(rows()) < whole
+    assert len(rows()) == whole

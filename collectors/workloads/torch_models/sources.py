@@ -21,7 +21,7 @@ CONFIG = "config."
 """Settings that begin so change a field of a transformers configuration."""
 
 _IMAGE = (3, 224, 224)
-_VIDEO = (3, 16, 112, 112)
+_VIDEO_FRAMES = 16
 _AUDIO_SAMPLES = 16_000
 
 
@@ -149,13 +149,20 @@ def _torchvision(name: ModelName, batch: int, settings: Mapping[str, str]) -> Bu
     taken = inspect.signature(builder).parameters
     model = builder(**{key: None for key in without if key in taken})
     module = builder.__module__
-    shape = _shape(settings, _VIDEO if ".video" in module else _IMAGE)
+    shape = _shape(settings, _video(models, name.name) if ".video" in module else _IMAGE)
     images = torch.randn(batch, *shape)
     if ".detection" in module:  # takes a list of images, of any sizes
         return Built(model, (list(images.sigmoid()),))
     if ".optical_flow" in module:
         return Built(model, (images, torch.randn(batch, *shape)))
     return Built(model, (images,))
+
+
+def _video(models: Any, name: str) -> tuple[int, ...]:
+    """Return frames of the size that the model's own weights were trained with: 112 or 224."""
+    weights = models.get_model_weights(name).DEFAULT
+    frames = max(_VIDEO_FRAMES, weights.meta.get("min_temporal_size", 0))
+    return (_IMAGE[0], frames, *weights.transforms().crop_size)
 
 
 def _timm(name: ModelName, batch: int, settings: Mapping[str, str]) -> Built:

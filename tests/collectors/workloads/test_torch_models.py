@@ -20,9 +20,16 @@ from tests.support.ranges import ListedRanges
 FILE = ROOT / "tests" / "support" / "small_torch_net.py"
 NET = f"torch:{FILE}:net"
 LIBRARY = """
+from types import SimpleNamespace
 import torch
-def list_models(): return ["tiny", "fading"]
-def get_model_builder(name): return {"tiny": tiny, "fading": fading}[name]
+def list_models(): return ["tiny", "fading", "clip"]
+def get_model_builder(name): return {"tiny": tiny, "fading": fading, "clip": clip}[name]
+def get_model_weights(name):
+    crop = lambda: SimpleNamespace(crop_size=(8, 6))
+    return SimpleNamespace(DEFAULT=SimpleNamespace(meta={"min_temporal_size": 18}, transforms=crop))
+def clip(*, weights="DEFAULT"):
+    return torch.nn.Sequential(torch.nn.AvgPool3d((17, 8, 6)))
+clip.__module__ = "torchvision.models.video.clip"
 def tiny(*, weights="DEFAULT", progress=True):
     assert weights is None, "would download"
     return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
@@ -250,6 +257,13 @@ def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
     assert shared["layers"] == record["layers"]
     assert shared["settings"] == record["settings"]
     assert str(FILE.parent) not in json.dumps(shared)
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_a_video_is_of_the_size_that_its_network_was_trained_with():
+    pytest.importorskip("torch")
+    model = workload("torch:torchvision/clip").session(Options("cudnn", batch=1, device="cpu"))
+    assert model.describe()["input"] == ["1x3x18x8x6"]
 
 
 def test_what_nobody_trained_stays_within_fp16(torchvision):
