@@ -46,10 +46,14 @@ class Cost:
     counter_ms_a_launch
         Of the passes alone: the first complete measurement, which opens the session.
     again_ms_a_launch
-        The same for a measurement in an open session; None if there was one measurement.
+        The same for a measurement in an open session; None if there was one measurement. It holds
+        a pass of instrumented code only where the program's work differed (`cupti`).
     pass_us
         Of the last measurement: us a launch to begin, work and end, pass by pass; the last pass is
         that of instrumented code. Empty for Nsight Compute.
+    outside_ms_a_launch
+        Of the command without the passes: the start of the program, its timed iterations, opening
+        the sessions, reading values. None for Nsight Compute.
     """
 
     network: str
@@ -62,6 +66,7 @@ class Cost:
     counter_ms_a_launch: float
     again_ms_a_launch: float | None
     pass_us: tuple[tuple[float, float, float], ...] = ()
+    outside_ms_a_launch: float | None = None
 
 
 def program(network: str, iterations: int, folder: Path) -> list[str]:
@@ -96,27 +101,44 @@ def by_iterations(network: str, metrics: str, sets: int, folder: Path) -> Cost:
         round(first, 2),
         None if again is None else round(again, 2),
         last_passes(profile.pass_costs),
+        round(1e3 * (seconds - sum(cost.seconds for cost in profile.pass_costs)) / launches, 2),
     )
 
 
 def last_passes(costs: Sequence[PassCost]) -> tuple[tuple[float, float, float], ...]:
     """Return us a launch to begin, work and end, for each pass of the last measurement."""
-    begins = max(place for place, cost in enumerate(costs) if cost.number == 0)
-    seconds = [(cost, (cost.start_s, cost.work_s, cost.stop_s)) for cost in costs[begins:]]
-    rows = ([round(1e6 * each / cost.launches, 1) for each in three] for cost, three in seconds)
+    groups = measurements(costs)
+    rows = []
+    for cost in (cost for group in groups.values() for cost in group[-1]):
+        parts = (cost.start_s, cost.work_s, cost.stop_s)
+        rows.append(tuple(round(1e6 * part / cost.launches, 1) for part in parts))
     return tuple((start, work, stop) for start, work, stop in rows)
 
 
 def passes_alone(costs: Sequence[PassCost]) -> tuple[float, float | None]:
-    """Return ms a launch of the first measurement, and of the mean of the ones after it."""
-    sets: list[list[PassCost]] = []
+    """Return ms a launch of the first measurement, and of the mean of the ones after it.
+
+    Counters that are read in passes of their own, as those of instrumented code, belong to the
+    first measurement with the first time, and to the ones after it with the others.
+    """
+    first, more, sets = 0.0, 0.0, 1
+    for group in measurements(costs).values():
+        each = [1e3 * sum(cost.seconds for cost in one) / one[0].launches for one in group]
+        first += each[0]
+        more += sum(each[1:])
+        sets = max(sets, len(each))
+    return first, more / (sets - 1) if sets > 1 else None
+
+
+def measurements(costs: Sequence[PassCost]) -> dict[int, list[list[PassCost]]]:
+    """Return the passes of each measurement, by group of metrics."""
+    groups: dict[int, list[list[PassCost]]] = {}
     for cost in costs:
+        group = groups.setdefault(cost.group, [])
         if cost.number == 0:
-            sets.append([])
-        sets[-1].append(cost)
-    costs_ms = [1e3 * sum(cost.seconds for cost in one) / one[0].launches for one in sets]
-    further = costs_ms[1:]
-    return costs_ms[0], sum(further) / len(further) if further else None
+            group.append([])
+        group[-1].append(cost)
+    return groups
 
 
 def by_ncu(network: str, metrics: str, folder: Path) -> Cost:

@@ -87,8 +87,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class PassCost:
-    """What one counter pass took: launches, and seconds to start, for the work, and to stop."""
+    """What one counter pass of a group of metrics took.
 
+    Launches, and seconds to start, for the work, and to stop.
+    """
+
+    group: int
     number: int
     launches: int
     start_s: float
@@ -127,6 +131,11 @@ class CounterRecord:
         Metrics of each group, and the passes they take.
     finished_groups
         Groups that were measured as often as was asked.
+    apart
+        The group of instrumented code, if it is run apart from the hardware's counters.
+    once
+        Groups of instrumented code that were measured once, since every measurement executed as
+        many instructions: their values hold for all measurements.
     groups
         Into how many groups the metrics fall; 0 if none was begun.
     unit
@@ -154,6 +163,8 @@ class CounterRecord:
     group_metrics: dict[int, tuple[str, ...]] = field(default_factory=dict)
     group_passes: dict[int, int] = field(default_factory=dict)
     finished_groups: set[int] = field(default_factory=set)
+    apart: int | None = None
+    once: set[int] = field(default_factory=set)
     groups: int = 0
     unit: str = "none"
     region: bool = False
@@ -248,7 +259,12 @@ def _read_note(word: str, said: str, record: CounterRecord) -> None:
         record.group_passes[int(number)] = int(passes)
     elif word == "pass":
         launches, number, *seconds = said.split(" ")
-        record.pass_costs.append(PassCost(int(number), int(launches), *map(float, seconds)))
+        group = next(reversed(record.group_passes))
+        record.pass_costs.append(PassCost(group, int(number), int(launches), *map(float, seconds)))
+    elif word == "apart":
+        record.apart = int(said)
+    elif word == "once":
+        record.once.add(int(said))
     elif word == "done":
         record.finished_groups.add(int(said.split(" ")[1]))
 

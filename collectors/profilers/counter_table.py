@@ -24,6 +24,7 @@ _CACHES = {
     "iterations": "as the program left them",
     "kernel": "not flushed; memory is restored before every pass",
 }
+_ONCE = "run once; every measurement executed as many instructions"
 _WARP = 32
 _REGISTER_UNIT, _FEWEST_REGISTERS = 8, 16
 
@@ -37,9 +38,11 @@ class Measurement:
     replay
         ``iterations`` or ``kernel``.
     passes
-        Counter passes, the most of a group of metrics.
+        Counter passes of a measurement.
     runs
         Starts of the program that counters were read in.
+    once
+        Whether instrumented code was run for the first measurement alone.
     """
 
     machine: Machine
@@ -47,6 +50,7 @@ class Measurement:
     passes: int
     runs: int = 1
     driver: str = ""
+    once: bool = False
 
     @property
     def caches(self) -> str:
@@ -73,6 +77,7 @@ def counter_csv(
         "passes": str(measurement.passes),
         "runs": str(measurement.runs),
         "caches": measurement.caches,
+        "instrumented": _ONCE if measurement.once else "",
     }
     lines = io.StringIO(newline="")
     lines.write(f"{FIRST_LINE}\n")
@@ -106,7 +111,7 @@ def merged(records: Sequence[CounterRecord]) -> list[MeasuredLaunch]:
         If two runs of the program launched different kernels.
     """
     together: dict[tuple[int, int], MeasuredLaunch] = {}
-    for row in (row for record in records for row in record.rows):
+    for row in (row for record in records for row in _repeated(record)):
         key = row.set_number, row.place
         known = together.get(key)
         if known is None:
@@ -119,6 +124,19 @@ def merged(records: Sequence[CounterRecord]) -> list[MeasuredLaunch]:
             raise UnableError(msg, found=found, cure=cure)
         together[key] = replace(known, values={**known.values, **row.values})
     return [together[key] for key in sorted(together)]
+
+
+def _repeated(record: CounterRecord) -> list[MeasuredLaunch]:
+    """Return a record's rows; what was measured once stands in every measurement."""
+    constant = {name for group in record.once for name in record.group_metrics[group]}
+    if not constant:
+        return record.rows
+    numbers = sorted({row.set_number for row in record.rows})
+    return [
+        replace(row, set_number=number)
+        for row in record.rows
+        for number in (numbers if constant.issuperset(row.values) else [row.set_number])
+    ]
 
 
 def in_layers(ranges: tuple[str, ...], layers: str | None) -> bool:

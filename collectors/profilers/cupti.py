@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,6 +135,7 @@ class _Pass:
     first_group: int = 0
     launches: int = 0
     region_only: bool = False
+    apart: bool = True
 
 
 @dataclass
@@ -255,9 +257,10 @@ def profile(
     measurement = Measurement(
         record.machine,
         replay,
-        max(record.group_passes.values(), default=0),
+        passes_of(record),
         subject.runs,
         driver,
+        once=bool(record.once),
     )
     metrics = tuple(metric for metric in options.counters if metric not in record.missing)
     rows = [row for row in rows if in_layers(row.ranges, options.layers)]
@@ -287,7 +290,17 @@ def _measured(
 ) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
     """Return the measured launches: of the first run, of further runs, or of kernel replay."""
     if first.complete:
-        return merged([first]), first, "iterations"
+        rows = _whole(first)
+        if rows:
+            return rows, first, "iterations"
+        # instrumented code ran in other launches than the measured ones: read all side by side
+        region_only = first.region and first.unit == "nvtx"
+        sets = subject.options.sets
+        first = subject.start(
+            _Pass(unit=first.unit, sets=sets, region_only=region_only, apart=False)
+        )
+        if first.complete:
+            return merged([first]), first, "iterations"
     if first.differences:
         why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
         return _by_kernel_replay(first, subject, why)
@@ -298,6 +311,25 @@ def _measured(
         )
         return _by_kernel_replay(first, subject, why)
     return _by_several_runs(first, subject)
+
+
+def _whole(record: CounterRecord) -> list[MeasuredLaunch]:
+    """Return the launches of a run; none if one lacks the counters of a group."""
+    wanted = {name for names in record.group_metrics.values() for name in names}
+    with suppress(UnableError):
+        rows = merged([record])
+        if all(wanted.issubset(row.values) for row in rows):
+            return rows
+    return []
+
+
+def passes_of(record: CounterRecord) -> int:
+    """Return the passes that one measurement takes in one run."""
+    counts = dict(record.group_passes)
+    if record.apart is None:
+        return max(counts.values(), default=0)
+    counts.setdefault(record.apart, 1)
+    return sum(counts.values())
 
 
 def _by_several_runs(
@@ -335,7 +367,7 @@ def _by_several_runs(
 
 
 def _too_few(first: CounterRecord) -> str:
-    passes = max(first.group_passes.values(), default=0)
+    passes = passes_of(first)
     needed = f"{passes} are needed" if passes else "more are needed"
     return f"the program has {first.units} iterations, and {needed} to measure it in one run"
 
@@ -372,4 +404,5 @@ def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path)
         "PERFML_COUNTERS_LAUNCHES": str(request.launches),
         "PERFML_COUNTERS_MEMORY": str(options.memory),
         "PERFML_COUNTERS_REGION": str(int(request.region_only)),
+        "PERFML_COUNTERS_APART": str(int(request.apart)),
     }

@@ -100,7 +100,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return replace(kernels, frame=frame)
 
 
-_PROVENANCE = ("chip", "driver", "replay", "passes", "runs", "caches", "perfml")
+_PROVENANCE = ("chip", "driver", "replay", "passes", "runs", "caches", "instrumented", "perfml")
 """Facts that are kept with a table made of the file."""
 
 

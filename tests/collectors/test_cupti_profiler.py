@@ -87,6 +87,37 @@ def test_several_measurements_follow_each_other_in_one_session(measure):
     assert [row.ranges[0] for row in profile.rows[::3]] == ["iter_2", "iter_6"]
 
 
+WORK = ("m__1", "smsp__sass_a.sum", "m__2", "smsp__inst_executed.sum", "smsp__sass_b.sum")
+
+
+def test_instrumented_code_is_run_once_where_every_measurement_executes_as_much(measure):
+    profile = measure("iter:9", metrics=WORK, sets=3)  # two timed, thrice two passes, and one
+    assert (profile.measurement.passes, profile.measurement.runs) == (3, 1)
+    assert [row.set_number for row in profile.rows] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert {row.values["smsp__sass_b.sum"] for row in profile.rows} == {1040.0}
+    assert [row.values["m__2"] for row in profile.rows[:4]] == [2.0, 2.01, 2.02, 2.0]
+    assert [row.ranges[0] for row in profile.rows[::3]] == ["iter_2", "iter_4", "iter_6"]
+    assert read(profile.table).provenance["instrumented"].startswith("run once")
+
+
+def test_instrumented_code_is_run_each_time_where_the_work_differs(measure, monkeypatch):
+    monkeypatch.setenv("FAKE_CUPTI_OTHER_WORK", "1")
+    profile = measure("iter:11", metrics=WORK, sets=3)
+    counted = [row.values["smsp__sass_a.sum"] for row in profile.rows[::3]]
+    assert counted == [1040.0, 1050.0, 1060.0]
+    assert "instrumented" not in read(profile.table).provenance
+
+
+def test_instrumented_code_counts_the_launches_that_were_measured(measure):
+    other = measure("iter:8 odd iter:1", metrics=WORK, sets=3)
+    assert (other.measurement.replay, other.measurement.runs) == ("iterations", 1)
+    assert {row.values["smsp__sass_a.sum"] for row in other.rows} == {1040.0}
+    # measurements of different launches: instrumented code runs beside the hardware's counters
+    mixed = measure("iter:4 more:1 more:1 iter:9", metrics=WORK, sets=3)
+    assert mixed.measurement.runs > 1
+    assert {len(row.values) for row in mixed.rows} == {5}
+
+
 def test_pairs_of_profiler_calls_are_iterations_too(measure):
     profile = measure("pairs:6")
     assert profile.measurement.replay == "iterations"
@@ -143,6 +174,27 @@ def test_contexts_are_measured_one_after_the_other(measure):
     assert [row.values["m__0"] for row in profile.rows] == [0.0, 0.0, 0.01]
     replayed = measure("contexts:1")
     assert [row.context for row in replayed.rows] == [0, 1, 0]
+
+
+def test_launches_that_become_part_of_a_graph_are_none(measure):
+    profile = measure("captured:6")
+    assert [row.kernel for row in profile.rows] == ["conv(float*)", "pool(float*)", "tail(float*)"]
+    replayed = measure("captured:1")
+    assert "captured(float*)" not in {row.kernel for row in replayed.rows}
+
+
+@pytest.mark.parametrize("memory", [2 << 30, 2500])
+def test_launches_that_the_driver_refuses_are_none(measure, memory):
+    profile = measure("refused:12", memory=memory)
+    assert profile.measurement.replay == "iterations"
+    assert [row.kernel for row in profile.rows] == ["conv(float*)", "pool(float*)", "tail(float*)"]
+
+
+def test_a_child_made_by_fork_leaves_the_record_alone(measure):
+    profile = measure("iter:3 fork iter:6")  # two timed, one pass before
+    assert (len(profile.rows), profile.measurement.replay) == (3, "iterations")
+    assert [row.place for row in profile.rows] == [0, 1, 2]
+    assert profile.warnings == ()
 
 
 def test_launches_of_another_thread_belong_to_the_iteration(measure):

@@ -5,6 +5,10 @@
 #include <cupti.h>
 
 extern "C" {
+// With `refused` the driver returns an error and nothing runs.
+void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* symbol,
+                    const void* parameters);
+void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
 }

@@ -8,6 +8,9 @@
 // contexts:N       iterations whose second launch is in another context
 // threads:N        iterations whose last launch is made by a thread of its own
 // graph:N          iterations that launch a graph
+// captured:N       iterations with a launch into a stream that is captured
+// refused:N        iterations with a launch that the driver refuses
+// fork             a child that ends as programs do, which is not by _exit
 // abort, exit      end at once, by a signal or without cleaning up
 //
 // Without a word it launches nothing.
@@ -16,6 +19,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,6 +46,15 @@ void work(const std::string& kind, bool odd, int more) {
     return;
   }
   in_range("conv", 0, "_Z4convPf", 10);
+  if (kind == "captured") {
+    fake_capture(true);
+    in_range("captured", 0, "_Z8capturedPf", 40);
+    fake_capture(false);
+  }
+  if (kind == "refused") {
+    cuLaunchKernel_params given = {};
+    fake_call_that(true, 0, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "_Z7refusedPf", &given);
+  }
   in_range("a/b", kind == "contexts" ? 1 : 0, odd ? "_Z5otherPf" : "_Z4poolPf", 20);
   if (kind == "threads") {
     std::thread([] { fake_launch(0, "_Z8backwardPf", 30, 64); }).join();
@@ -77,6 +90,15 @@ int main(int count, char** words) {
     const int number = word.find(':') < word.size() ? std::atoi(&word[word.find(':') + 1]) : 0;
     if (kind == "abort") std::abort();
     if (kind == "exit") _exit(0);
+    if (kind == "fork") {
+      const pid_t child = fork();
+      if (child == 0) {
+        iteration("iter", false, 0);  // ranges are harmless; CUDA would not work here
+        std::exit(0);
+      }
+      waitpid(child, nullptr, 0);
+      continue;
+    }
     if (kind == "odd" || kind == "more") {
       iteration("iter", kind == "odd", kind == "more" ? number : 0);
       continue;

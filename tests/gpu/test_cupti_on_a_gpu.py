@@ -94,6 +94,27 @@ def test_streams_pairs_and_contexts_are_measured_in_one_run(repeats, tmp_path, w
         assert len({row.stream for row in measured.rows}) == 2
 
 
+@pytest.mark.parametrize("what", ["captured", "refused", "fork"])
+def test_captures_refused_launches_and_children_are_no_launches(repeats, tmp_path, what):
+    measured = profile([repeats, "30", what], tmp_path)
+    assert (measured.measurement.replay, measured.measurement.runs) == ("iterations", 1)
+    kernels = [function_name(row.kernel) for row in measured.rows]
+    assert kernels == ["scale", "add", "reduce", "reduce"]
+
+
+def test_instrumented_code_runs_once_and_counts_as_beside_the_hardware(repeats, tmp_path):
+    several = profile([repeats, "60"], tmp_path, metrics="default", sets=3)
+    assert several.measurement.once
+    assert len(several.rows) == 12
+    (tmp_path / "one").mkdir()
+    one = profile([repeats, "60"], tmp_path / "one", metrics="default")
+    left, right = raw(several.table), raw(one.table)
+    for name in (name for name in left if "__sass_" in name):
+        for number in range(3):
+            part = left[name].iloc[4 * number : 4 * number + 4]
+            np.testing.assert_allclose(part, right[name], rtol=1e-3, err_msg=name)
+
+
 @pytest.mark.parametrize("what", ["odd", "once"])
 def test_what_does_not_repeat_is_replayed_launch_by_launch(repeats, tmp_path, what):
     command = [repeats, "20", "odd"] if what == "odd" else [repeats, "1"]

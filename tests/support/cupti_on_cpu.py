@@ -15,10 +15,12 @@ COMPILER = shutil.which("g++") or shutil.which("c++")
 def compiled(folder: Path) -> tuple[Path, Path]:
     """Compile into `folder`; return the range profiler and the program."""
     cupti, library, program = folder / "libcupti.so.13", folder / "library.so", folder / "program"
+    cuda = folder / "libcuda.so.1"
     headers = [f"-I{path}" for path in inject.toolkit().include]
     shared = [COMPILER, "-std=c++17", "-fPIC", "-shared", *headers]
-    linked = [str(cupti), f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
+    linked = [str(cupti), str(cuda), f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
     for command in (
+        [*shared, FOLDER / "fake_cuda.cpp", "-Wl,-soname,libcuda.so.1", "-o", cuda],
         [*shared, FOLDER / "fake_cupti.cpp", "-Wl,-soname,libcupti.so.13", "-o", cupti],
         [*shared, "-fvisibility=hidden", LIBRARY, *linked, "-o", library],
         [COMPILER, "-std=c++17", *headers, FOLDER / "program.cpp", *linked, "-o", program],

@@ -74,7 +74,7 @@ void kernel_ran(const activity::KernelRecord& kernel) {
 void records_dropped(size_t count) { state().dropped += count; }
 
 void finish() {
-  if (g_finished.exchange(true)) return;
+  if (!state().file.is_open() || g_finished.exchange(true)) return;
   cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   state().file.note("dropped", state().dropped);
   state().file.close();

@@ -22,6 +22,8 @@ struct Functions {
   CUresult (*function_attribute)(int*, CUfunction_attribute, CUfunction) = nullptr;
   CUresult (*kernel_attribute)(int*, CUfunction_attribute, CUkernel, CUdevice) = nullptr;
   CUresult (*active_blocks)(int*, CUfunction, int, size_t) = nullptr;
+  CUresult (*capturing)(CUstream, CUstreamCaptureStatus*) = nullptr;
+  CUresult (*capturing_own_default)(CUstream, CUstreamCaptureStatus*) = nullptr;
 };
 
 inline const Functions& functions() {
@@ -43,6 +45,8 @@ inline const Functions& functions() {
     look_up(all.function_attribute, "cuFuncGetAttribute");
     look_up(all.kernel_attribute, "cuKernelGetAttribute");
     look_up(all.active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    look_up(all.capturing, "cuStreamIsCapturing");
+    look_up(all.capturing_own_default, "cuStreamIsCapturing_ptsz");
     return all;
   }();
   return loaded;
@@ -73,6 +77,13 @@ inline CUcontext current_context() {
   CUcontext context = nullptr;
   if (functions().current) functions().current(&context);
   return context;
+}
+
+// Whether launches into a stream become part of a CUDA graph instead of running.
+inline bool is_capturing(CUstream stream, bool own_default_stream) {
+  const auto ask = own_default_stream ? functions().capturing_own_default : functions().capturing;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask && ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 inline int attribute(CUdevice device, CUdevice_attribute which) {

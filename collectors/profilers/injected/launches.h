@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "cuda_driver.h"
 #include "nvtx_ranges.h"
@@ -45,6 +46,11 @@ struct Launch {
     return context == other.context && graph == other.graph && kernel == other.kernel;
   }
 };
+
+inline bool same(const std::vector<Launch>& left, const std::vector<Launch>& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const Launch& one, const Launch& other) { return one.same(other); });
+}
 
 inline std::string demangled(const std::string& name) {
   int status = 0;
@@ -85,9 +91,11 @@ constexpr CUpti_CallbackId kDriverCalls[] = {
 // Asks the driver once for each kernel under each block size.
 inline const Resources& resources(CUfunction function, const Launch& launch, CUdevice device) {
   static auto* const known =
-      new std::map<std::tuple<CUfunction, unsigned, unsigned>, Resources>;
+      new std::map<std::tuple<CUfunction, std::string, unsigned, unsigned>, Resources>;
   const unsigned threads = launch.block[0] * launch.block[1] * launch.block[2];
-  auto [place, is_new] = known->try_emplace({function, threads, launch.dynamic_shared});
+  // a module that is unloaded may leave its functions' addresses to other ones
+  auto [place, is_new] =
+      known->try_emplace({function, launch.kernel, threads, launch.dynamic_shared});
   if (is_new) {
     Resources& of_kernel = place->second;
     of_kernel.registers = driver::attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, device);
@@ -113,7 +121,7 @@ CUfunction plain_launch(const void* raw, Launch& launch, CUstream& stream) {
   return given->f;
 }
 
-// Reads the driver's launch call; false if the call launches nothing.
+// Reads the driver's launch call; false if the call launches nothing, as while a graph is captured.
 inline bool read(CUpti_CallbackId id, const CUpti_CallbackData& call, CUdevice device,
                  Launch& launch) {
   CUstream stream = nullptr;
@@ -143,13 +151,17 @@ inline bool read(CUpti_CallbackId id, const CUpti_CallbackData& call, CUdevice d
       function = given->f;
       break;
     }
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch: launch.graph = true; break;
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: own_default_stream = true; [[fallthrough]];
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
+      stream = static_cast<const cuGraphLaunch_params*>(call.functionParams)->hStream;
+      launch.graph = true;
+      break;
     case CUPTI_DRIVER_TRACE_CBID_cuLaunch:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync: break;
     default: return false;
   }
+  if (driver::is_capturing(stream, own_default_stream)) return false;
   launch.kernel = call.symbolName ? call.symbolName : "";
   if (function) launch.resources = resources(function, launch, device);
   cuptiGetStreamIdEx(call.context, stream, own_default_stream ? 1 : 0, &launch.stream);

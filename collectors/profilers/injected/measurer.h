@@ -6,13 +6,16 @@
 // Rows of an iteration are written when all of it has been measured.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chip.h"
 #include "counter_session.h"
+#include "instrumented.h"
 #include "launches.h"
 #include "record.h"
 
@@ -40,7 +43,8 @@ class Measurer {
   Measurer(const record::Request& request, record::File& file) : request_(request), file_(file) {}
 
   bool done() const { return done_; }
-  bool running() const { return running_; }
+  // Whether counters are read of the launches that are made now.
+  bool follows() const { return measured_ && !done_; }
   size_t known_launches() const { return expected_.empty() ? request_.launches : expected_.size(); }
   const std::vector<Launch>& launches() const { return launches_; }
 
@@ -88,8 +92,8 @@ class Measurer {
     if (CUcontext current = driver::current_context()) context_number(current);
     // an iteration whose launches nobody knows yet is counted only
     if (expected_.empty() && (request_.launches == 0 || contexts_.size() != 1)) return;
-    measured_ = prepare(contexts_to_measure()[turn_]);
-    if (measured_ && window_first_ == 0) start_window(contexts_to_measure()[turn_]);
+    measured_ = prepare(context_of_turn());
+    if (measured_ && window_first_ == 0) start_window(context_of_turn());
   }
 
   void launch_begins(Launch launch) {
@@ -108,10 +112,19 @@ class Measurer {
       end_window();
   }
 
+  // The driver refused the launch that was noted last.
+  void launch_failed() {
+    if (!follows() || launches_.empty()) return;
+    const bool counted = launches_.back().context == context_of_turn();
+    if (counted && !request_.kernel_replay) --seen_in_context_;
+    launches_.pop_back();
+    if (running_ && !places_.empty() && places_.back() == launches_.size()) places_.pop_back();
+  }
+
   void unit_ends() {
     if (running_) end_window();
     if (!measured_) {
-      expected_ = launches_;
+      expect(launches_);
     } else if (!done_) {
       if (request_.kernel_replay) replayed_unit_ends();
       else iteration_ends();
@@ -143,7 +156,7 @@ class Measurer {
   // --- launches --------------------------------------------------------------------------------
 
   void count_launch(unsigned context) {
-    if (context != contexts_to_measure()[turn_]) return;
+    if (context != context_of_turn()) return;
     if (!running_ && window_first_ > 0 && seen_in_context_ == window_first_) start_window(context);
     ++seen_in_context_;
     if (running_) places_.push_back(launches_.size());
@@ -155,21 +168,22 @@ class Measurer {
     if (running_) places_.push_back(launches_.size());
   }
 
-  std::vector<unsigned> contexts_to_measure() const {
-    std::vector<unsigned> used;
+  // From now on an iteration is taken to launch this.
+  void expect(const std::vector<Launch>& launches) {
+    expected_ = launches;
+    expected_of_.clear();
     for (const Launch& launch : expected_) {
-      if (std::find(used.begin(), used.end(), launch.context) == used.end())
-        used.push_back(launch.context);
+      auto known = std::find_if(expected_of_.begin(), expected_of_.end(),
+                                [&](const auto& each) { return each.first == launch.context; });
+      if (known == expected_of_.end()) known = expected_of_.insert(known, {launch.context, 0});
+      ++known->second;
     }
-    return used.empty() ? std::vector<unsigned>{0} : used;
   }
 
+  unsigned context_of_turn() const { return expected_of_.empty() ? 0 : expected_of_[turn_].first; }
+
   size_t launches_expected() const {
-    if (expected_.empty()) return request_.launches;
-    const unsigned context = contexts_to_measure()[turn_];
-    return static_cast<size_t>(
-        std::count_if(expected_.begin(), expected_.end(),
-                      [context](const Launch& launch) { return launch.context == context; }));
+    return expected_of_.empty() ? request_.launches : expected_of_[turn_].second;
   }
 
   // --- windows: launches between one Start and Stop ----------------------------------------------
@@ -232,11 +246,20 @@ class Measurer {
   }
 
   bool divide() {
-    std::vector<std::string> missing;
+    std::vector<std::string> missing, hardware, in_code;
+    std::vector<std::vector<std::string>> more;
     std::string why;
-    if (!partition(chip_.name, chip_.availability, request_.metrics, request_.most_passes, groups_,
-                   missing, why))
+    Instrumented::part(request_, hardware, in_code);
+    if (!partition(chip_.name, chip_.availability, hardware, request_.most_passes, groups_, missing,
+                   why))
       return refuse(why);
+    // a chip that knows none of the counters of code is no reason to stop
+    if (!in_code.empty() &&
+        partition(chip_.name, chip_.availability, in_code, 0, more, missing, why)) {
+      groups_.push_back(more.front());
+      instrumented_.run_apart();
+      file_.note("apart", groups_.size() - 1);
+    }
     for (const std::string& name : missing) file_.note("missing " + name);
     file_.note("groups", groups_.size());
     group_number_ = request_.first_group;
@@ -249,6 +272,7 @@ class Measurer {
     std::string why;
     if (!group_.open(chip_.name, chip_.availability, groups_[group_number_], why))
       return refuse(why);
+    instrumented_.group_opens(groups_[group_number_]);
     std::string names;
     for (const std::string& name : groups_[group_number_]) names += "\t" + name;
     file_.note("group " + std::to_string(group_number_) + " passes " +
@@ -276,9 +300,14 @@ class Measurer {
   void iteration_ends() {
     const bool first = passes_done_ == 0 && turn_ == 0 && window_first_ == 0;
     if (first) {
+      // instrumented code that runs once has to be that of the measured launches
+      if (instrumented_.apart() && group_number_ > 0 && instrumented_.same_work()) {
+        first_launches_ = instrumented_.launches();
+        if (!same_launches()) return restart();
+      }
       first_launches_ = launches_;
       first_unit_ = unit_;
-      if (expected_.empty()) expected_ = launches_;
+      expect(launches_);
     } else if (!same_launches()) {
       return restart();
     }
@@ -291,7 +320,7 @@ class Measurer {
   }
 
   void next_window() {
-    const unsigned context = contexts_to_measure()[turn_];
+    const unsigned context = context_of_turn();
     std::string why;
     window_first_ += places_.size();
     const bool last_window = window_first_ >= launches_expected();
@@ -299,16 +328,24 @@ class Measurer {
       window_first_ = 0;
       ++turn_;
     }
-    if (turn_ >= contexts_to_measure().size()) {
+    if (turn_ >= std::max<size_t>(1, expected_of_.size())) {
       turn_ = 0;
       write_rows();
-      if (++sets_done_ >= request_.sets) return next_group();
+      if (instrumented_.apart() && group_number_ == 0)
+        instrumented_.measured(first_launches_, sets_done_ == 0);
+      if (++sets_done_ >= sets_wanted()) return next_group();
     }
-    if (contexts_to_measure()[turn_] != context) return;  // the next one opens its own
+    if (context_of_turn() != context) return;  // the next one opens its own
     if (!contexts_[context].session->again(why)) give_up(why);
   }
 
+  size_t sets_wanted() const {
+    return instrumented_.apart() && group_number_ > 0 && instrumented_.same_work() ? 1
+                                                                                   : request_.sets;
+  }
+
   void next_group() {
+    if (sets_wanted() < request_.sets) file_.note("once", group_number_);
     sets_done_ = 0;
     close_sessions();
     group_ready_ = false;
@@ -340,7 +377,8 @@ class Measurer {
   void restart() {
     passes_done_ = turn_ = window_first_ = 0;
     rows_.clear();
-    expected_ = launches_;
+    instrumented_.forget();
+    expect(launches_);
     close_sessions();
     if (++restarts_ > kMostRestarts) give_up("the iterations launch different kernels");
   }
@@ -365,8 +403,11 @@ class Measurer {
       return false;
     }
     const size_t width = groups_[group_number_].size();
-    for (size_t range = 0; range < ranges; ++range)
-      keep_row(launches[places_[range]], places_[range], &values[range * width], width);
+    for (size_t range = 0; range < ranges; ++range) {
+      const size_t place = places_[range];
+      keep_row(launches[place], place, &values[range * width], width);
+      instrumented_.keep(place, &values[range * width], width);
+    }
     return true;
   }
 
@@ -406,6 +447,8 @@ class Measurer {
 
   std::string unit_, first_unit_;
   std::vector<Launch> launches_, first_launches_, expected_;
+  std::vector<std::pair<unsigned, size_t>> expected_of_;  // contexts, and how many launches of each
+  Instrumented instrumented_;
   size_t seen_in_context_ = 0;
   unsigned running_context_ = 0;
   std::vector<size_t> places_;  // of the window's launches, in the iteration

@@ -35,8 +35,9 @@ inline Listener& listener() {
 }
 
 inline std::vector<Range>& stack() {
-  thread_local std::vector<Range> ranges;
-  return ranges;
+  // never destroyed: static objects that are torn down after their thread may still launch
+  thread_local auto* const ranges = new std::vector<Range>;
+  return *ranges;
 }
 
 inline unsigned long long new_instance() {

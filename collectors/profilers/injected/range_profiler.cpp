@@ -80,9 +80,10 @@ class Follower {
   }
 
   // --- where the program is ---------------------------------------------------------------------
+  // A child made by fork, whose file is closed, may have got a lock that nobody opens any more.
 
   void range_pushed(const std::string& name, size_t depth) {
-    if (!is_iteration(name)) return;
+    if (!file_.is_open() || !is_iteration(name)) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     if (request_.unit == "region" || request_.unit == "program") return;
     if (request_.region_only && !in_region_) return;
@@ -97,6 +98,7 @@ class Follower {
   }
 
   void range_popping(size_t depth) {
+    if (!file_.is_open()) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     if (unit_open_ && unit_kind_ == "nvtx" && depth == unit_depth_ &&
         unit_thread_ == std::this_thread::get_id())
@@ -104,6 +106,7 @@ class Follower {
   }
 
   void region_begins() {
+    if (!file_.is_open()) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     in_region_ = region_seen_ = true;
     if (unit_open_ || unit_kind_ == "nvtx") return;
@@ -116,12 +119,14 @@ class Follower {
   }
 
   void region_ends() {
+    if (!file_.is_open()) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     in_region_ = false;
     if (unit_open_ && unit_kind_ == "region") end_unit();
   }
 
   void context_ends(CUcontext context) {
+    if (!file_.is_open()) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     measurer_.context_ends(context);
   }
@@ -131,15 +136,17 @@ class Follower {
   // While counters are read the lock is kept until `launch_ends`, so that launches of several
   // threads are measured in the order in which they are noted.
   void launch_begins(CUpti_CallbackId id, const CUpti_CallbackData& call) {
+    if (!file_.is_open()) return;
     lock_.lock();
-    note_launch(id, call);
-    keeps_lock() = measurer_.running();
-    if (!measurer_.running()) lock_.unlock();
+    noted_ = note_launch(id, call);
+    keeps_lock() = measurer_.follows();
+    if (!keeps_lock()) lock_.unlock();
   }
 
-  void launch_ends() {
+  void launch_ends(bool refused) {
     if (!keeps_lock()) return;
     keeps_lock() = false;
+    if (refused && noted_) measurer_.launch_failed();
     measurer_.launch_ends();
     lock_.unlock();
   }
@@ -161,7 +168,7 @@ class Follower {
   // --- the end ----------------------------------------------------------------------------------
 
   void finish() {
-    if (finished_.exchange(true)) return;
+    if (!file_.is_open() || finished_.exchange(true)) return;
     {
       std::lock_guard<std::recursive_mutex> guard(lock_);
       if (unit_open_) end_unit();
@@ -208,10 +215,11 @@ class Follower {
     if (was_measuring && measurer_.done()) tell();
   }
 
-  void note_launch(CUpti_CallbackId id, const CUpti_CallbackData& call) {
+  // Whether the call is one of the launches of an iteration.
+  bool note_launch(CUpti_CallbackId id, const CUpti_CallbackData& call) {
     Launch launch;
     launch.context = measurer_.context_number(call.context);
-    if (!launches::read(id, call, measurer_.device(launch.context), launch)) return;
+    if (!launches::read(id, call, measurer_.device(launch.context), launch)) return false;
     ++all_launches_;
     if (request_.unit == "program" && !unit_open_ && measuring()) {
       unit_kind_ = "program";
@@ -222,12 +230,13 @@ class Follower {
       std::lock_guard<std::mutex> guard(times_lock_);
       timed_[call.correlationId] = {++sequence_, launch.instance, unit_open_, launch.path};
     }
-    if (!unit_open_) return;
+    if (!unit_open_) return false;
     if (launch.graph && measuring()) {
       file_.note("graph " + unit_path_);
       measurer_.give_up("the program replays CUDA graphs");
     }
     measurer_.launch_begins(std::move(launch));
+    return true;
   }
 
   void place_in_ranges(Launch& launch) const {
@@ -257,6 +266,7 @@ class Follower {
   counters::Measurer measurer_{request_, file_};
   std::recursive_mutex lock_;
 
+  bool noted_ = false;  // the launch that is being made
   bool unit_open_ = false, in_region_ = false, region_seen_ = false;
   std::string unit_kind_, unit_path_;
   std::thread::id unit_thread_;
@@ -288,7 +298,8 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   } else if (enters) {
     follower.launch_begins(id, call);
   } else {
-    follower.launch_ends();
+    const auto* result = static_cast<const CUresult*>(call.functionReturnValue);
+    follower.launch_ends(result && *result != CUDA_SUCCESS);
   }
 }
 

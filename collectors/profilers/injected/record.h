@@ -1,6 +1,7 @@
 // What the collector asks of a process, and the file in which the process answers.
 #pragma once
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -41,6 +42,8 @@ struct Request {
   size_t launches = number_from("PERFML_COUNTERS_LAUNCHES", 0);
   // bytes that the counters of one session may take
   size_t memory = number_from("PERFML_COUNTERS_MEMORY", size_t{2} << 30);
+  // instrumented code may be run apart from the hardware's counters, once
+  bool apart = number_from("PERFML_COUNTERS_APART", 1) != 0;
   // iterations count between cudaProfilerStart and cudaProfilerStop alone
   bool region_only = number_from("PERFML_COUNTERS_REGION", 0) != 0;
 
@@ -53,12 +56,19 @@ struct Request {
 };
 
 // The lines of one process; its last is "# end".
+//
+// A child made by fork shares the file and what is not written yet, and has no use of CUDA: it
+// writes nothing.
 class File {
  public:
   bool open(const std::string& folder) {
     const std::string path = folder + "/" + std::to_string(getpid()) + ".tsv";
     file_ = std::fopen(path.c_str(), "w");
-    return file_ != nullptr;
+    if (!file_) return false;
+    forked() = this;
+    pthread_atfork([] { forked()->before_fork(); }, [] { forked()->lock_.unlock(); },
+                   [] { forked()->after_fork(); });
+    return true;
   }
 
   bool is_open() const { return file_ != nullptr; }
@@ -86,6 +96,21 @@ class File {
   }
 
  private:
+  static File*& forked() {
+    static File* only = nullptr;
+    return only;
+  }
+
+  void before_fork() {
+    lock_.lock();
+    if (file_) std::fflush(file_);
+  }
+
+  void after_fork() {
+    file_ = nullptr;
+    lock_.unlock();
+  }
+
   std::mutex lock_;
   std::FILE* file_ = nullptr;
 };

@@ -3,7 +3,9 @@
 // Each iteration, an NVTX range called iter_0, iter_1, ..., launches four kernels. WHAT changes it:
 // streams (two streams and an event), contexts (a second context), graph (the kernels in a CUDA
 // graph), odd (every third iteration launches another grid), crash (the program ends by a signal in
-// its fifth iteration), sleep (it hangs there), pairs (cudaProfilerStart and Stop, no ranges).
+// its fifth iteration), sleep (it hangs there), pairs (cudaProfilerStart and Stop, no ranges),
+// captured (an iteration also captures a graph that is never launched), refused (it also makes a
+// launch that the driver refuses), fork (a child ends by exit in the fifth iteration).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include <cuda.h>
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(call)                                                        \
@@ -86,7 +89,7 @@ int main(int words, char** word) {
   const std::string what = words > 2 ? word[2] : "";
   Memory memory = allocate();
   cudaStream_t first = nullptr, second = nullptr;
-  if (what == "streams" || what == "graph") CHECK(cudaStreamCreate(&first));
+  if (what == "streams" || what == "graph" || what == "captured") CHECK(cudaStreamCreate(&first));
   second = first;
   if (what == "streams") CHECK(cudaStreamCreate(&second));
   cudaGraphExec_t graph = nullptr;
@@ -113,6 +116,22 @@ int main(int words, char** word) {
     else nvtxRangePushA(name.c_str());
     if (what == "crash" && i == 5) std::abort();
     if (what == "sleep" && i == 5) sleep(600);
+    if (what == "fork" && i == 5) {
+      const pid_t child = fork();
+      if (child == 0) std::exit(0);
+      waitpid(child, nullptr, 0);
+    }
+    if (what == "captured") {
+      cudaGraph_t unused = nullptr;
+      CHECK(cudaStreamBeginCapture(first, cudaStreamCaptureModeGlobal));
+      scale<<<8, 256, 0, first>>>(memory.values, 0.5f, kCount);
+      CHECK(cudaStreamEndCapture(first, &unused));
+      CHECK(cudaGraphDestroy(unused));
+    }
+    if (what == "refused") {
+      scale<<<8, 2048>>>(memory.values, 0.5f, kCount);
+      if (cudaGetLastError() == cudaSuccess) return 1;
+    }
     const int blocks = kCount / 256 - (what == "odd" && i % 3 == 0 ? 1 : 0);
     if (graph) CHECK(cudaGraphLaunch(graph, first));
     else launch(memory, first, second, blocks);
