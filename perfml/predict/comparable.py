@@ -91,7 +91,7 @@ def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> str | None:
         return "neither shapes nor dram_read_bytes and dram_write_bytes are known"
     if pd.isna(row[BOUND]):
         device = "of a GPU that is not named" if pd.isna(row["device"]) else f"of {row['device']}"
-        return f"the peaks {device} are not known (perfml doctor --measure-peaks, then --peaks)"
+        return f"the peaks {device} are not known"
     if row["flops"] > 0 and pd.isna(row["compute_us"]):
         return f"no peak of {row['precision']} is known for {row['device']}"
     return None
@@ -126,6 +126,9 @@ def unseen_axes(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> l
 def weaker(axis: str, value: object) -> str:
     """Say what a comparison is worth where the reference never saw a value."""
     if axis == "device":
-        return f"{value} is not in the reference: compared with the other layers of this profile"
+        return (
+            f"{value} is not in the reference: compared with the other layers of this profile, and "
+            "the interval is at least as wide as for a precision left out"
+        )
     what = axis.removeprefix("usual_")
     return f"{what} {value} is not in the reference: the interval is as wide as for one left out"

@@ -18,7 +18,14 @@ from perfml.predict.comparable import OWN_LAYERS, by_counters, unseen_axes, weak
 from perfml.predict.describe import WHOLE, Vocabulary, prepared
 from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
-from perfml.predict.reasons import condition, findings_of, named_peers, peers_of, unusual_counts
+from perfml.predict.reasons import (
+    condition,
+    findings_of,
+    named_peers,
+    peers_of,
+    slowest_kernel,
+    unusual_counts,
+)
 from perfml.predict.results import LayerVerdict, Prediction, Why
 from perfml.tables import metric_columns
 from perfml.time_sources import time_note
@@ -136,16 +143,24 @@ def predict(
         chosen, known, learned, unseen_axes(chosen, known, by_shape=by_shape), confidence
     )
     verdicts = _verdicts(rows, refused, compared, "shape" if by_shape else "counted work")
-    slow = _slowest(verdicts, top)
-    findings = findings_of(own, kernels, [condition(rows.iloc[at]) for at in slow]) if slow else {}
+    every = _slowest(verdicts) if top else []
+    slow = every[:top]
+    places = {at: condition(rows.iloc[at]) for at in every}
+    findings = findings_of(own, kernels, list(places.values())) if every else {}
+    for at in every:
+        first = next(iter(findings.get(places[at], ())), None)
+        verdicts[at] = replace(verdicts[at], limits=first)
     work = None
     if slow and by_shape and words.counted:
         work = learned.by_work(rows.iloc[slow])
     for number, at in enumerate(slow):
-        reasons = findings.get(condition(rows.iloc[at]), ())
         work_us = None if work is None else float(np.exp(work[number]))
-        why = _why(verdicts[at], rows.iloc[[at]], known, words, work_us)
-        verdicts[at] = replace(verdicts[at], why=replace(why, reasons=reasons))
+        why = replace(
+            _why(verdicts[at], rows.iloc[[at]], known, words, work_us),
+            reasons=findings.get(places[at], ()),
+            kernel=slowest_kernel(kernels, places[at]),
+        )
+        verdicts[at] = replace(verdicts[at], why=why)
     shift = float(np.median(np.log(chosen["time_us"].to_numpy(float)) - compared.expected))
     warnings += _said_of_all(verdicts, shift)
     note = time_note(layers)
@@ -196,6 +211,8 @@ def _nothing_left(refused: list[str | None]) -> PerfmlError:
     usual = pd.Series(refused).value_counts()
     msg = f"no layer can be compared: {usual.index[0]}"
     cure = "Layers, shapes and counters come with: perfml collect torch:LIBRARY/MODEL --out run/"
+    if "the peaks" in str(usual.index[0]):
+        cure = "There: perfml doctor --measure-peaks --out peaks.json; then add --peaks peaks.json."
     return PerfmlError(msg, found=f"{int(usual.iloc[0])} of {len(refused)} layers", cure=cure)
 
 
@@ -220,11 +237,15 @@ def _compare(
         if axis == "device":
             # of another GPU only the profile itself tells how fast it is
             expected[here] += float(np.median((measured - expected)[here]))
-        residuals = learned.residuals(NETWORK if axis in (None, "device") else axis)
-        intervals = Intervals.calibrate(residuals, known["family"])
         family = rows["family"][here]
-        low[here], high[here] = intervals.around(expected[here], family, confidence)
-        slower[here] = intervals.share_slower(expected[here], measured[here], family)
+        low[here], high[here], slower[here] = np.inf, -np.inf, 0.0
+        for column in _held_out_for(axis, known):
+            intervals = Intervals.calibrate(learned.residuals(column), known["family"])
+            ends = intervals.around(expected[here], family, confidence)
+            share = intervals.share_slower(expected[here], measured[here], family)
+            low[here] = np.minimum(low[here], ends[0])
+            high[here] = np.maximum(high[here], ends[1])
+            slower[here] = np.maximum(slower[here], share)
         if axis == "device":
             half = _Z90 * _MAD * float(np.median(np.abs((measured - expected)[here])))
             low[here] = np.minimum(low[here], expected[here] - half)
@@ -234,6 +255,17 @@ def _compare(
         for place, axis in enumerate(axes)
     ]
     return _Compared(expected, low, high, slower, notes)
+
+
+def _held_out_for(axis: str | None, known: pd.DataFrame) -> tuple[str, ...]:
+    """Return the columns whose held-out values tell how far off an answer may be.
+
+    No GPU can be held out of a reference of one. Another one is at least as strange as a network
+    and a precision that were never seen.
+    """
+    if axis != "device":
+        return (NETWORK if axis is None else axis,)
+    return (NETWORK, "precision") if len(set(known["precision"])) > 1 else (NETWORK,)
 
 
 def _verdicts(
@@ -289,10 +321,10 @@ def _order(verdict: LayerVerdict) -> tuple[int, float]:
     return rank, -(verdict.excess_us or 0.0)
 
 
-def _slowest(verdicts: list[LayerVerdict], top: int) -> list[int]:
-    """Return the places of the slow layers that lose most."""
+def _slowest(verdicts: list[LayerVerdict]) -> list[int]:
+    """Return the places of the slow layers, of those that lose most first."""
     slow = [at for at, each in enumerate(verdicts) if each.verdict == "slower"]
-    return sorted(slow, key=lambda at: _order(verdicts[at]))[:top]
+    return sorted(slow, key=lambda at: _order(verdicts[at]))
 
 
 def _why(

@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.kernel_names import short_kernel
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary, describe
-from perfml.predict.results import Peer, Reason, Unusual
+from perfml.predict.results import Peer, Reason, SlowestKernel, Unusual
 
 Floats = npt.NDArray[np.float64]
 
@@ -139,8 +140,35 @@ def findings_of(
         reasons = found.setdefault(key, [])
         if len(reasons) < _REASONS:
             said = (str(each[word]) for word in ("hazard", "evidence", "mitigation"))
-            reasons.append(Reason(tuple(map(str, each["rules"])), *said))
+            kernel = None if pd.isna(each["kernel"]) else short_kernel(str(each["kernel"]))
+            reasons.append(Reason(tuple(map(str, each["rules"])), *said, kernel))
     return {key: tuple(reasons) for key, reasons in found.items()}
+
+
+def slowest_kernel(kernels: pd.DataFrame | None, chosen: tuple[Any, ...]) -> SlowestKernel | None:
+    """Return the kernel in which a layer spends most of its time; None without launches.
+
+    Parameters
+    ----------
+    kernels
+        The profile's launches.
+    chosen
+        Layer, backend, precision and batch, as `condition` returns them.
+    """
+    if kernels is None:
+        return None
+    own = kernels[kernels["layer"].isin([chosen[0]])]
+    for column, value in zip(("backend", "precision", "batch"), chosen[1:], strict=True):
+        if value is not None and own[column].notna().any():
+            own = own[own[column].isin([value])]
+    repeats = own[[name for name in ("run_id", "process", "iteration") if name in own]]
+    count = max(1, len(repeats.drop_duplicates()))
+    if own.empty:
+        return None
+    by_kernel = own.groupby("kernel")["time_us"].agg(["sum", "size"])
+    name = by_kernel["sum"].idxmax()
+    total, launches = by_kernel.loc[name]
+    return SlowestKernel(short_kernel(str(name)), round(launches / count), float(total / count))
 
 
 def condition(row: Any) -> tuple[Any, ...]:

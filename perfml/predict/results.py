@@ -43,12 +43,22 @@ class Peer:
 
 @dataclass(frozen=True)
 class Reason:
-    """A hazard that the rules of advice found in the layer."""
+    """A hazard that the rules of advice found in the layer, and in which kernel."""
 
     rules: tuple[str, ...]
     hazard: str
     evidence: str
     mitigation: str
+    kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class SlowestKernel:
+    """The kernel in which a layer spends most: its bare name, its launches and their time."""
+
+    name: str
+    launches: int
+    time_us: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,8 @@ class Why:
         Findings of the rules, the most costly first.
     peers
         Layers of the reference that it was compared with.
+    kernel
+        Where its time goes; None without launches.
     """
 
     by_work: float | None = None
@@ -75,6 +87,7 @@ class Why:
     unusual: tuple[Unusual, ...] = ()
     reasons: tuple[Reason, ...] = ()
     peers: tuple[Peer, ...] = ()
+    kernel: SlowestKernel | None = None
 
     @property
     def sentence(self) -> str:
@@ -84,8 +97,8 @@ class Why:
         more, rest = self.by_work, self.beyond_work
         if more >= 1.15 and more >= rest:
             return (
-                f"It does more work than layers of its shape do: what was counted explains "
-                f"{more:.2f} times the usual time, the rest is {rest:.2f} times."
+                f"It does more than layers of its shape do, or does it in another way: what was "
+                f"counted explains {more:.2f} times the usual time, the rest is {rest:.2f} times."
             )
         if rest >= 1.15:
             return (
@@ -143,6 +156,7 @@ class LayerVerdict:
     verdict: Verdict = "not compared"
     compared_by: str | None = None
     note: str | None = None
+    limits: Reason | None = None
     why: Why | None = None
 
     @property

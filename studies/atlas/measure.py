@@ -223,8 +223,27 @@ def coverage():
             "least": float(shares.min()),
             "networks_below_80": int((shares < 0.8).sum()),
             "median_factor": float(np.exp(np.median(width) / 2)),
+            "families": _by_family(inside, width),
         }
     return found
+
+
+def _by_family(inside, width):
+    """Return the share inside and the usual width of each family's intervals."""
+    one = rows()
+    found = []
+    for family, part in one.groupby("family"):
+        at = part.index.to_numpy()
+        found.append(
+            {
+                "family": family,
+                "rows": len(part),
+                "networks": int(part["workload"].nunique()),
+                "inside": float(inside[at].mean()),
+                "median_factor": float(np.exp(np.median(width[at]) / 2)),
+            }
+        )
+    return sorted(found, key=lambda line: -line["rows"])
 
 
 def trees(chosen):

@@ -137,6 +137,24 @@ def coverage():
     return markdown((*head, "usual half width, as a factor"), lines, numbers=True)
 
 
+def covered():
+    by_tier = {
+        tier: {line["family"]: line for line in found["families"]}
+        for tier, found in results()["coverage"].items()
+    }
+    lines = []
+    for family, line in by_tier["shape"].items():
+        if line["networks"] >= MANY:
+            other = by_tier["counted"][family]
+            cells = (
+                f"{100 * each['inside']:.0f} %, {each['median_factor']:.2f}"
+                for each in (line, other)
+            )
+            lines.append((family, line["rows"], line["networks"], *cells))
+    head = ("family", "rows", "networks", "shapes alone: inside, factor", "shapes and counts")
+    return markdown(head, lines, numbers=True)
+
+
 def ranking():
     beside = results()["conditional"]
     lines = [
@@ -323,6 +341,7 @@ TABLES = {
     "targets": targets,
     "families": families,
     "coverage": coverage,
+    "covered": covered,
     "ranking": ranking,
     "within": within,
     "sets": sets,

@@ -11,7 +11,8 @@ from perfml.predict import family_of, predict, prepared, with_bounds
 from perfml.predict.describe import TIERS, Vocabulary, describe
 from perfml.predict.families import usual_kind
 from perfml.predict.intervals import Intervals
-from perfml.predict.reasons import condition, findings_of
+from perfml.predict.reasons import condition, findings_of, slowest_kernel
+from perfml.predict.results import SlowestKernel
 from tests.predict.conftest import SLOW, WASTEFUL
 
 pytestmark = pytest.mark.long
@@ -151,11 +152,48 @@ def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(ne
     assert SLOW in {each.layer for each in found.slower}
     assert len(found.slower) < 6
     assert all("compared with the other layers" in each.note for each in found.layers)
-    with pytest.raises(PerfmlError, match="peaks of NVIDIA Unheard are not known"):
+    with pytest.raises(PerfmlError, match="peaks of NVIDIA Unheard are not known") as error:
         predict(network.assign(device="NVIDIA Unheard"), reference)
+    assert "perfml doctor --measure-peaks" in str(error.value.cure)
     few = slower.iloc[:8]
     with pytest.raises(PerfmlError, match="fewer than 20 layers"):
         predict(few, reference)
+
+
+def test_another_gpu_gets_no_narrower_interval_than_a_network_or_a_precision_left_out(
+    network, reference
+):
+    # half precision is off by a factor that differs from layer to layer
+    off = np.random.default_rng(0).uniform(0.2, 1.0, len(reference))
+    half = reference.assign(precision="fp16", time_us=reference["time_us"] * off)
+    both = pd.concat([reference, half], ignore_index=True)
+    widths = [
+        {each.layer: each.high_us / each.low_us for each in predict(own, both, top=0).layers}
+        for own in (
+            network,
+            network.assign(precision="tf32"),
+            network.assign(device="NVIDIA A100-SXM4-40GB"),
+        )
+    ]
+    for layer, width in widths[2].items():
+        assert width >= 0.999 * max(widths[0][layer], widths[1][layer])
+
+
+def test_the_slowest_kernel_of_a_layer_is_that_of_its_own_condition():
+    rows = [
+        ("conv", "cudnn", 0, "void ns::small<1>(int)", 2.0),
+        ("conv", "cudnn", 0, "void ns::large<1>(int)", 3.0),
+        ("conv", "cudnn", 0, "void ns::large<1>(int)", 3.0),
+        ("conv", "cublas", 0, "void ns::other<1>(int)", 90.0),
+        ("pool", "cudnn", 0, "void ns::pool<1>(int)", 90.0),
+    ]
+    columns = ["layer", "backend", "iteration", "kernel", "time_us"]
+    once = pd.DataFrame(rows, columns=columns).assign(precision="fp32", batch=1)
+    launches = pd.concat([once, once.assign(iteration=1)])
+    found = slowest_kernel(launches, ("conv", "cudnn", "fp32", 1))
+    assert found == SlowestKernel("large", 2, 6.0)
+    assert slowest_kernel(launches, ("none", "cudnn", "fp32", 1)) is None
+    assert slowest_kernel(None, ("conv", "cudnn", "fp32", 1)) is None
 
 
 def test_a_precision_or_backend_that_is_alone_in_the_reference_is_said(network, reference):

@@ -18,10 +18,10 @@ from perfml.report.document import (
 )
 from perfml.report.labels import percent
 from perfml.report.tables import amount
-from perfml.util.words import count, number
+from perfml.util.words import count, micros, number
 
 if TYPE_CHECKING:
-    from perfml.predict.results import LayerVerdict, Prediction
+    from perfml.predict.results import LayerVerdict, Prediction, Reason
 
 _SHOWN = 12
 """Rows of the table of all layers in the short forms."""
@@ -42,6 +42,10 @@ def predict_document(found: Prediction) -> Document:
     sections = [section("Layers beside layers like them", *blocks)]
     if told:
         reasons = [Points(tuple(_reasons(each)), each.name, look="advised") for each in told]
+        rest = [each for each in found.slower if each.why is None]
+        if rest:
+            lines = tuple(f"{each.name}: {_limit(each.limits)}" for each in rest)
+            reasons.append(Points(lines, "The other slower layers", look="advised"))
         sections.append(section("Why", *reasons))
     others = [each for each in found.layers if each.verdict in ("usual", "faster")]
     if others:
@@ -77,23 +81,42 @@ def _reasons(verdict: LayerVerdict) -> Iterable[str]:
     why = verdict.why
     assert why is not None
     yield why.sentence
+    at = why.kernel
+    if at is not None and all(each.kernel != at.name for each in why.reasons):
+        launches = count(at.launches, "launch", "launches")
+        spent = f"{micros(at.time_us)} of {micros(verdict.time_us)}"
+        yield f"Its slowest kernel is {at.name}: {launches}, {spent}."
     if why.unusual:
         counts = (
-            f"{each.metric} is {each.factor:.2g} times that of layers like it"
+            f"{each.metric} is {number(each.factor, 2)} times that of layers like it"
             for each in why.unusual
         )
         yield "Counted: " + "; ".join(counts) + "."
     for reason in why.reasons:
-        yield f"{_sentence(reason.hazard)} {_sentence(reason.evidence)} Do: {reason.mitigation}"
+        yield f"{_sentence(reason.hazard)} {_evidence(reason)} Do: {reason.mitigation}"
+    if not why.reasons and why.by_work is not None:
+        yield "No rule of advice finds a hazard in it."
     if verdict.note:
         yield _sentence(verdict.note)
     if why.peers:
         names = (
-            f"{each.layer} of {each.workload} ({number(each.time_us)} µs, bound "
-            f"{number(each.bound_us)})"
+            f"{each.layer} of {each.workload} ({micros(each.time_us)}, bound "
+            f"{micros(each.bound_us)})"
             for each in why.peers
         )
         yield f"Layers like it: {', '.join(names)}."
+
+
+def _evidence(reason: Reason) -> str:
+    inside = "" if reason.kernel is None else f"{reason.kernel}, "
+    return f"{inside}{reason.evidence.rstrip('.')}."
+
+
+def _limit(reason: Reason | None) -> str:
+    if reason is None:
+        return "no rule of advice finds a hazard in it."
+    where = "" if reason.kernel is None else f" ({reason.kernel})"
+    return f"{reason.hazard}{where}."
 
 
 def _sentence(text: str) -> str:
