@@ -139,9 +139,15 @@ def findings_of(
         key = condition(each)
         reasons = found.setdefault(key, [])
         if len(reasons) < _REASONS:
-            said = (str(each[word]) for word in ("hazard", "evidence", "mitigation"))
-            kernel = None if pd.isna(each["kernel"]) else short_kernel(str(each["kernel"]))
-            reasons.append(Reason(tuple(map(str, each["rules"])), *said, kernel))
+            reasons.append(
+                Reason(
+                    rules=tuple(map(str, each["rules"])),
+                    hazard=str(each["hazard"]),
+                    evidence=str(each["evidence"]),
+                    mitigation=str(each["mitigation"]),
+                    kernel=None if pd.isna(each["kernel"]) else short_kernel(str(each["kernel"])),
+                )
+            )
     return {key: tuple(reasons) for key, reasons in found.items()}
 
 
@@ -165,10 +171,10 @@ def slowest_kernel(kernels: pd.DataFrame | None, chosen: tuple[Any, ...]) -> Slo
     count = max(1, len(repeats.drop_duplicates()))
     if own.empty:
         return None
-    by_kernel = own.groupby("kernel")["time_us"].agg(["sum", "size"])
-    name = by_kernel["sum"].idxmax()
-    total, launches = by_kernel.loc[name]
-    return SlowestKernel(short_kernel(str(name)), round(launches / count), float(total / count))
+    sums = own.groupby("kernel")["time_us"].sum()
+    name = str(sums.idxmax())
+    launches = int((own["kernel"] == name).sum())
+    return SlowestKernel(short_kernel(name), round(launches / count), float(sums.max()) / count)
 
 
 def condition(row: Any) -> tuple[Any, ...]:
