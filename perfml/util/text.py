@@ -10,11 +10,13 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from perfml.util.words import count
+
+if TYPE_CHECKING:
+    # loaded where there is a frame: `collect` and the workers of a sweep start without pandas
+    import pandas as pd
 
 WIDTH = 80
 """Columns that every terminal has."""
@@ -108,9 +110,11 @@ def folded(text: str, width: int, first: str = "", further: str = "") -> list[st
 
 def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
     """Return how many columns fit, and their lines."""
+    from pandas.api.types import is_numeric_dtype
+
     columns = [[cell(value) for value in frame[name]] for name in frame.columns]
     heads = [str(name) for name in frame.columns]
-    numeric = [bool(pd.api.types.is_numeric_dtype(frame[name])) for name in frame.columns]
+    numeric = [bool(is_numeric_dtype(frame[name])) for name in frame.columns]
     kept = len(heads)
     while True:
         sizes = [
@@ -142,6 +146,8 @@ def _line(row: Iterable[str], sizes: list[int], numeric: list[bool]) -> str:
 
 def cell(value: Any) -> str:
     """Return a cell's text: four digits of a number, nothing where it is missing."""
+    import pandas as pd
+
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
