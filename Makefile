@@ -49,7 +49,7 @@ test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all 
 	$(PYTEST) -n 2 --dist worksteal -m '$(TESTS)' tests/$(ROOM) $(PYTEST_ARGS)
 
 wallclock: $(VENV)/.$(EXTRAS) ## The tests that assert a time on the clock; leave the machine idle meanwhile
-	PERFML_IDLE=1 $(PYTEST) -m wallclock $(PYTEST_ARGS)
+	PERFML_IDLE=1 $(PYTEST) -m wallclock $$(grep -rl 'mark[.]wallclock' tests) $(PYTEST_ARGS)
 
 times: $(VENV)/.$(EXTRAS) ## Which tests cost how much processor time; ROOM=readers for one room
 	$(PYTEST) -q -m '$(TESTS)' --processor-times=40 tests/$(ROOM) $(PYTEST_ARGS)

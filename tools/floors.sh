@@ -17,14 +17,22 @@ esac
 . tools/uv.sh
 
 test -x "$venv/bin/python" || "$python" -m venv "$venv"
-get_uv "$venv"
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
-  --editable . 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
+if get_uv "$venv"; then
+  "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
+    --editable . 'pytest>=8.2' 'hypothesis>=6.100'
+else # pip knows no lowest versions: what pyproject.toml allows at least is asked for by itself
+  pins=()
+  [ "$which" = newest ] || mapfile -t pins < <("$venv/bin/python" -c 'import tomllib
+for each in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]:
+    print(each.replace(">=", "=="))')
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --editable . 'pytest>=8.2' 'hypothesis>=6.100' "${pins[@]}"
+fi
 "$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
   grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch)=='
 # what an old or new version broke so far: readers, tables on disk, the command line; ten examples
-# of a property, as its logic is tested elsewhere
-HYPOTHESIS_PROFILE=dev "$venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider -m 'not slow' \
+# of a property, as its logic is tested elsewhere; in one process, as .ci/run has the cores at work
+HYPOTHESIS_PROFILE=dev "$venv/bin/python" -m pytest -q -p no:cacheprovider -m 'not slow' \
   tests/perfml/test_tables.py tests/readers/test_ncu_csv.py tests/readers/test_nvprof_text.py tests/readers/test_frame.py \
   tests/ingest/test_ingest.py tests/merge/test_merge.py tests/metrics/test_catalogue.py tests/modeling/test_linear_model_tree.py \
   tests/modeling/test_sklearn_compat.py tests/modeling/test_features.py tests/modeling/test_protocols.py \
