@@ -38,7 +38,7 @@ gc.set_threshold(50_000, 20, 20)
 typer.main.get_command = functools.cache(typer.main.get_command)
 typer.testing._get_command = typer.main.get_command
 
-pytest_plugins = ["tests.support.processor_time"]
+pytest_plugins = ["tests.support.notebooks", "tests.support.processor_time"]
 load_profile()
 
 

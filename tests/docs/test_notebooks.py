@@ -16,15 +16,13 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.report import figures
 from perfml.tables import Table
+from tests.support.notebooks import FOLDER
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
 
 nbformat = pytest.importorskip("nbformat", reason="needs the extra notebooks")
-nbclient = pytest.importorskip("nbclient", reason="needs the extra notebooks")
-pytest.importorskip("ipykernel", reason="needs the extra notebooks")
 
-FOLDER = ROOT / "notebooks"
 PROFILES = ROOT / "tests" / "data" / "ncu"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 NOWHERE = "http://127.0.0.1:9"
@@ -45,29 +43,17 @@ run.find_recording = source.find_recording = lambda: part
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(kernel, tmp_path, monkeypatch):
     """Return a function that executes a notebook, then a check on its variables."""
     for name in ("PERFML_DATA", "MPLBACKEND"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, NOWHERE)
-    for name in ("XDG_CACHE_HOME", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    def execute(name, check, *, before="", fewer=()):
-        """Execute a notebook, code before it, and `fewer`: text of it and what runs instead."""
-        notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-        for wanted, instead in fewer:
-            (cell,) = [cell for cell in notebook.cells if wanted in cell.source]
-            cell.source = cell.source.replace(wanted, instead)
-        notebook.cells.insert(0, nbformat.v4.new_code_cell(before))
-        notebook.cells.append(nbformat.v4.new_code_cell(check))
-        resources = {"metadata": {"path": str(FOLDER)}}
-        client = nbclient.NotebookClient(
-            notebook, timeout=240, kernel_name="python3", resources=resources
-        )
-        client.execute()
+    def execute(name, check, **options):
+        notebook = kernel.run(name, check, **options)
         assert "Traceback" not in shown(notebook, "stderr")
         return notebook
 

@@ -1,12 +1,6 @@
 """The notebook about one pair runs, and its prose holds for what it computes."""
 
-from pathlib import Path
-
 import pytest
-
-nbformat = pytest.importorskip("nbformat", reason="needs the extra notebooks")
-nbclient = pytest.importorskip("nbclient", reason="needs the extra notebooks")
-pytest.importorskip("ipykernel", reason="needs the extra notebooks")
 
 CHECK = """
 assert found.total.verdict == "slower"
@@ -22,17 +16,9 @@ assert same.total.verdict == "no difference"
 
 
 @pytest.mark.slow
-def test_why_is_it_slower_runs_and_its_prose_holds(root, tmp_path, monkeypatch):
+def test_why_is_it_slower_runs_and_its_prose_holds(kernel, root, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(root))
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    path = Path(root) / "notebooks" / "05_why_is_it_slower.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells.append(nbformat.v4.new_code_cell(CHECK))
-    folder = {"metadata": {"path": str(path.parent)}}
-    nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources=folder
-    ).execute()
+    notebook = kernel.run("05_why_is_it_slower", CHECK)
     shown = [
         output.text
         for cell in notebook.cells
