@@ -176,6 +176,18 @@ def test_contexts_are_measured_one_after_the_other(measure):
     assert [row.context for row in replayed.rows] == [0, 1, 0]
 
 
+def test_threads_that_launch_into_a_context_each_may_take_turns_and_wait_for_each_other(measure):
+    profile = measure("meeting:12", sets=1)  # two timed, twice four passes
+    assert (profile.measurement.replay, profile.measurement.runs) == ("iterations", 1)
+    rows = sorted((row.context, row.kernel, row.values["m__0"]) for row in profile.rows)
+    assert rows == [
+        (0, "collect(float*)", 0.01),
+        (0, "left(float*)", 0.0),
+        (1, "collect(float*)", 0.01),
+        (1, "right(float*)", 0.0),
+    ]
+
+
 def test_launches_that_become_part_of_a_graph_are_none(measure):
     profile = measure("captured:6")
     assert [row.kernel for row in profile.rows] == ["conv(float*)", "pool(float*)", "tail(float*)"]
@@ -220,6 +232,7 @@ def test_graphs_are_refused_with_the_cure(measure):
     [
         ("iter:4 abort", "exit status -6"),
         ("iter:4 exit", "ended without finishing its record"),
+        ("iter:4 fork exit", "ended without finishing its record"),
         ("", "launched no GPU kernel"),
     ],
 )

@@ -9,6 +9,7 @@
 #include <cupti_range_profiler.h>
 #include <cupti_target.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -33,7 +34,8 @@ struct Image {
 
 CUpti_CallbackFunc g_callback = nullptr;
 Profiler* g_open[2] = {nullptr, nullptr};
-unsigned g_correlation = 0;
+void (*g_running)(const char*) = nullptr;
+std::atomic<unsigned> g_correlation{0};
 unsigned g_decoded = 0;
 CUpti_BuffersCallbackCompleteFunc g_completed = nullptr;
 
@@ -44,6 +46,8 @@ CUcontext context_of(int number) { return reinterpret_cast<CUcontext>(0x1000 + n
 }  // namespace
 
 extern "C" {
+
+void fake_runs(void (*running)(const char* symbol)) { g_running = running; }
 
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads) {
   cuLaunchKernel_params given = {};
@@ -72,6 +76,7 @@ void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* 
   call.callbackSite = CUPTI_API_ENTER;
   g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &call);
   Profiler* open = g_open[context];
+  if (g_running && symbol) g_running(symbol);
   if (open && open->started && runs) ++open->launches;
   call.callbackSite = CUPTI_API_EXIT;
   call.functionReturnValue = &result;

@@ -8,6 +8,7 @@ extern "C" {
 // With `refused` the driver returns an error and nothing runs.
 void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* symbol,
                     const void* parameters);
+void fake_runs(void (*running)(const char* symbol));  // called while a launch is being made
 void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);

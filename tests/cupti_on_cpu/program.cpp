@@ -8,6 +8,8 @@
 // contexts:N       iterations whose second launch is in another context
 // threads:N        iterations whose last launch is made by a thread of its own
 // graph:N          iterations that launch a graph
+// meeting:N        iterations in which two threads launch into a context each, in turns that change;
+//                  the second kernels of the two wait for each other
 // captured:N       iterations with a launch into a stream that is captured
 // refused:N        iterations with a launch that the driver refuses
 // fork             a child that ends as programs do, which is not by _exit
@@ -22,8 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -39,12 +43,36 @@ void in_range(const char* name, int context, const char* kernel, unsigned blocks
 
 void profiler(CUpti_CallbackId id) { fake_call(0, id, nullptr, nullptr); }
 
+std::atomic<int> g_waiting{0};
+
+// A kernel that waits for one of another context, as those of collectives do.
+void wait_for_the_other(const char* symbol) {
+  if (std::strcmp(symbol, "_Z7collectPf") != 0) return;
+  const int came = ++g_waiting;
+  const int both = came + came % 2;
+  for (int i = 0; i < 5000 && g_waiting < both; ++i) usleep(1000);
+  if (g_waiting < both) std::abort();
+}
+
+void meeting() {
+  fake_runs(wait_for_the_other);
+  std::thread threads[2];
+  for (int turn = 0; turn < 2; ++turn) {
+    const int context = (turn + g_iteration) % 2;
+    const char* mine = context == 0 ? "_Z4leftPf" : "_Z5rightPf";
+    fake_launch(context, mine, 10, 128);
+    threads[turn] = std::thread([context] { fake_launch(context, "_Z7collectPf", 20, 64); });
+  }
+  for (std::thread& each : threads) each.join();
+}
+
 void work(const std::string& kind, bool odd, int more) {
   if (kind == "graph") {
     cuGraphLaunch_params given = {};
     fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, nullptr, &given);
     return;
   }
+  if (kind == "meeting") return meeting();
   in_range("conv", 0, "_Z4convPf", 10);
   if (kind == "captured") {
     fake_capture(true);

@@ -47,6 +47,32 @@ struct Launch {
   }
 };
 
+// Where the launches of a context lie among all.
+inline std::vector<size_t> places_of(const std::vector<Launch>& launches, unsigned context) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    if (launches[i].context == context) places.push_back(i);
+  }
+  return places;
+}
+
+// The same launches in another one's order of contexts: threads that launch into a context each
+// need not take turns as they did before. Unchanged if a context has more or fewer launches.
+inline std::vector<Launch> in_order_of(const std::vector<Launch>& order,
+                                       const std::vector<Launch>& launches) {
+  if (order.size() != launches.size()) return launches;
+  std::map<unsigned, std::vector<size_t>> left;
+  for (size_t i = launches.size(); i-- > 0;) left[launches[i].context].push_back(i);
+  std::vector<Launch> ordered;
+  for (const Launch& each : order) {
+    std::vector<size_t>& of_context = left[each.context];
+    if (of_context.empty()) return launches;
+    ordered.push_back(launches[of_context.back()]);
+    of_context.pop_back();
+  }
+  return ordered;
+}
+
 inline bool same(const std::vector<Launch>& left, const std::vector<Launch>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(),
                     [](const Launch& one, const Launch& other) { return one.same(other); });

@@ -43,6 +43,8 @@ class Measurer {
   Measurer(const record::Request& request, record::File& file) : request_(request), file_(file) {}
 
   bool done() const { return done_; }
+  // The context whose counters are being read, or none.
+  CUcontext measured() const { return running_ ? contexts_[running_context_].handle : nullptr; }
   // Whether counters are read of the launches that are made now.
   bool follows() const { return measured_ && !done_; }
   size_t known_launches() const { return expected_.empty() ? request_.launches : expected_.size(); }
@@ -62,6 +64,13 @@ class Measurer {
 
   CUdevice device(unsigned context) const { return contexts_[context].device; }
 
+  // Waits for what runs on a context's GPU; kernels of another GPU may wait for launches to come.
+  void synchronize(unsigned number) {
+    for (Context& context : contexts_) {
+      if (context.handle && context.device == contexts_[number].device)
+        driver::synchronize(context.handle);
+    }
+  }
   void synchronize() {
     for (Context& context : contexts_) {
       if (context.handle) driver::synchronize(context.handle);
@@ -104,21 +113,22 @@ class Measurer {
     launches_.push_back(std::move(launch));
   }
 
-  void launch_ends() {
-    if (!running_) return;
+  void launch_ends(CUcontext context) {
+    if (!running_ || context != measured()) return;
     const bool full = places_.size() >= contexts_[running_context_].session->reserved();
     // the last window is open to the end, so that an iteration with more launches is noticed
     if (full && (request_.kernel_replay || window_first_ + places_.size() < launches_expected()))
       end_window();
   }
 
-  // The driver refused the launch that was noted last.
-  void launch_failed() {
-    if (!follows() || launches_.empty()) return;
-    const bool counted = launches_.back().context == context_of_turn();
-    if (counted && !request_.kernel_replay) --seen_in_context_;
-    launches_.pop_back();
-    if (running_ && !places_.empty() && places_.back() == launches_.size()) places_.pop_back();
+  // The driver refused the launch that was noted last in this context.
+  void launch_failed(CUcontext handle) {
+    const unsigned context = context_number(handle);
+    const std::vector<size_t> made = launches::places_of(launches_, context);
+    if (!follows() || made.empty()) return;
+    launches_.erase(launches_.begin() + static_cast<long>(made.back()));
+    if (!request_.kernel_replay && context == context_of_turn()) --seen_in_context_;
+    if (running_ && context == running_context_ && !places_.empty()) places_.pop_back();
   }
 
   void unit_ends() {
@@ -158,8 +168,8 @@ class Measurer {
   void count_launch(unsigned context) {
     if (context != context_of_turn()) return;
     if (!running_ && window_first_ > 0 && seen_in_context_ == window_first_) start_window(context);
+    if (running_) places_.push_back(seen_in_context_);
     ++seen_in_context_;
-    if (running_) places_.push_back(launches_.size());
   }
 
   void replay_launch(unsigned context) {
@@ -191,7 +201,7 @@ class Measurer {
   void start_window(unsigned context) {
     const auto asked = Clock::now();
     std::string why;
-    synchronize();
+    synchronize(context);
     if (!contexts_[context].session->start(why)) return give_up(why);
     places_.clear();
     running_ = true;
@@ -202,7 +212,7 @@ class Measurer {
 
   void end_window() {
     Session& session = *contexts_[running_context_].session;
-    synchronize();
+    synchronize(running_context_);
     const auto worked = Clock::now();
     std::string why;
     running_ = false;
@@ -299,6 +309,8 @@ class Measurer {
 
   void iteration_ends() {
     const bool first = passes_done_ == 0 && turn_ == 0 && window_first_ == 0;
+    const bool known = !first || sets_done_ > 0 || group_number_ > 0;
+    if (known) launches_ = launches::in_order_of(first_launches_, launches_);
     if (first) {
       // instrumented code that runs once has to be that of the measured launches
       if (instrumented_.apart() && group_number_ > 0 && instrumented_.same_work()) {
@@ -403,8 +415,10 @@ class Measurer {
       return false;
     }
     const size_t width = groups_[group_number_].size();
+    std::vector<size_t> of_context;
+    if (!request_.kernel_replay) of_context = launches::places_of(launches, running_context_);
     for (size_t range = 0; range < ranges; ++range) {
-      const size_t place = places_[range];
+      const size_t place = request_.kernel_replay ? places_[range] : of_context[places_[range]];
       keep_row(launches[place], place, &values[range * width], width);
       instrumented_.keep(place, &values[range * width], width);
     }
@@ -451,7 +465,8 @@ class Measurer {
   Instrumented instrumented_;
   size_t seen_in_context_ = 0;
   unsigned running_context_ = 0;
-  std::vector<size_t> places_;  // of the window's launches, in the iteration
+  // of the window's launches: among those of their context, or in the unit under kernel replay
+  std::vector<size_t> places_;
   std::vector<std::string> rows_;
   Clock::time_point started_;
   double start_seconds_ = 0;

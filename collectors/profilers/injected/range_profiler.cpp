@@ -98,11 +98,10 @@ class Follower {
   }
 
   void range_popping(size_t depth) {
-    if (!file_.is_open()) return;
+    if (!file_.is_open() || !ends_unit(depth)) return;
+    const auto nothing_launches = quiet();
     std::lock_guard<std::recursive_mutex> guard(lock_);
-    if (unit_open_ && unit_kind_ == "nvtx" && depth == unit_depth_ &&
-        unit_thread_ == std::this_thread::get_id())
-      end_unit();
+    if (ends_unit(depth)) end_unit();
   }
 
   void region_begins() {
@@ -120,6 +119,7 @@ class Follower {
 
   void region_ends() {
     if (!file_.is_open()) return;
+    const auto nothing_launches = quiet();
     std::lock_guard<std::recursive_mutex> guard(lock_);
     in_region_ = false;
     if (unit_open_ && unit_kind_ == "region") end_unit();
@@ -127,28 +127,36 @@ class Follower {
 
   void context_ends(CUcontext context) {
     if (!file_.is_open()) return;
+    const auto nothing_launches = quiet();
     std::lock_guard<std::recursive_mutex> guard(lock_);
     measurer_.context_ends(context);
   }
 
   // --- launches ---------------------------------------------------------------------------------
 
-  // While counters are read the lock is kept until `launch_ends`, so that launches of several
-  // threads are measured in the order in which they are noted.
+  // While counters are read the lock of the context is kept until `launch_ends`, so that launches
+  // of several threads are measured in the order in which they are noted. Another context's launch
+  // may come in between: what runs on one GPU may wait for it.
   void launch_begins(CUpti_CallbackId id, const CUpti_CallbackData& call) {
     if (!file_.is_open()) return;
-    lock_.lock();
-    noted_ = note_launch(id, call);
-    keeps_lock() = measurer_.follows();
-    if (!keeps_lock()) lock_.unlock();
+    Kept kept{&lock_of(call.context)};
+    kept.lock->lock();
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    kept.noted = note_launch(id, call);
+    if (measurer_.follows()) this_launch() = kept;
+    else kept.lock->unlock();
   }
 
-  void launch_ends(bool refused) {
-    if (!keeps_lock()) return;
-    keeps_lock() = false;
-    if (refused && noted_) measurer_.launch_failed();
-    measurer_.launch_ends();
-    lock_.unlock();
+  void launch_ends(CUcontext context, bool refused) {
+    const Kept kept = this_launch();
+    if (!kept.lock) return;
+    this_launch() = {};
+    {
+      std::lock_guard<std::recursive_mutex> guard(lock_);
+      if (refused && kept.noted) measurer_.launch_failed(context);
+      measurer_.launch_ends(context);
+    }
+    kept.lock->unlock();
   }
 
   // --- times ------------------------------------------------------------------------------------
@@ -170,6 +178,7 @@ class Follower {
   void finish() {
     if (!file_.is_open() || finished_.exchange(true)) return;
     {
+      const auto nothing_launches = quiet();
       std::lock_guard<std::recursive_mutex> guard(lock_);
       if (unit_open_) end_unit();
       end_timing();
@@ -190,9 +199,37 @@ class Follower {
     file_.note("dropped", dropped_records_);
   }
 
-  static bool& keeps_lock() {
-    thread_local bool kept = false;
+  // What a thread keeps from a launch's beginning to its end.
+  struct Kept {
+    std::recursive_mutex* lock = nullptr;
+    bool noted = false;  // the launch is one of an iteration
+  };
+
+  static Kept& this_launch() {
+    thread_local Kept kept;
     return kept;
+  }
+
+  // Kernel replay ends one context's window where another one launches, so all share a lock.
+  std::recursive_mutex& lock_of(CUcontext context) {
+    std::lock_guard<std::mutex> guard(context_locks_lock_);
+    return context_locks_[request_.kernel_replay ? nullptr : context];
+  }
+
+  // Keeps other threads' launches out of the measured context; taken before `lock_`.
+  std::unique_lock<std::recursive_mutex> quiet() {
+    CUcontext context = nullptr;
+    {
+      std::lock_guard<std::recursive_mutex> guard(lock_);
+      context = measurer_.measured();
+    }
+    return std::unique_lock<std::recursive_mutex>(lock_of(context));
+  }
+
+  bool ends_unit(size_t depth) {
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    return unit_open_ && unit_kind_ == "nvtx" && depth == unit_depth_ &&
+           unit_thread_ == std::this_thread::get_id();
   }
 
   bool measuring() const { return !timing_ && !request_.metrics.empty() && !measurer_.done(); }
@@ -265,8 +302,9 @@ class Follower {
   record::File file_;
   counters::Measurer measurer_{request_, file_};
   std::recursive_mutex lock_;
+  std::mutex context_locks_lock_;
+  std::unordered_map<CUcontext, std::recursive_mutex> context_locks_;
 
-  bool noted_ = false;  // the launch that is being made
   bool unit_open_ = false, in_region_ = false, region_seen_ = false;
   std::string unit_kind_, unit_path_;
   std::thread::id unit_thread_;
@@ -299,7 +337,7 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
     follower.launch_begins(id, call);
   } else {
     const auto* result = static_cast<const CUresult*>(call.functionReturnValue);
-    follower.launch_ends(result && *result != CUDA_SUCCESS);
+    follower.launch_ends(call.context, result && *result != CUDA_SUCCESS);
   }
 }
 
