@@ -4,7 +4,10 @@ Run: ``python -m studies.truth.fixes [--strangers DIR] --out FILE``. A fix whose
 is a planted level taken back to the base, a step of a ladder, or a step of a stranger. For planted
 causes the estimate is of the cause that was planted, for the others of the cause that comes first.
 The interval of a row is made of the errors of other families and ladders; strangers and the
-families kept aside have no part in any.
+families kept aside have no part in any, nor have the ladders' earlier recordings.
+
+What a step is beside the cure of its cause (`Beside`) is told from its name and from the counters
+of both sides, never from the estimate.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from perfml.datasets import find
 from perfml.explain import load_tables, make_side
 from perfml.explain.advice.after_fix import doubt, time_after
 from perfml.explain.advice.cures import CURES
+from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.launches import Launch, LaunchReader
 from perfml.explain.results import TermTotal
 from perfml.explain.times import compare_times
@@ -35,10 +40,25 @@ from studies.truth.scores import EFFECT, hand_over
 from studies.truth.sets import BULK, SETS, STRANGERS, causes_of
 
 LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
-LIBRARIES = ("to cudnn", "to cublas")
+ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
+"""The ladders with the default metrics; their own data sets have fewer counters."""
+EARLIER = ", recorded earlier"
+_LIBRARY = re.compile(r"(to |_)(cudnn|cublas)\b")
 """Ends of steps that take another's kernel instead of curing a cause."""
 KNOWN = ", size of the step known"
+WITHOUT = ", without other algorithms and several causes"
 COVERED = (10, 90)
+LARGEST = 20
+"""Errors that are counted by what the step is beside a cure."""
+
+
+class Beside(Enum):
+    """What a step is beside the cure of the cause that its estimate takes out."""
+
+    ALGORITHM = "another algorithm: a library's kernel in place of one's own"
+    SEVERAL = "the cause is less than half of what the step changed"
+    PART = "the step leaves half as much again of the cause as the estimate, or more"
+    NOTHING = "none of these"
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,8 @@ class Fixed:
         What intervals scale with.
     rules_us
         By the rule of Nsight Compute that says the cause; None where there is none.
+    beside
+        What else the step is.
     """
 
     group: str
@@ -70,11 +92,17 @@ class Fixed:
     estimate_us: float
     doubt: float
     rules_us: float | None = None
+    beside: str = Beside.NOTHING.value
 
     @property
     def error(self) -> float:
         """How far the estimate is off, as a fraction of the time after the fix."""
-        return abs(self.estimate_us / self.after_us - 1)
+        return abs(self.ratio - 1)
+
+    @property
+    def ratio(self) -> float:
+        """The time estimated, over the time after the fix."""
+        return self.estimate_us / self.after_us
 
     @property
     def spread(self) -> float:
@@ -109,16 +137,30 @@ def fixes_of(group: str, questions: Iterable[Question], *, sized: bool = False) 
         named = _cause(turned)
         if named is None:
             continue
-        term, left = named
+        term, left, share = named
         launches = _fixed_launches(turned)
         times = [(one, time_after(one, term, left if sized else None)) for one in launches]
         if any(math.isnan(fraction) for _, fraction in times):
             continue
         saved = sum(one.time_us * (1 - fraction) for one, fraction in times)
-        unsure = doubt(1 - saved / slow, launches)
+        unsure = doubt(launches, term)
         row = Fixed(group, question.family, question.case, term, slow, fast, slow - saved, unsure)
-        found.append(replace(row, rules_us=_rules(turned, slow)))
+        beside = _beside(question.case, share, left, launches, term)
+        found.append(replace(row, rules_us=_rules(turned, slow), beside=beside.value))
     return found
+
+
+def _beside(
+    case: str, share: float, left: float | None, launches: Sequence[Launch], term: str
+) -> Beside:
+    if _LIBRARY.search(case):
+        return Beside.ALGORITHM
+    if share < 0.5:
+        return Beside.SEVERAL
+    longest = max(launches, key=lambda one: one.time_us)
+    if left is not None and left > 1.5 * CURES[term](SlowLaunch(longest)).left:
+        return Beside.PART
+    return Beside.NOTHING
 
 
 def _total(side: Any) -> float:
@@ -133,8 +175,8 @@ def _fixed_launches(question: Question) -> Sequence[Launch]:
     return [max(launches, key=lambda one: one.time_us)]
 
 
-def _cause(question: Question) -> tuple[str, float | None] | None:
-    """Return the cause that is taken out, and what is left of it on the faster side."""
+def _cause(question: Question) -> tuple[str, float | None, float] | None:
+    """Return the cause that is taken out, what is left of it, and its share of all that changed."""
     causes = causes_of(question)
     along = [each for each in causes.totals if each.log_ratio < 0]
     wanted = question.accepted.terms
@@ -143,7 +185,9 @@ def _cause(question: Question) -> tuple[str, float | None] | None:
         named = along
     if not named or named[0].term.id not in CURES:
         return None
-    return named[0].term.id, _left(named[0], causes.pairs)
+    changed = sum(abs(each.log_ratio) for each in causes.totals)
+    share = abs(named[0].log_ratio) / changed
+    return named[0].term.id, _left(named[0], causes.pairs), share
 
 
 def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:
@@ -245,39 +289,76 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         name: fixes_of(name, questions()) for name, questions in SETS.items() if name != BULK
     }
     for name in LADDERS:
-        asked = ladder_questions(name)
+        asked = ladder_questions(name, ANEW / f"{name.removeprefix('h200-')}.parquet")
         groups[name] = fixes_of(name, asked)
         groups[name + KNOWN] = fixes_of(name + KNOWN, asked, sized=True)
-    learnt = [
-        row
-        for name, rows in groups.items()
-        if "aside" not in name and not name.endswith(KNOWN)
-        for row in rows
-    ]
+        groups[name + EARLIER] = fixes_of(name + EARLIER, ladder_questions(name))
+    counted = {name: rows for name, rows in groups.items() if not name.endswith((KNOWN, EARLIER))}
+    learnt = [row for name, rows in counted.items() if "aside" not in name for row in rows]
     if strangers is not None:
         steps, _ = stranger_questions(strangers)
-        groups[STRANGERS] = fixes_of(STRANGERS, steps)
+        groups[STRANGERS] = counted[STRANGERS] = fixes_of(STRANGERS, steps)
         groups[STRANGERS + KNOWN] = fixes_of(STRANGERS + KNOWN, steps, sized=True)
-    spread = spread_of(learnt)
-    every = [row for name, rows in groups.items() if not name.endswith(KNOWN) for row in rows]
-    ladders = [row for name in LADDERS for row in groups[name]]
+    every = list(itertools.chain(*counted.values()))
+    steps_of_others = [row for name in (*LADDERS, STRANGERS) for row in counted.get(name, [])]
+    ladders = [row for name in LADDERS for row in counted[name]]
     together = {
-        "all planted": [row for name in SETS if name in groups for row in groups[name]],
+        "all planted": [row for name in SETS if name in counted for row in counted[name]],
         "all ladders": ladders,
-        "ladders, steps to a library's kernel": [row for row in ladders if _to_library(row)],
-        "ladders, other steps": [row for row in ladders if not _to_library(row)],
+        "all ladders" + EARLIER: [row for name in LADDERS for row in groups[name + EARLIER]],
         "all": every,
+        "ladders" + WITHOUT: [row for row in ladders if _is_cure(row)],
+        STRANGERS + WITHOUT: [row for row in counted.get(STRANGERS, []) if _is_cure(row)],
+        "all" + WITHOUT: [row for row in every if _is_cure(row)],
     }
+    largest = sorted(steps_of_others, key=lambda row: -abs(math.log(row.ratio)))[:LARGEST]
     return {
-        "spread": list(spread),
+        "spread": list(spread_of(learnt)),
         "groups": {name: summary(rows, learnt) for name, rows in groups.items() if rows},
-        "together": {name: summary(rows, learnt) for name, rows in together.items()},
+        "together": {name: summary(rows, learnt) for name, rows in together.items() if rows},
+        "beside": [_beside_summary(each, steps_of_others, largest) for each in Beside],
+        "same_launch": same_launch(steps_of_others),
         "rows": [asdict(row) for row in itertools.chain(*groups.values())],
     }
 
 
-def _to_library(row: Fixed) -> bool:
-    return row.family.endswith(LIBRARIES)
+def _is_cure(row: Fixed) -> bool:
+    return row.beside not in (Beside.ALGORITHM.value, Beside.SEVERAL.value)
+
+
+def _beside_summary(
+    beside: Beside, rows: Sequence[Fixed], largest: Sequence[Fixed]
+) -> dict[str, Any]:
+    some = [row for row in rows if row.beside == beside.value]
+    return {
+        "beside": beside.value,
+        "cases": len(some),
+        "median": _round(np.median, [row.error for row in some]),
+        "mean": _round(np.mean, [row.error for row in some]),
+        "largest": sum(row.beside == beside.value for row in largest),
+    }
+
+
+def same_launch(rows: Sequence[Fixed]) -> dict[str, Any]:
+    """Return how far results of fixes are apart that started from one launch and cured one cause.
+
+    No estimate from that launch alone can be right for all of them: ``least`` is the median error
+    of the estimate that would be best for each launch, their geometric mean.
+    """
+    starts: dict[tuple[str, float], list[float]] = {}
+    for row in rows:
+        starts.setdefault((row.term, row.now_us), []).append(row.after_us)
+    several = [after for after in starts.values() if len(after) > 1]
+    means = [math.exp(float(np.mean(np.log(after)))) for after in several]
+    errors = [
+        abs(mean / one - 1) for mean, after in zip(means, several, strict=True) for one in after
+    ]
+    return {
+        "launches": len(several),
+        "fixes": len(errors),
+        "apart": _round(np.median, [max(after) / min(after) for after in several]),
+        "least": _round(np.median, errors),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -232,6 +232,21 @@ def fixes():
     return markdown([*header, "perfml on these", "Nsight Compute on these"], rows)
 
 
+def beside():
+    """What steps are beside the cure of a cause, and how many of the largest errors."""
+    rows = [
+        [
+            each["beside"],
+            each["cases"],
+            *("-" if each[name] is None else f"{each[name]:.0%}" for name in ("median", "mean")),
+            each["largest"],
+        ]
+        for each in measured_fixes()["beside"]
+    ]
+    header = ["the step is", "steps", "median error", "mean error", "of the 20 largest errors"]
+    return markdown(header, rows)
+
+
 def measured_advice():
     return json.loads(ADVISED.read_text(encoding="utf-8"))
 
@@ -280,6 +295,7 @@ TABLES = {
     "lines": lines,
     "advised": advised,
     "fixes": fixes,
+    "beside": beside,
     "sets": by_set,
     "rivals": rivals,
     "stillwrong": still_wrong,

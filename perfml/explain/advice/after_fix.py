@@ -26,12 +26,14 @@ from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.traffic import waits
 from perfml.explain.launches import Launch
 
-SPREAD = (-1.88, 2.24)
+SPREAD = (-0.66, 0.99)
 """The error's logarithm over `doubt`: its 10th and 90th percentile over the planted families and
 ladders (`studies.truth.fixes`)."""
-_LEAST_DOUBT, _UNKNOWN = 0.02, 0.25
+_LEAST_DOUBT, _UNKNOWN = 0.05, 0.25
 """Doubt in launches that wait for one thing alone, and the second wait of one whose stalls were not
 collected."""
+_UNTOLD = 5.0
+"""How many times as much where no counter says what the fix leaves of its cause."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def time_after(launch: Launch, term: str, left: float | None = None) -> float:
     return min(1.0, state.start + (1 - state.start) * max(inside, limit))
 
 
-def estimate(now_us: float, fraction: float, launches: Sequence[Launch]) -> Estimate:
+def estimate(now_us: float, fraction: float, launches: Sequence[Launch], term: str) -> Estimate:
     """Return the time after a fix with its interval.
 
     Parameters
@@ -93,19 +95,26 @@ def estimate(now_us: float, fraction: float, launches: Sequence[Launch]) -> Esti
         What will be left of it.
     launches
         That are fixed.
+    term
+        Id of the cause that is taken out.
     """
     after = now_us * fraction
-    low, high = (after * math.exp(each * doubt(fraction, launches)) for each in SPREAD)
+    low, high = (after * math.exp(each * doubt(launches, term)) for each in SPREAD)
     return Estimate(after, low, min(high, now_us))
 
 
-def doubt(fraction: float, launches: Sequence[Launch]) -> float:
-    """Return what errors grow with: the saving, and a second thing that the launches wait for."""
+def doubt(launches: Sequence[Launch], term: str) -> float:
+    """Return what errors grow with: a second thing that the launches wait for.
+
+    It is larger for a fix of which no counter says what it leaves. How much is saved is no part of
+    it: that goes with neither the errors of the planted families nor those of the ladders.
+    """
     time = sum(one.time_us for one in launches)
-    second = sum(one.time_us * _second_wait(one) for one in launches) / time
-    return (_LEAST_DOUBT + second) * (1 - math.log(fraction))
+    return sum(one.time_us * _doubt(one, term) for one in launches) / time
 
 
-def _second_wait(launch: Launch) -> float:
+def _doubt(launch: Launch, term: str) -> float:
     shares = [share for reason, share in waits(launch).items() if reason != "stall_not_selected"]
-    return sorted(shares)[-2] if len(shares) > 1 else _UNKNOWN
+    second = sorted(shares)[-2] if len(shares) > 1 else _UNKNOWN
+    told = CURES[term](SlowLaunch(launch)).told
+    return (_LEAST_DOUBT + second) * (1.0 if told else _UNTOLD)

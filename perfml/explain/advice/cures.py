@@ -24,6 +24,8 @@ _FIXED = 0.07
 family ``dependency``)."""
 _HALF = 0.5
 """What stays of a work whose least amount a launch does not tell, as in rules of advice."""
+_SECTORS = 4
+"""Of a request in which neighbouring lanes ask for neighbouring words."""
 _WIDEST = 512
 """Bytes of a request in which each lane moves sixteen."""
 _XU_CYCLES = 8
@@ -47,6 +49,8 @@ class Cure:
         What stays of the instructions, and so of the other parts of the time.
     spreads
         Whether it brings work to multiprocessors that idle.
+    told
+        Whether the launch's counters tell what stays; else it is assumed.
     """
 
     part: float
@@ -54,6 +58,7 @@ class Cure:
     relieved: Mapping[str, float] = field(default_factory=dict)
     work: float = 1.0
     spreads: bool = False
+    told: bool = True
 
 
 def _scattered(state: SlowLaunch) -> Cure:
@@ -66,9 +71,12 @@ def _scattered(state: SlowLaunch) -> Cure:
     left = min(1.0, asked / (loads + stores))
     requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
     sectors = (loads + stores) / requests if requests > 0 else math.nan
+    if math.isnan(launch["gld_efficiency"]) and math.isnan(launch["gst_efficiency"]):
+        # what lanes ask for was not collected: a word each, as far as is known
+        left = min(1.0, known(_SECTORS / sectors, 1.0))
     cycles = state.waited("stall_memory_dependency", "stall_memory_throttle", by=_LOADS)
     stays = max(left, _latency_left(state.latency, sectors, left, cycles))
-    return Cure(state.memory, stays, dict.fromkeys(BELOW, left))
+    return Cure(state.memory, stays, dict.fromkeys(BELOW, left), told=stays <= left)
 
 
 def _latency_left(latency: float, parts: float, left: float, cycles: float) -> float:
@@ -93,14 +101,15 @@ def _conflicts(state: SlowLaunch) -> Cure:
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
     cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)
     stays = max(left, _latency_left(SHARED_CYCLES, wavefronts, left, cycles))
-    return Cure(part, stays, {"shared_utilization": left})
+    return Cure(part, stays, {"shared_utilization": left}, told=stays <= left)
 
 
 def _shared_loads(state: SlowLaunch) -> Cure:
     # wider loads move as many wavefronts, so they save the queue, not the latency
     waits_for_it = state.waiting("mio_throttle", "stall_pipe_busy")
     part = max(state.level("shared_utilization"), waits_for_it)
-    return Cure(part, _HALF, dict.fromkeys(("shared_utilization", "ldst_fu_utilization"), _HALF))
+    relieved = dict.fromkeys(("shared_utilization", "ldst_fu_utilization"), _HALF)
+    return Cure(part, _HALF, relieved, told=False)
 
 
 def _divergence(state: SlowLaunch) -> Cure:
@@ -108,8 +117,9 @@ def _divergence(state: SlowLaunch) -> Cure:
     return Cure(1.0, left, dict.fromkeys((*ACTIVE, "shared_utilization"), left))
 
 
-def _level(name: str) -> Callable[[SlowLaunch], Cure]:
-    return lambda state: Cure(1.0, state.launch[name])
+def _occupancy(state: SlowLaunch) -> Cure:
+    # how many registers or bytes of shared memory a thread needs at least, no counter says
+    return Cure(1.0, state.launch["theoretical_occupancy"], told=False)
 
 
 def _of_theoretical(state: SlowLaunch) -> Cure:
@@ -133,21 +143,27 @@ def _uneven(state: SlowLaunch) -> Cure:
 
 
 def _waves(state: SlowLaunch) -> Cure:
-    return Cure(1.0, wave_fill(state.launch["waves_per_sm"]), spreads=True)
+    waves = state.launch["waves_per_sm"]
+    # a grid below one wave can be split as far as its work can be
+    return Cure(1.0, wave_fill(waves), spreads=True, told=waves >= 1)
 
 
 def _wait(
     *terms: str, left: float = 0.0, relieves: str | None = None
 ) -> Callable[[SlowLaunch], Cure]:
     relieved = {} if relieves is None else {relieves: 0.0}
-    return lambda state: Cure(state.waiting(*terms), left, relieved)
+    return lambda state: Cure(state.waiting(*terms), left, relieved, told=left == 0)
 
 
 def _latency(state: SlowLaunch) -> Cure:
-    """Loads in flight, by Little's law: what a warp waits for a load, over a load's latency."""
+    """Loads in flight, by Little's law: what a warp waits for a load, over a load's latency.
+
+    Warps that wait with so many in flight can have twice as many.
+    """
     cycles = state.waited("stall_memory_dependency", by=_LOADS)
     left = state.latency / _IN_FLIGHT / cycles if cycles > 0 else math.nan
-    return Cure(state.waiting("stall_memory_dependency"), min(1.0, known(left, _HALF)))
+    part = state.waiting("stall_memory_dependency")
+    return Cure(part, min(_HALF, known(left, _HALF)), told=False)
 
 
 def _operands(state: SlowLaunch) -> Cure:
@@ -159,7 +175,8 @@ def _operands(state: SlowLaunch) -> Cure:
     loads = known(state.ratio((_SHARED_LOADS,), ("inst_executed",)))
     stays = min(known(shared), SHARED_CYCLES / _IN_FLIGHT * loads)
     stays += min(max(cycles - known(shared), 0.0), _FIXED)
-    return Cure(part, min(1.0, known(stays / cycles)) if cycles > 0 else 0.0)
+    left = min(1.0, known(stays / cycles)) if cycles > 0 else 0.0
+    return Cure(part, left, told=False)
 
 
 def _misses(state: SlowLaunch) -> Cure:
@@ -178,12 +195,17 @@ def _repeated(state: SlowLaunch) -> Cure:
         1.0, known(state.launch["dram_read_bytes"] / 32 / state.launch["gld_transactions"])
     )
     left = math.sqrt(least * max(least, needed))
+    # what other threads load, too, can come from shared memory, but each of them asks for it
+    asked = max(left, _HALF)
     # each load computes an address, too
     loads = known(state.ratio((_LOADS,), ("inst_executed",)))
-    work = max(0.0, 1 - 2 * loads * (1 - left))
-    relieved = dict.fromkeys((*BELOW, "ldst_fu_utilization"), left)
-    relieved |= dict.fromkeys(_ISSUED, work)
-    return Cure(state.memory, left, relieved, work)
+    work = max(0.0, 1 - 2 * loads * (1 - asked))
+    relieved = dict.fromkeys(BELOW, left) | dict.fromkeys(_ISSUED, work)
+    relieved["ldst_fu_utilization"] = asked
+    queue = state.waiting("stall_memory_throttle", "mio_throttle")
+    for_values = state.waiting("stall_memory_dependency")
+    of_queue = queue / (queue + for_values) if queue > 0 else 0.0
+    return Cure(state.memory, left + (asked - left) * of_queue, relieved, work, told=False)
 
 
 def _narrow(state: SlowLaunch) -> Cure:
@@ -193,14 +215,20 @@ def _narrow(state: SlowLaunch) -> Cure:
     left = min(1.0, 32 * sectors / _WIDEST)
     relieved = dict.fromkeys(("ldst_fu_utilization", "issue_slot_utilization"), left)
     waits_for_memory = state.waiting("stall_memory_dependency", "stall_memory_throttle")
-    return Cure(waits_for_memory, left, relieved)
+    return Cure(waits_for_memory, left, relieved, told=False)
 
 
 def _atomics(state: SlowLaunch) -> Cure:
-    part = max(state.waiting("global_atomics"), state.busy["l2_atomic_utilization_max"])
+    cycles = state.waited("stall_memory_dependency", by=_LOADS)
+    # loads that wait for longer than their latency stand behind atomics in a queue
+    behind = max(0.0, 1 - known(state.latency / cycles, 1.0)) if cycles > 0 else 0.0
+    part = state.waiting("global_atomics", "stall_memory_throttle") + state.queued
+    part += behind * state.waiting("stall_memory_dependency")
     # spread over all slices of L2, the busiest has as much to do as the mean
     left = known(state.ratio(("l2_atomic_utilization",), ("l2_atomic_utilization_max",)))
-    return Cure(part, left, {"l2_atomic_utilization_max": left})
+    busy = state.busy["l2_atomic_utilization_max"]
+    relieved = {"l2_atomic_utilization_max": left}
+    return Cure(min(1.0, max(part, busy)), left, relieved, told=False)
 
 
 def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure]:
@@ -209,7 +237,9 @@ def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure
         if kinds:
             relieved["ldst_fu_utilization"] = 0.0
             relieved["issue_slot_utilization"] = 1 - state.instructions(*kinds)
-        return Cure(max(state.waiting(term), state.busy[unit]), 0.0, relieved)
+        part = max(state.waiting(term), state.busy[unit])
+        # how many constants a warp asked for at a time is not counted
+        return Cure(part, 0.0, relieved, told=unit != "constant_cache_utilization")
 
     return cure
 
@@ -237,25 +267,26 @@ def _special(state: SlowLaunch) -> Cure:
 
 
 def _integers(state: SlowLaunch) -> Cure:
-    left = 1 - state.instructions("inst_integer") * _HALF
+    # where no pipe is full, a warp still issues them one after another
+    share = state.instructions("inst_integer")
     names = ("alu_utilization", "issue_slot_utilization", "single_precision_fu_utilization")
-    return Cure(1.0, 0.0, dict.fromkeys(names, left))
+    return Cure(share, _HALF, dict.fromkeys(names, 1 - share * _HALF), told=False)
 
 
 def _half_of(unit: str) -> Callable[[SlowLaunch], Cure]:
-    return lambda _: Cure(1.0, _HALF, {unit: _HALF})
+    return lambda _: Cure(1.0, _HALF, {unit: _HALF}, told=False)
 
 
 def _fewer(state: SlowLaunch) -> Cure:
     """Half of the instructions, but no fewer than its floating-point operations need."""
     needed = state.ratio(("flop_count_sp",), ("inst_executed",)) / 2 / LANES
     left = min(1.0, max(_HALF, known(needed)))
-    return Cure(1.0, left, dict.fromkeys(_ISSUED, left))
+    return Cure(1.0, left, dict.fromkeys(_ISSUED, left), told=False)
 
 
 def _tensor(_: SlowLaunch) -> Cure:
     relieved = dict.fromkeys(ACTIVE, 1 / 8) | {"shared_utilization": 1 / 4}
-    return Cure(1.0, 0.0, relieved)
+    return Cure(1.0, 0.0, relieved, told=False)
 
 
 CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
@@ -264,10 +295,9 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "uncoalesced_stores": _scattered,
     "wavefronts_per_shared_load": _conflicts,
     "shared_memory_busy_time": _conflicts,
-    "shared_time_per_wavefront": _shared_loads,
     "shared_loads": _shared_loads,
     "active_threads_per_warp": _divergence,
-    "theoretical_occupancy": _level("theoretical_occupancy"),
+    "theoretical_occupancy": _occupancy,
     "block_slots": _slots,
     "achieved_of_theoretical": _of_theoretical,
     "block_imbalance": _of_theoretical,

@@ -89,7 +89,7 @@ def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | 
     # a cause without an estimate gives NaN
     if not 0 < saved < now_us:
         return None
-    return estimate(now_us, 1 - saved / now_us, launches)
+    return estimate(now_us, 1 - saved / now_us, launches, term.id)
 
 
 def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:

@@ -120,10 +120,14 @@ class SlowLaunch:
     def memory(self) -> float:
         """The part of the time that is global memory's."""
         share = self.waiting("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
-        if self.busy["shared_utilization"] < SMALL:
-            # nobody else fills the queue that loads and stores pass, too
-            share += self.waiting("mio_throttle") + known(self.launch["stall_short_scoreboard"])
-        return min(1.0, max(share, *(self.busy[name] for name in BELOW)))
+        return min(1.0, max(share + self.queued, *(self.busy[name] for name in BELOW)))
+
+    @property
+    def queued(self) -> float:
+        """The share of waits for the queue of loads and stores; 0 where shared memory fills it."""
+        if self.busy["shared_utilization"] >= SMALL:
+            return 0.0
+        return self.waiting("mio_throttle") + known(self.launch["stall_short_scoreboard"])
 
     def instructions(self, *names: str) -> float:
         """Return the share of instructions of a kind, from counts of threads."""
