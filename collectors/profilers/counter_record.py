@@ -156,6 +156,8 @@ class CounterRecord:
         Whether an iteration replays a CUDA graph.
     ended
         Whether the process wrote its last line.
+    launched
+        Whether it launched anything.
     """
 
     timed: list[Launch] = field(default_factory=list)
@@ -179,6 +181,7 @@ class CounterRecord:
     unfinished: str = ""
     graph: bool = False
     ended: bool = False
+    launched: bool = False
     machine: Machine = field(default_factory=Machine)
 
     @property
@@ -223,6 +226,7 @@ def read_record(path: Path) -> CounterRecord:
     record.units, record.outside = int(notes.get("units", 0)), int(notes.get("outside", 0))
     record.launches, record.groups = int(notes.get("launches", 0)), int(notes.get("groups", 0))
     record.all_launches = int(notes.get("all", 0))
+    record.launched = "launched" in notes or record.all_launches > 0
     record.unfinished = notes.get("unfinished", "")
     record.graph, record.ended = "graph" in notes, "end" in notes
     record.timed.sort(key=lambda launch: (launch.sequence, launch.start_ns))

@@ -180,9 +180,7 @@ class _Program:
         return record
 
     def _chosen(self, records: Sequence[CounterRecord], ended: Finished) -> CounterRecord:
-        at_work = [
-            record for record in records if record.all_launches or record.rows or not record.ended
-        ]
+        at_work = [record for record in records if record.launched]
         if not at_work:
             msg = "the program launched no GPU kernel"
             found = last_lines(ended.output, 2)[:200] or "no output"

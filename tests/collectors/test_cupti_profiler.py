@@ -282,6 +282,11 @@ def test_of_several_processes_the_busiest_is_measured_and_said_to_be(measure):
     assert profile.warnings == ("2 processes launched kernels; the busiest one was measured",)
 
 
+def test_a_process_that_launched_nothing_is_not_one_of_several(measure):
+    both = ("bash", "-c", '"$0" exit; "$0" "$@"')
+    assert measure("iter:6", launcher=both).warnings == ()
+
+
 def test_a_launcher_that_drops_the_environment_is_told_of(measure):
     with pytest.raises(ProfilerError, match="launched no GPU kernel") as error:
         measure("iter:6", launcher=("env", "-i"))

@@ -13,7 +13,8 @@
 // captured:N       iterations with a launch into a stream that is captured
 // refused:N        iterations with a launch that the driver refuses
 // fork             a child that ends as programs do, which is not by _exit
-// abort, exit      end at once, by a signal or without cleaning up
+// abort, exit      end at once, by a signal or without cleaning up; exit as the first word: before
+//                  anything is launched
 //
 // Without a word it launches nothing.
 #include "fake_cupti.h"
@@ -111,6 +112,7 @@ int main(int count, char** words) {
     reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))();
   }
   if (count == 1) return 0;
+  if (words[1] == std::string("exit")) _exit(0);
   fake_launch(0, "_Z5setupPf", 1, 32);
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];

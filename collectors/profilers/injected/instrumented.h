@@ -20,12 +20,16 @@ using launches::Launch;
 
 class Instrumented {
  public:
-  // The hardware's counters, and those of instrumented code behind them where they are run apart.
-  static void part(const record::Request& request, std::vector<std::string>& hardware,
+  static bool wanted(const record::Request& request) {
+    return request.apart && request.sets > 1 && request.most_passes == 0 && !request.kernel_replay;
+  }
+
+  // The hardware's counters and those of instrumented code; all are the hardware's if none of them
+  // counts instructions.
+  static void part(const std::vector<std::string>& metrics, std::vector<std::string>& hardware,
                    std::vector<std::string>& instrumented) {
-    hardware = request.metrics;
-    const bool several = request.apart && request.sets > 1 && request.most_passes == 0;
-    if (request.kernel_replay || !several || place_of_count(hardware) == hardware.size()) return;
+    hardware = metrics;
+    if (place_of_count(metrics) == metrics.size()) return;
     const auto first = std::stable_partition(
         hardware.begin(), hardware.end(),
         [](const std::string& name) { return name.find("__sass_") == std::string::npos; });

@@ -256,26 +256,28 @@ class Measurer {
   }
 
   bool divide() {
-    std::vector<std::string> missing, hardware, in_code;
-    std::vector<std::vector<std::string>> more;
+    std::vector<std::string> missing;
     std::string why;
-    Instrumented::part(request_, hardware, in_code);
-    if (!partition(chip_.name, chip_.availability, hardware, request_.most_passes, groups_, missing,
-                   why))
+    if (!partition(chip_.name, chip_.availability, request_.metrics, request_.most_passes, groups_,
+                   missing, why))
       return refuse(why);
-    // a chip that knows none of the counters of code is no reason to stop
-    if (!in_code.empty() &&
-        partition(chip_.name, chip_.availability, in_code, 0, more, missing, why)) {
-      groups_.push_back(more.front());
-      instrumented_.run_apart();
-      file_.note("apart", groups_.size() - 1);
-    }
+    if (Instrumented::wanted(request_)) part_instrumented();
     for (const std::string& name : missing) file_.note("missing " + name);
     file_.note("groups", groups_.size());
     group_number_ = request_.first_group;
     if (group_number_ < groups_.size()) return true;
     done_ = true;
     return false;
+  }
+
+  // The hardware's counters stay in the order that was found to take the fewest passes.
+  void part_instrumented() {
+    std::vector<std::string> hardware, in_code;
+    Instrumented::part(groups_.front(), hardware, in_code);
+    if (in_code.empty() || hardware.empty()) return;
+    groups_ = {hardware, in_code};
+    instrumented_.run_apart();
+    file_.note("apart", groups_.size() - 1);
   }
 
   bool open_group() {

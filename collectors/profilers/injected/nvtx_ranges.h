@@ -35,8 +35,19 @@ inline Listener& listener() {
 }
 
 inline std::vector<Range>& stack() {
-  // never destroyed: static objects that are torn down after their thread may still launch
-  thread_local auto* const ranges = new std::vector<Range>;
+  // static objects that are torn down after their thread's may still launch: they get a new stack
+  thread_local std::vector<Range>* ranges = nullptr;
+  struct AtEnd {
+    ~AtEnd() {
+      delete ranges;
+      ranges = nullptr;
+    }
+  };
+  if (!ranges) {
+    ranges = new std::vector<Range>;
+    thread_local AtEnd at_end;
+    (void)at_end;
+  }
   return *ranges;
 }
 

@@ -257,7 +257,8 @@ class Follower {
     Launch launch;
     launch.context = measurer_.context_number(call.context);
     if (!launches::read(id, call, measurer_.device(launch.context), launch)) return false;
-    ++all_launches_;
+    // a process that is killed tells no count
+    if (++all_launches_ == 1) file_.note("launched");
     if (request_.unit == "program" && !unit_open_ && measuring()) {
       unit_kind_ = "program";
       begin_unit("", "");
