@@ -35,6 +35,7 @@ from perfml.readers.ncu import summary_csv as ncu_summary
 from perfml.readers.ncu import text_page as ncu_text
 from perfml.readers.ncu.launches import needed
 from perfml.readers.nsys import sqlite_file as nsys_sqlite
+from perfml.readers.nsys import stats_csv as nsys_stats
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.tables import Kernels, metric_columns
@@ -303,6 +304,26 @@ def _trtexec_seeds() -> Iterator[bytes]:
     )
 
 
+_TRACED = (
+    "Processing [run.sqlite] with [cuda_gpu_trace.py]...\n"
+    "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),"
+    "DymSMem (MB),Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name\n"
+    "1000,500,3,,,,,,,,,,4.194,6337.593,Pinned,Device,GPU (0),1,,7,[CUDA memcpy HtoD]\n"
+    '1700,41180,4,8,16,1,256,1,1,96,0.033,0.000,,,,,GPU (0),1,,7,"void gemm<1>(float *, int)"\n'
+    "50000,2500,5,64,1,1,128,1,1,16,0.000,0.000,,,,,GPU (0),1,,13,add\n"
+)
+_KERNEL_SUMS = (
+    "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
+    '94.3,82360,2,41180.0,41180.0,41180,41180,0.0,"void gemm<1>(float *, int)"\n'
+    "5.7,5000,2,2500.0,2500.0,2400,2600,100.0,add\n"
+)
+
+
+def _stats_seeds() -> Iterator[bytes]:
+    yield _TRACED.encode()
+    yield _KERNEL_SUMS.encode()
+
+
 def _nsys_seeds() -> Iterator[bytes]:
     for generation in GENERATIONS:
         export = Export(Path(":memory:"), generation)
@@ -397,6 +418,11 @@ TARGETS: dict[str, Target] = {
         ".txt",
     ),
     "ncu_summary": Target(_reader(ncu_summary), _summary_seeds, (*_NCU_WORDS, "Invocations")),
+    "nsys_stats": Target(
+        _reader(nsys_stats),
+        _stats_seeds,
+        ("Start (ns),Duration (ns),", "Time (%),Total Time (us),", "GridXYZ", "1e400", "nan", "-1"),
+    ),
     "nvprof_text": Target(_reader(nvprof_text), _nvprof_seeds("txt"), _NVPROF_WORDS, ".txt"),
     "nvprof_csv": Target(_reader(nvprof_csv), _nvprof_seeds("csv"), _NVPROF_WORDS),
     "timing_csv": Target(

@@ -15,10 +15,11 @@ from perfml.ingest.timing import join_timing
 from perfml.kernel_names import function_name
 from perfml.readers import torch_trace, trtexec
 from perfml.readers.nsys import sqlite_file as nsys
+from perfml.readers.nsys import stats_csv as nsys_stats
 from perfml.readers.nvprof.join import join
 from perfml.tables import Kernels
 
-TRACES = frozenset({nsys.NAME, torch_trace.NAME, trtexec.NAME})
+TRACES = frozenset({nsys.NAME, nsys_stats.NAME, torch_trace.NAME, trtexec.NAME})
 """Formats that have times and no counters."""
 
 

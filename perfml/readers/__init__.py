@@ -68,6 +68,7 @@ FORMATS = (
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
     Format("ncu.summary_csv", "--csv --print-summary of Nsight Compute", (".csv",)),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
+    Format("nsys.stats_csv", "nsys stats --format csv (GPU trace, kernel sums)", (".csv",)),
     Format("nvprof.csv_log", "--csv of nvprof", (".csv", ".log")),
     Format("nvprof.text_log", "logs and traces of nvprof", (".txt", ".log", ".profile")),
 )

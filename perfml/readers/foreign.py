@@ -63,6 +63,18 @@ _SESSION = Foreign(
     "Give the profile that was opened in it, or make one: nvprof --export-profile FILE CMD ...",
 )
 _SESSION_TAG = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}\?>\s*)?<session\b")
+_STATISTICS = Foreign(
+    b"",
+    "a printout of statistics by Nsight Systems, without single launches",
+    "Give the .sqlite file that nsys stats leaves beside the .nsys-rep (nsys export --type sqlite "
+    "makes it too), or the output of nsys stats --report cuda_gpu_trace --format csv.",
+)
+_STATISTICS_TABLE = re.compile(
+    rb"(?m)^(?:CUDA (?:Kernel|API|GPU Kernel|Memory Operation|GPU Summary)\b.{0,60}Statistics"
+    rb"|Operating System Runtime API Statistics|Processing \[.{0,300}\] with \[.{0,300}\]\.\.\."
+    rb"| \*\* (?:CUDA|OS Runtime|NVTX) .{0,80}\((?:\w+sum|\w+trace|\w+_sum|\w+_trace)\):?"
+    rb"|\"?Time ?\(%\)\"?,\"?Total Time ?\()"
+)
 _TRACE_TIMES = Foreign(
     b"",
     "trtexec's times of whole inferences, without layers",
@@ -110,6 +122,8 @@ def _kind(head: bytes) -> Foreign | None:
             return kind
     if _SESSION_TAG.match(head[:4096]):
         return _SESSION
+    if _STATISTICS_TABLE.search(head):
+        return _STATISTICS
     if head.lstrip()[:1] == b"[" and b'"startComputeMs"' in head:
         return _TRACE_TIMES
     if head.lstrip()[:1] == b"{" and b'"performance_summary"' in head[:4096]:

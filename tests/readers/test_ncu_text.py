@@ -237,3 +237,17 @@ if PUBLIC.is_dir():
     def test_a_public_run_that_failed_is_refused():
         with pytest.raises(InputError, match=r"measured nothing.*LaunchFailed"):
             read(PUBLIC / "dd2360_ncu_failed.txt")
+
+
+def test_metrics_that_are_all_not_available_are_named(tmp_path):
+    line = "    --------------- ----------- ------------\n"
+    path = tmp_path / "log.txt"
+    path.write_text(
+        "==PROF== Connected to process 7\n"
+        "  add(int) (4, 1, 1)x(64, 1, 1), Context 1, Stream 7, Device 0, CC 8.9\n"
+        f"    Section: Command line profiler metrics\n{line}"
+        f"    Metric Name     Metric Unit Metric Value\n{line}"
+        f"    sm_cycles.avg                    (!) n/a\n{line}"
+    )
+    with pytest.raises(InputError, match=r"found: n/a for sm_cycles\.avg"):
+        read(path)

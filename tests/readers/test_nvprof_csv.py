@@ -223,3 +223,18 @@ if SHARED.is_dir():
         source = Source(SHARED / "ada_cc89_torch_metrics_with_stdout.csv")
         assert not nvprof_csv.recognises(source)
         assert not nvprof_text.recognises(source)
+
+
+def test_metrics_have_one_name_whichever_nvprof_wrote_them(tmp_path):
+    # as nvprof with a GTX 1080 Ti wrote them: sm_activity and executed_ipc
+    head = '"Device","Kernel","Invocations","Metric Name","Metric Description","Min","Max","Avg"\n'
+    lines = (
+        '"G (0)","k",1,"sm_activity","Multiprocessor Activity",95.4%,95.4%,95.4%\n'
+        '"G (0)","k",1,"executed_ipc","Executed IPC",2.25,2.25,2.25\n'
+    )
+    path = tmp_path / "log.csv"
+    path.write_text("==7== Profiling result:\n==7== Metric result:\n" + head + lines)
+    found = nvprof_csv.read(Source(path))
+    assert found.frame["sm_efficiency"].tolist() == [pytest.approx(0.954)]
+    assert found.frame["ipc"].tolist() == [2.25]
+    assert not any("catalogue" in text for text in found.warnings)

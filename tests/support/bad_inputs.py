@@ -232,7 +232,7 @@ def _foreign() -> Iterator[tuple[str, bytes]]:
     yield "foreign/nulls.csv", b"\x00" * 4096
     yield (
         "foreign/nsys-summary.csv",
-        b"Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Name\n61.0,1234,2,617.0,617.0,k\n",
+        b"Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Name\n61.0,1234,2,617.0,617.0,k\n",
     )
     yield "foreign/spreadsheet.csv", b"Name;Zeit\ngemm;1,5\n"
     yield "foreign/table.json", b'[{"kernel": "gemm", "time_us": 1.5}]\n'

@@ -101,6 +101,16 @@ def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
             found="; ".join(notices.errors)[:200],
             cure="Remove the cause, which that message names, and profile again.",
         )
+    unknown = _not_available(lines.launches)
+    if unknown:
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        return InputError(
+            "no metric in this text of Nsight Compute has a value",
+            where=where,
+            found=f"n/a for {', '.join(name[:80] for name in unknown[:3])}{more}",
+            cure="ncu prints n/a for what this GPU does not have, or for a misspelt name; ncu "
+            "--query-metrics lists those it knows, perfml metrics default --request a set.",
+        )
     found = f"{len(lines.launches)} kernels, none with a value"
     return InputError(
         "no measured kernel in this text of Nsight Compute",
@@ -108,6 +118,14 @@ def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
         found=found,
         cure="Paste all of it, from the kernel's name on, or read the .ncu-rep file.",
     )
+
+
+def _not_available(launches: list[PrintedLaunch]) -> list[str]:
+    """Return the metrics that are ``n/a`` in all places; none if any cell has more."""
+    cells = [(name, cell.text) for item in launches for name, cell in item.cells.items()]
+    if not all(text.endswith("n/a") for _, text in cells):
+        return []
+    return list(dict.fromkeys(name for name, _ in cells))
 
 
 @dataclass

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 from perfml.readers.nvprof.kernels import Row, Tables
 from perfml.readers.nvprof.log_lines import Line, Log
-from perfml.readers.nvprof.values import MICROSECONDS, Value, duration, is_kernel, parse_value
+from perfml.readers.nvprof.values import (
+    MICROSECONDS,
+    Value,
+    duration,
+    is_kernel,
+    metric_name,
+    parse_value,
+)
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -227,7 +234,7 @@ class _Reader:
             if value is None:
                 msg = f"the value of {name} cannot be read"
                 raise self.tables.log.damaged(line.number, msg, line.text)
-            found[name] = (value,)
+            found[metric_name(name)] = (value,)
         return found
 
     def _time(self, cells: dict[str, str], name: str) -> float | None:

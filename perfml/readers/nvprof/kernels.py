@@ -15,7 +15,7 @@ from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
 from perfml.readers.nvprof.log_lines import Log
-from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kernel_name
+from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kernel_name, metric_name
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -93,6 +93,7 @@ class Tables:
         values: tuple[Value, ...],
     ) -> None:
         """Add one line of a metrics table to its kernel's row."""
+        name = metric_name(name)
         key = (self._section, process, device, kernel)
         row = self._groups.get(key)
         if row is None or name in row.metrics:

@@ -28,6 +28,13 @@ Measured, not documented: in a recorded trace 256.00MB in 35.272 ms print as 7.0
 V100 metrics log the sector counts over the throughputs give one duration per kernel only so.
 """
 
+_LATER_NAMES = {"sm_activity": "sm_efficiency", "executed_ipc": "ipc"}
+"""Names that nvprof's metrics tables had for a while, beside the name they had before and after.
+
+Seen in logs of a GTX 1080 Ti; the descriptions, "Multiprocessor Activity" and "Executed IPC", are
+those of the other names, which the same logs lack.
+"""
+
 _EXPECTED = {
     "percent": {"percent"},
     "utilization_level_0_10": {"level"},
@@ -91,6 +98,17 @@ def parse_value(text: str, unit: str = "") -> Value | None:
     if base in BYTES and per in {"", "S"}:
         return Value(number * 1024.0 ** BYTES[base], "rate" if per else "bytes")
     return Value(number, "plain") if not suffix else None
+
+
+def metric_name(text: str) -> str:
+    """Return the name that the catalogue has for a metric of nvprof's.
+
+    Examples
+    --------
+    >>> metric_name("sm_activity")
+    'sm_efficiency'
+    """
+    return _LATER_NAMES.get(text, text)
 
 
 def parse_time(text: str) -> float | None:

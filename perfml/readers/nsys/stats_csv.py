@@ -1,0 +1,263 @@
+"""Read what ``nsys stats --format csv`` prints of kernels: the GPU trace, or sums over launches.
+
+``cuda_gpu_trace`` (before 2022 ``gputrace``) has a row a launch, ``cuda_gpu_kern_sum``
+(``gpukernsum``) a row a kernel with the mean over its launches, with ``:gb`` or ``_gb_sum`` a row a
+kernel and shape. Neither has the NVTX ranges around launches, which the SQLite export has. Other
+tables that the tool prints around them are passed over. The shared memory of the trace is rounded
+to thousands of bytes, so it is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.readers.frame import kernels_frame
+from perfml.readers.options import ReadOptions
+from perfml.readers.source import Source
+from perfml.readers.timeline import timeline_columns
+from perfml.tables import Kernels
+from perfml.util.words import count
+
+NAME = "nsys-stats"
+
+_TRACE = re.compile(r'\s*"?Start ?\((\w+)\)"?,"?Duration ?\((\w+)\)"?,"?CorrId"?,"?GrdX"?,')
+_SUM = re.compile(r'\s*"?Time ?\(%\)"?,"?Total Time ?\((\w+)\)"?,"?Instances"?,.*"?Name"?\s*')
+_HEADER = re.compile(rf"(?m)^\ufeff?(?:{_TRACE.pattern}|{_SUM.pattern}$)")
+_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+"""By unit, which was ``nsec`` and so on at first."""
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?(?:e[-+]?\d{1,2})?")
+_WHOLE = re.compile(r"\d{1,15}")
+_SIZES = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ")
+_ORDINAL = re.compile(r" \(\d+\)$")
+_SHAPE = re.compile(r"\s*(\d{1,10})\s+(\d{1,10})\s+(\d{1,10})\s*")
+_AGAIN = "Print it again with: nsys stats --report cuda_gpu_trace --format csv FILE.nsys-rep"
+_BESIDE = (
+    "nsys stats left an .sqlite file beside the .nsys-rep: it has each launch and the NVTX ranges, "
+    "which are the layers."
+)
+
+
+@dataclass
+class _Launch:
+    """A launch of a trace, or a kernel of a sum; times in nanoseconds."""
+
+    kernel: str
+    duration: float
+    launches: int = 1
+    start: float = float("nan")
+    grid: str | None = None
+    block: str | None = None
+    threads: float = float("nan")
+    registers: float = float("nan")
+    device: str | None = None
+    stream: int = 0
+
+
+@dataclass
+class _Found:
+    """What the tables of a file hold."""
+
+    trace: list[_Launch] = field(default_factory=list)
+    sums: list[_Launch] = field(default_factory=list)
+    memory: list[tuple[str | None, float, float]] = field(default_factory=list)
+    """Device, start and duration of memory copies and sets."""
+
+
+def recognises(source: Source) -> bool:
+    """Tell whether the beginning holds the header of a trace or of sums over kernels."""
+    return _HEADER.search(source.head_text()) is not None
+
+
+def read(source: Source, options: ReadOptions | None = None) -> Kernels:
+    """Read a trace, or where there is none the sums; counters are in neither.
+
+    Raises
+    ------
+    InputError
+        If a row is cut or damaged, or there are no kernels.
+    """
+    del options
+    found = _read_tables(source)
+    rows = found.trace or found.sums
+    if not rows:
+        held = f"{count(len(found.memory), 'memory operation')}, no kernel"
+        msg = "this output of nsys stats holds no kernels"
+        raise InputError(msg, where=str(source.path), found=held, cure=_AGAIN)
+    warnings = [f"There are no NVTX ranges in this, so there are no layers; {_BESIDE}"]
+    if found.trace and found.sums:
+        warnings.append("The sums were left out; the trace has every launch.")
+    elif found.sums:
+        total = sum(row.launches for row in rows)
+        warnings.append(
+            f"{count(len(rows), 'row is a mean', 'rows are means')} over {total} launches, so how "
+            "launches differ is not in it."
+        )
+    if found.memory:
+        warnings.append(
+            f"{len(found.memory)} memory copies and sets are no kernels and were left out; they "
+            "count as work where gaps between kernels are given."
+        )
+    rows.sort(key=lambda row: 0.0 if np.isnan(row.start) else row.start)
+    frame = kernels_frame(_columns(rows, found), [()] * len(rows))
+    devices = list(dict.fromkeys(row.device for row in rows if row.device))
+    provenance = {
+        "path": source.path.name,
+        "sha256": source.sha256,
+        "format": NAME,
+        "tool": "Nsight Systems",
+        "tool_version": None,
+        "device": ", ".join(devices) or None,
+        "compute_capability": None,
+        "summary": not found.trace,
+    }
+    return Kernels(frame, provenance, tuple(warnings))
+
+
+def _read_tables(source: Source) -> _Found:
+    found = _Found()
+    header: list[str] = []
+    traced, scales = False, (1.0, 1.0)
+    for number, line in _lines(source):
+        where = f"{source.path}:{number}"
+        head = _TRACE.match(line) or _SUM.fullmatch(line)
+        if head is not None:
+            header, traced = _cells(line, where), head.re is _TRACE
+            units = [unit.removesuffix("ec") for unit in head.groups() if unit]
+            unknown = [unit for unit in units if unit not in _NANOSECONDS]
+            if unknown:
+                msg = "the unit of the times is not known"
+                raise InputError(msg, where=where, found=unknown[0][:40], cure=_AGAIN)
+            scales = _NANOSECONDS[units[0]], _NANOSECONDS[units[-1]]
+        elif not line.strip():
+            header = []  # a blank line ends a table; what follows may be another one
+        elif header:
+            cells = _cells(line, where)
+            if len(cells) != len(header):
+                msg = f"the row does not have the {len(header)} cells of the header"
+                cure = f"Is the file cut? {_AGAIN}"
+                raise InputError(msg, where=where, found=f"{len(cells)} cells", cure=cure)
+            row = dict(zip(header, cells, strict=True))
+            if traced:
+                _add_launch(found, row, scales, where)
+            else:
+                found.sums.append(_sum(row, header[1], scales[0], where))
+    return found
+
+
+def _lines(source: Source) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(source.text().splitlines(), 1):
+        yield number, line.removeprefix("\ufeff")
+
+
+def _add_launch(
+    found: _Found, row: dict[str, str], scales: tuple[float, float], where: str
+) -> None:
+    names = list(row)
+    start = _number(row[names[0]], names[0], where) * scales[0]
+    duration = _number(row[names[1]], names[1], where) * scales[1]
+    device = _ORDINAL.sub("", row.get("Device", "").strip()) or None
+    if not row["GrdX"].strip():
+        found.memory.append((device, start, duration))
+        return
+    sizes = [int(_number(row.get(name, ""), name, where, whole=True)) for name in _SIZES]
+    name = row.get("Name", "").strip()
+    if not name:
+        msg = "a kernel of the trace has no name"
+        raise InputError(msg, where=where, cure=_AGAIN)
+    registers, stream = row.get("Reg/Trd", ""), row.get("Strm", "")
+    found.trace.append(
+        _Launch(
+            kernel=name,
+            duration=duration,
+            start=start,
+            grid=_shape(sizes[:3]),
+            block=_shape(sizes[3:]),
+            threads=float(np.prod(np.array(sizes, dtype=float))),
+            registers=float(registers) if _WHOLE.fullmatch(registers) else float("nan"),
+            device=device,
+            stream=int(stream) if _WHOLE.fullmatch(stream) else 0,
+        )
+    )
+
+
+def _sum(row: dict[str, str], total: str, scale: float, where: str) -> _Launch:
+    launches = int(_number(row["Instances"], "Instances", where, whole=True))
+    name = next((row[key].strip() for key in row if key.strip() == "Name"), "")
+    if launches == 0 or not name:
+        msg = "a row of the sums has no launches or no name"
+        raise InputError(msg, where=where, found=f"{launches} launches", cure=_AGAIN)
+    duration = _number(row[total], total, where) * scale / launches
+    shapes = [_SHAPE.fullmatch(row.get(key, "")) for key in ("GridXYZ", "BlockXYZ")]
+    grid, block = ([int(size) for size in shape.groups()] if shape else None for shape in shapes)
+    threads = float(np.prod(np.array([*grid, *block], dtype=float))) if grid and block else np.nan
+    return _Launch(
+        kernel=name,
+        duration=duration,
+        launches=launches,
+        grid=_shape(grid) if grid else None,
+        block=_shape(block) if block else None,
+        threads=threads,
+    )
+
+
+def _columns(rows: list[_Launch], found: _Found) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        "kernel": [row.kernel for row in rows],
+        "grid": [row.grid for row in rows],
+        "block": [row.block for row in rows],
+        "device": [row.device for row in rows],
+        "time_us": [row.duration / 1e3 for row in rows],
+        "time_source": ["nsys"] * len(rows),
+        "launches": np.array([row.launches for row in rows], dtype=np.int64),
+    }
+    if found.trace:
+        devices = {name: n for n, name in enumerate(dict.fromkeys(row.device for row in rows))}
+        device = np.array([devices[row.device] for row in rows], dtype=np.int64)
+        start = np.array([row.start for row in rows])
+        end = start + np.array([row.duration for row in rows])
+        memory = [(devices.get(name, -1), at, at + took) for name, at, took in found.memory]
+        others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
+        stream = np.array([row.stream for row in rows], dtype=np.int64)
+        columns |= timeline_columns(
+            device,
+            stream,
+            start.astype(np.int64),
+            end.astype(np.int64),
+            (others[:, 0], others[:, 1], others[:, 2]),
+        )
+    for name, values in (
+        ("registers_per_thread", [row.registers for row in rows]),
+        ("threads", [row.threads for row in rows]),
+    ):
+        if not np.all(np.isnan(values)):
+            columns[name] = values
+    return pd.DataFrame(columns)
+
+
+def _shape(sizes: list[int]) -> str:
+    return f"({', '.join(map(str, sizes))})"
+
+
+def _number(cell: str, name: str, where: str, *, whole: bool = False) -> float:
+    text = cell.strip()
+    if not (_WHOLE if whole else _NUMBER).fullmatch(text):
+        msg = f"the value of {name.strip()[:60]} is no {'whole ' if whole else ''}number"
+        raise InputError(msg, where=where, found=repr(text)[:60], cure=_AGAIN)
+    return float(text)
+
+
+def _cells(line: str, where: str) -> list[str]:
+    try:
+        return next(csv.reader([line], strict=True))
+    except (csv.Error, StopIteration) as error:
+        msg = "a row is cut or damaged"
+        found = str(error)[:80] or "nothing"
+        raise InputError(msg, where=where, found=found, cure=_AGAIN) from error
