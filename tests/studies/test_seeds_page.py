@@ -218,6 +218,22 @@ def test_int8_costs_what_is_told():
     assert told == [[2.8, 4.7], [99.6, 99.7]]
 
 
+def test_long_sequences_take_as_much_more_than_their_kernels_as_told():
+    lines = table_on(ROOT / "docs" / "attention.md", "rungs").splitlines()[2:]
+    more = []
+    for version, *cells in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines):
+        for case, cell in zip(("t29", "t30"), cells[3:], strict=True):
+            rows = [
+                row
+                for row in results()["attention"]
+                if (row["case"], row["version"]) == (case, version.strip("`"))
+            ]
+            if cell != "not run" and rows:
+                more.append(1e3 * rows[0]["computing_s"] - float(cell.split()[0]))
+    assert len(more) == 16
+    assert f"{min(more):.0f} to {max(more):.0f} ms more than [their kernels]" in TEXT
+
+
 def test_every_output_was_right_before_it_was_measured():
     assert results()["checked"]["outputs"] == 46
     assert results()["checked"]["worst"] < 1
