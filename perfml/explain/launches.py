@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.compared import Side, rows_by
+from perfml.explain.residency import with_limits
 from perfml.kernel_names import kernel_label as kernel_label
 from perfml.kernel_names import kernel_purpose
 from perfml.metrics.expressions import Array
@@ -90,7 +91,7 @@ class LaunchReader:
         self.side = side
         if side.kernels is None:
             return
-        kernels = side.kernels
+        kernels = with_limits(side.kernels)
         self._rows = rows_by(kernels["layer"])
         self._order = kernels["kernel_index"].to_numpy(dtype=float, na_value=np.nan)
         self._kernel = kernels["kernel"].astype(str).to_numpy(dtype=object)

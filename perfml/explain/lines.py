@@ -138,6 +138,9 @@ _CARRIERS: dict[str, _Carrier] = {
     "wavefronts_per_shared_load": _Carrier(
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),
+    "bank_conflicts": _Carrier(
+        "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
+    ),
     "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "shared_time_per_wavefront": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "instructions": _Carrier("the executed instructions", _RUNS),

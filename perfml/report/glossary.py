@@ -127,6 +127,7 @@ CAUSES = {
     "uncoalesced_loads": "Loads move bytes that nobody asked for.",
     "uncoalesced_stores": "Stores move bytes that nobody wrote.",
     "wavefronts_per_shared_load": "Passes that a load of shared memory takes (bank conflicts).",
+    "bank_conflicts": "Rounds of shared memory that carry a part of what they could.",
     "l2_sectors_per_l1_sector": "How much of the traffic misses L1 and goes on to L2.",
     "dram_bytes_per_sector": "How much of the traffic misses the caches and goes on to DRAM.",
     "dram_time_per_sector": "How long DRAM is busy for the traffic that asks it.",

@@ -173,6 +173,23 @@ def test_a_symptom_stands_behind_its_cause_in_the_same_kernel():
     assert ["other", ("memory_latency",)] in rules
 
 
+def test_a_last_wave_gains_no_more_than_idle_multiprocessors_say_it_takes():
+    # 8 blocks fit; 0.04 of a wave leaves 68 of 100 multiprocessors without one, for 17 of 100 us
+    tail = {**PLANTED["tail_wave"], "sm_active_cycles_max": 100.0}
+    idle = by_rule(advise(launch(**tail, sm_active_cycles_mean=88.44)).table)
+    assert idle.loc["tail_wave", "gain_high"] == pytest.approx((1 - 0.8844) / (1 - 0.04 * 8))
+    unknown = advise(launch(**tail, sm_active_cycles_mean=float("nan"))).table
+    assert by_rule(unknown).loc["tail_wave", "gain_high"] == pytest.approx(1 - 1.04 / 2)
+
+
+def test_more_blocks_gain_what_idle_multiprocessors_and_waiting_leave_to_gain():
+    few = {"grid": "(132, 1, 1)", "waves_per_sm": 0.1, "sm_active_cycles_max": 100.0}
+    alone = by_rule(advise(launch(**few, sm_active_cycles_mean=100.0)).table)
+    assert alone.loc["small_grid", "gain_high"] == pytest.approx(0.9 * 0.2)
+    idle = by_rule(advise(launch(**few, sm_active_cycles_mean=30.0)).table)
+    assert idle.loc["small_grid", "gain_high"] == pytest.approx(0.9 * 0.7)
+
+
 def test_rules_of_a_layer_look_at_all_its_launches():
     rows = [
         {**HEALTHY, "kernel": "im2col_kernel", "time_us": 30.0},

@@ -120,6 +120,15 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**_UNCOUNTED, "l2_utilization": 0.9, "gst_efficiency": 1.0},
         {"gst_efficiency": 0.25},
     ),
+    "bank_conflicts": (
+        {
+            "shared_utilization": 0.3,
+            "shared_efficiency": 1.0,
+            "inst_executed_shared_loads": 1e6,
+            "shared_load_transactions": 1e6,
+        },
+        {"shared_utilization": 0.95, "shared_efficiency": 0.05},
+    ),
     "block_slots": (
         {
             "resident_blocks_limit_slots": 32.0,

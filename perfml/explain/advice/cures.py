@@ -294,6 +294,7 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "uncoalesced_loads": _scattered,
     "uncoalesced_stores": _scattered,
     "wavefronts_per_shared_load": _conflicts,
+    "bank_conflicts": _conflicts,
     "shared_memory_busy_time": _conflicts,
     "shared_loads": _shared_loads,
     "active_threads_per_warp": _divergence,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 import pandas as pd
@@ -17,13 +15,10 @@ from perfml.explain.advice import pressures
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.resources import wave_fill
+from perfml.explain.residency import SHAPE, product, resident_blocks
 from perfml.explain.roofs.peaks import Peaks, known_peaks
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
-
-REGISTER_UNIT = 256
-"""Registers are allocated to a warp in units of this many."""
-WARP = 32
 
 LEVELS = (
     "dram_utilization",
@@ -104,12 +99,6 @@ def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
     return make
 
 
-def product(texts: pd.Series) -> Array:
-    """Return the product of a grid or block written as ``(x, y, z)``; NaN where there is none."""
-    parts = texts.astype("string").str.extract(r"\((\d+), *(\d+), *(\d+)\)").astype(float)
-    return np.asarray(parts.prod(axis=1, skipna=False))
-
-
 def _without_fences(frame: pd.DataFrame) -> Array:
     fences = _numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
     return np.maximum(_numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
@@ -119,58 +108,59 @@ def _waves(frame: pd.DataFrame) -> Array:
     return np.array([wave_fill(value) for value in _numbers(frame, "waves_per_sm")])
 
 
-def _limits(frame: pd.DataFrame) -> tuple[Array, Array, Array]:
-    """Return the blocks a multiprocessor holds by registers, by shared memory, by warps."""
-    machines = _multiprocessors()
-    threads = product(frame["block"])
-    registers = _numbers(frame, "registers_per_thread")
-    shared = _numbers(frame, "shared_memory_per_block")
-    found = []
-    for row, capability in enumerate(frame["compute_capability"].astype("string").fillna("")):
-        machine = machines.get(capability)
-        if machine is None or not (threads[row] > 0 and registers[row] > 0):
-            found.append((math.nan, math.nan, math.nan))
-            continue
-        warps = math.ceil(threads[row] / WARP)
-        unit = math.ceil(registers[row] * WARP / REGISTER_UNIT) * REGISTER_UNIT
-        by_shared = math.nan
-        if not math.isnan(shared[row]):
-            by_shared = machine["shared_bytes"] // max(shared[row] + machine["reserved_bytes"], 1)
-        by_warps = min(machine["warps"] // warps, machine["blocks"])
-        found.append((machine["registers"] // (unit * warps), by_shared, by_warps))
-    table = np.array(found, dtype=float).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2]
+def _tail(frame: pd.DataFrame) -> Array:
+    """Return the part of the time that the last wave of blocks takes, at most what it lacks.
+
+    While it runs, multiprocessors without a block are idle, and how long they are was counted. One
+    with few blocks is not idle, and works them faster than a full one.
+    """
+    waves = _numbers(frame, "waves_per_sm")
+    lacks = 1 - _waves(frame)
+    if not set(SHAPE) <= set(frame.columns):
+        return lacks
+    fit = resident_blocks(frame).min(axis=1).to_numpy(dtype=float)
+    empty = 1 - (waves - np.floor(waves)) * fit
+    with np.errstate(invalid="ignore", divide="ignore"):
+        takes = (1 - _balance(frame)) / np.where(empty > _EMPTY, empty, np.nan)
+    return np.where(np.isnan(takes), lacks, np.fmin(lacks, takes))
 
 
-def _register_limit(frame: pd.DataFrame) -> Array:
-    by_registers, by_shared, by_warps = _limits(frame)
-    others = np.minimum(by_shared, by_warps)
-    return np.asarray(by_registers / np.where(others > 0, others, np.nan))
+def _missing_blocks(frame: pd.DataFrame) -> Array:
+    """Return what more blocks can gain: idle multiprocessors work, and waiting is hidden."""
+    lacks = 1 - _numbers(frame, "waves_per_sm")
+    stalls = [
+        _numbers(frame, name)
+        for name in ("stall_memory_dependency", "stall_exec_dependency")
+        if _present(frame, name)
+    ]
+    if not stalls:
+        return lacks
+    helped = np.fmax(1 - _balance(frame), np.minimum(np.sum(stalls, axis=0), 1.0))
+    return np.where(np.isnan(helped) | np.isnan(_balance(frame)), lacks, lacks * helped)
 
 
-def _slot_limit(frame: pd.DataFrame) -> Array:
-    by_registers, by_shared, _ = _limits(frame)
-    machines = _multiprocessors()
-    threads = product(frame["block"])
-    found = []
-    for row, capability in enumerate(frame["compute_capability"].astype("string").fillna("")):
-        machine = machines.get(capability)
-        if machine is None or not threads[row] > 0:
-            found.append(math.nan)
-            continue
-        by_warps = machine["warps"] // math.ceil(threads[row] / WARP)
-        others = np.nanmin([by_registers[row], by_shared[row], by_warps])
-        found.append(machine["blocks"] / others if others > 0 else math.nan)
-    return np.array(found)
+def _balance(frame: pd.DataFrame) -> Array:
+    names = ("sm_active_cycles_mean", "sm_active_cycles_max")
+    if not all(_present(frame, name) for name in names):
+        return np.full(len(frame), np.nan)
+    return np.asarray(_numbers(frame, names[0]) / _numbers(frame, names[1]))
 
 
-def _shared_limit(frame: pd.DataFrame) -> Array:
-    by_registers, by_shared, by_warps = _limits(frame)
-    others = np.minimum(by_registers, by_warps)
-    return np.asarray(by_shared / np.where(others > 0, others, np.nan))
+_EMPTY = 0.25
+"""Of fewer multiprocessors without a block, idle time does not tell how long a wave takes."""
 
 
-_SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
+def _limited_by(name: str) -> Callable[[pd.DataFrame], Array]:
+    """Make the blocks that one resource allows, over those that all else allows."""
+
+    def make(frame: pd.DataFrame) -> Array:
+        fit = resident_blocks(frame)
+        others = fit.drop(columns=name).min(axis=1, skipna=name == "slots").to_numpy(dtype=float)
+        mine: Array = fit[name].to_numpy(dtype=float) / np.where(others > 0, others, np.nan)
+        return mine
+
+    return make
+
 
 _SECTORS = ("gld_transactions", "gst_transactions")
 _REQUESTS = ("global_load_requests", "global_store_requests")
@@ -229,23 +219,33 @@ INPUTS: dict[str, Input] = {
     "block_threads": Input("threads a block", ("block",), lambda frame: product(frame["block"])),
     "register_limit": Input(
         "resident blocks that registers allow, over those that all else allows",
-        _SHAPE,
-        _register_limit,
+        SHAPE,
+        _limited_by("registers"),
     ),
     "shared_limit": Input(
         "resident blocks that shared memory allows, over those that all else allows",
-        _SHAPE,
-        _shared_limit,
+        SHAPE,
+        _limited_by("shared_memory"),
     ),
     "slot_limit": Input(
-        "places for blocks, over the resident blocks that all else allows", _SHAPE, _slot_limit
+        "places for blocks, over the resident blocks that all else allows",
+        SHAPE,
+        _limited_by("slots"),
     ),
     "sm_balance": Input(
         "time in which a multiprocessor has a block, over that of the busiest one",
         ("sm_active_cycles_mean", "sm_active_cycles_max"),
-        lambda frame: (
-            _numbers(frame, "sm_active_cycles_mean") / _numbers(frame, "sm_active_cycles_max")
-        ),
+        _balance,
+    ),
+    "tail_share": Input(
+        "part of the time that the last wave takes, at most what it lacks of a full one",
+        ("waves_per_sm",),
+        _tail,
+    ),
+    "missing_blocks": Input(
+        "blocks that one wave lacks, as far as multiprocessors are idle or warps wait",
+        ("waves_per_sm",),
+        _missing_blocks,
     ),
     "atomic_pressure": Input(
         "time that atomics on global memory take: busiest slice of L2, or waiting",
@@ -400,22 +400,6 @@ def _known(device: str) -> Mapping[str, float]:
         return known_peaks(device).values
     except PerfmlError:
         return {}
-
-
-@functools.cache
-def _multiprocessors() -> dict[str, dict[str, float]]:
-    """Return the limits of a multiprocessor by compute capability.
-
-    References
-    ----------
-    CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-    """
-    path = resources.files(__package__).joinpath("multiprocessors.csv")
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    return {
-        row.pop("compute_capability"): {key: float(value) for key, value in row.items()}
-        for row in rows
-    }
 
 
 def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:

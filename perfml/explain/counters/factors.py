@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.counters.resources import Resource, wave_fill
+from perfml.explain.counters.resources import BUSY, Resource, wave_fill
 from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
 from perfml.explain.counters.traffic import SMALL, others_share, unseen_traffic
 from perfml.explain.launches import Launch
@@ -251,11 +251,18 @@ def _name_product(
         # sectors of local memory, atomics and bulk copies are none of the parts that were counted
         return False
     costs = [amount / part for amount, part in zip(amounts, parts, strict=True)]
-    if abs(math.log(costs[1] / costs[0])) > product.largest_cost_change:
+    step, more = math.log(costs[1] / costs[0]), math.log(amounts[1] / amounts[0])
+    # what others do there makes the parts look dearer on the side with more work; where they look
+    # cheaper, and the side with less was not limited there, the parts hold all that was added
+    apart = abs(step) > product.largest_cost_change
+    less = pair.before if more > 0 else pair.after
+    if apart and (step * more > 0 or less[resource.level] >= BUSY):
         return False
     decomposition.name(product.requests, requests[0], requests[1])
     decomposition.name(product.parts, parts[0] / requests[0], parts[1] / requests[1])
-    if product.cost is not None:
+    if apart:
+        decomposition.move(step, None, product.parts.id)
+    elif product.cost is not None:
         decomposition.name(product.cost, costs[0], costs[1])
     return True
 

@@ -20,15 +20,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
+from perfml.explain.counters.companions import (
+    give_addresses_to_accesses,
+    give_conversions_to_division,
+    give_multiplications_to_integers,
+    name_instructions,
+)
 from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
-from perfml.explain.counters.resources import BUSY
+from perfml.explain.counters.resources import BUSY, MemoryLevel
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import (
     SMALL,
     blocks_a_cycle,
+    bytes_asked,
     global_traffic,
     launches_blocks,
     load_latency,
@@ -45,15 +50,6 @@ UNPROFILED = "unprofiled_time"
 
 MOST = 0.5
 """A kind of instruction that is most of the additional ones is named for them."""
-
-_LANES = 32
-_KINDS = {
-    "integer_arithmetic": ("inst_integer", 64),
-    "special_function_pipe_time": ("inst_bit_convert", 16),
-    "lsu_pipe_time": ("inst_inter_thread_communication", 32),
-}
-"""Instructions of threads, and how many a multiprocessor does in a cycle (CUDA C++ Programming
-Guide, "Throughput of native arithmetic instructions", compute capability 9.0)."""
 
 _GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
 _EFFICIENCIES = {
@@ -192,6 +188,28 @@ def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), requests, parts)
 
 
+def name_wider_requests(decomposition: Decomposition, pair: Pair) -> None:
+    """Leave to the work of a memory what requests move more because they ask for more.
+
+    Of doubles a request touches twice the sectors of floats, and no lane is further from the next.
+    """
+    resource = pair.resource
+    product = None if resource is None else resource.product
+    if resource is None or product is None or not resource.is_global:
+        return
+    if product.parts.id not in decomposition:
+        return
+    value = decomposition.log_ratio(product.parts.id)
+    asked = [bytes_asked(launch) / launch.total(product.request_counters) for launch in pair.both]
+    if not all(size > 0 for size in asked):
+        return
+    wider = math.log(asked[1] / asked[0])
+    if wider * value > 0 and abs(wider) >= _CLEARLY:
+        part = math.copysign(min(abs(wider), abs(value)), value)
+        amounts = [resource.amount(launch) for launch in pair.both]
+        decomposition.name(resource.work, amounts[0], amounts[1], part, of=product.parts.id)
+
+
 def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> None:
     """Take out of where sectors come from what a memory that limits neither side cannot have cost.
 
@@ -238,6 +256,27 @@ def name_uncoalesced_access(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.name(term, *levels[term], share * value, of=resource.work.id)
 
 
+def name_bank_conflicts(decomposition: Decomposition, pair: Pair) -> None:
+    """Name conflicts that are not those of loads: of stores, whose rounds are not counted.
+
+    The same bytes, at half the efficiency, take twice the rounds; those of loads are known.
+    """
+    resource = pair.resource
+    if resource is None or resource.memory is not MemoryLevel.SHARED:
+        return
+    before, after = pair.levels("shared_efficiency")
+    if not (before > 0 and after > 0):
+        return
+    more = math.log(before / after)
+    for source in ("shared_memory_busy_time", "shared_time_per_wavefront"):
+        if source in decomposition and decomposition.log_ratio(source) * more > 0:
+            if abs(more) >= _CLEARLY:
+                value = decomposition.log_ratio(source)
+                value = math.copysign(min(abs(value), abs(more)), value)
+                decomposition.name("bank_conflicts", before, after, value, of=source)
+            return
+
+
 def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
     """Give a memory's work to the kinds of traffic that it consists of, by their counts."""
     resource = pair.resource
@@ -259,43 +298,6 @@ def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
             )
 
 
-def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
-    """Name the kinds of the additional instructions, by the time that their units take for them."""
-    resource = pair.resource
-    if resource is None or not resource.issued or resource.work.id not in decomposition:
-        return
-    work = decomposition.log_ratio(resource.work.id)
-    before, after = pair.levels("inst_executed")
-    more = after - before
-    counts = {
-        term: (_instructions(pair.before, term), _instructions(pair.after, term)) for term in _KINDS
-    }
-    growth = {term: then - now for term, (now, then) in counts.items()}
-    known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
-    cost = {term: value / _KINDS[term][1] for term, value in known.items()}
-    share = min(1.0, sum(known.values()) / more) if known else 0.0
-    if share < MOST:
-        return
-    for term in known:
-        part = share * cost[term] / sum(cost.values())
-        now, then = counts[term]
-        decomposition.name(term, now, then, part * work, of=resource.work.id)
-
-
-def _instructions(launch: Launch, term: str) -> float:
-    """Return how many instructions of warps a launch has for a unit of `_KINDS`.
-
-    Special functions are not counted, but their unit takes sixteen lanes a cycle, so how long it
-    is busy tells them: conversions, which it does too, are a part of that.
-    """
-    counter, rate = _KINDS[term]
-    counted = launch[counter] / _LANES
-    if term != "special_function_pipe_time" or not launch["ipc"] > 0:
-        return counted
-    cycles = launch["inst_executed"] / launch["ipc"]
-    return float(np.fmax(counted, launch["special_fu_utilization"] * cycles * rate / _LANES))
-
-
 def name_redundant_traffic(decomposition: Decomposition, pair: Pair) -> None:
     """Name loads that grew alone: as many sectors each, for as many stores as before."""
     requests, parts = "global_requests", "sectors_per_request"
@@ -308,7 +310,7 @@ def name_redundant_traffic(decomposition: Decomposition, pair: Pair) -> None:
     limit = SMALL * abs(more)
     if abs(math.log(stores[1] / stores[0])) > limit or more == 0:
         return
-    if abs(decomposition.log_ratio(parts)) <= limit:
+    if parts not in decomposition or abs(decomposition.log_ratio(parts)) <= limit:
         ratios = [load / store for load, store in zip(loads, stores, strict=True)]
         decomposition.name("redundant_traffic", ratios[0], ratios[1], more, of=requests)
 
@@ -549,6 +551,7 @@ def _cost(decomposition: Decomposition) -> str | None:
 
 REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     net_requests_of_sectors,
+    name_wider_requests,
     net_waves_of_occupancy,
     limit_occupancy_to_idle_time,
     name_divergence,
@@ -556,7 +559,11 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     limit_memory_to_what_it_costs,
     name_uncoalesced_access,
     split_work_by_kind,
+    name_bank_conflicts,
     name_instructions,
+    give_multiplications_to_integers,
+    give_conversions_to_division,
+    give_addresses_to_accesses,
     name_redundant_traffic,
     name_block_slots,
     name_launches_of_blocks,

@@ -23,11 +23,16 @@ BUSY = 0.6
 MOST = 0.5
 """What warps spend more than half of their time on is what a waiting launch waits for."""
 
+LONGER = 0.25
+"""A unit that is busy longer for less of the additional time says little about it."""
+
+_CLEARLY = math.log(1.2)
+"""A unit that is busy longer by less tells nothing."""
+
 _WAITS_FOR_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
 _OTHER_WAITS = (
     "stall_inst_fetch",
     "stall_exec_dependency",
-    "stall_sync",
     "stall_constant_memory_dependency",
     "stall_sleeping",
     "stall_branch_resolving",
@@ -131,8 +136,10 @@ class Resource:
 
     def amount(self, launch: Launch) -> float:
         """Return the work of a launch; NaN where it was not counted."""
-        if not self.derived:
-            return launch.total(self.counters)
+        return self.busy_time(launch) if self.derived else launch.total(self.counters)
+
+    def busy_time(self, launch: Launch) -> float:
+        """Return for how long the unit is busy, in us."""
         busy = launch[self.level]
         if self.active_only:
             active = launch["sm_efficiency"]
@@ -281,9 +288,11 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
 
     The order is that of the busy fractions on the slower side: the time to be explained was spent
     there, and no side can be faster than its busiest unit; what was busy on the faster side limits
-    that one. Where no unit of the slower side reaches `BUSY`, its time is waiting, and units of
-    global memory come first where its warps wait for memory more than half of the time, and last
-    where they wait for something else. (A busy pipe or queue does not say whose it is.)
+    that one. Where no unit of the slower side reaches `BUSY`, its time is waiting: first comes what
+    is busy longer for the most of the additional time, and units of global memory come before all
+    where its warps wait for memory more than half of the time, and last where they wait for
+    something else. (A busy pipe or queue does not say whose it is, nor does a barrier: who waits
+    there waits for what the other warps wait for.)
     """
     slower = before if before.time_us > after.time_us else after
     known = [
@@ -296,10 +305,35 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     ]
     levels = {resource.label: _known(slower[resource.level]) for resource in known}
     known.sort(key=lambda resource: (-levels[resource.label], resource.derived))
-    memory = _waits_for_memory(slower)
-    if known and levels[known[0].label] < BUSY and memory is not None:
-        known.sort(key=lambda resource: resource.is_global != memory)
+    if not known:
+        return known
+    longer = {resource.label: _busy_longer(resource, before, after) for resource in known}
+    first = known[0].label
+    if levels[first] < BUSY:
+        known.sort(key=lambda resource: -_telling(longer[resource.label], levels[resource.label]))
+        memory = _waits_for_memory(slower)
+        if memory is not None:
+            known.sort(key=lambda resource: resource.is_global != memory)
+    elif longer[first] < LONGER:
+        # as busy on the faster side, which was not slow for it
+        known.sort(key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0)
     return known
+
+
+def _busy_longer(resource: Resource, before: Launch, after: Launch) -> float:
+    """Return for how much of the additional time a unit is busy longer."""
+    times = [launch.duration_us for launch in (before, after)]
+    busy = [resource.busy_time(launch) for launch in (before, after)]
+    return _known((busy[1] - busy[0]) / (times[1] - times[0])) if times[0] != times[1] else 0.0
+
+
+def _telling(longer: float, level: float) -> float:
+    """Return for how much of the additional time a unit is busy longer, where that says something.
+
+    Not where it is next to none of it, where the unit is idle anyway, or where it is more than
+    there is: no launch has to wait for such a unit.
+    """
+    return longer if level >= LONGER and LONGER <= longer <= 1 else 0.0
 
 
 def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launch) -> bool:
@@ -310,7 +344,27 @@ def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launc
     amounts = [resource.amount(launch) for launch in (before, after)]
     if any(map(math.isnan, amounts)) or not resource.amount(slower) > 0:
         return False
+    if resource.counts_lanes and _others_use(resource, before, after):
+        return False
     return min(amounts) > 0 or _known(slower[resource.level]) >= BUSY
+
+
+def _others_use(resource: Resource, before: Launch, after: Launch) -> bool:
+    """Return whether a unit is busy longer than the work that was counted makes it.
+
+    Integers are multiplied on the FMA pipe, too, and are no operations in floating point.
+    """
+    works = []
+    for launch in (before, after):
+        active = launch["warp_execution_efficiency"]
+        works.append(resource.amount(launch) / (active if active > 0 else 1.0))
+    busy = [resource.busy_time(launch) for launch in (before, after)]
+    integers = [launch["inst_integer"] for launch in (before, after)]
+    if not all(value > 0 for value in (*works, *busy, *integers)):
+        return False
+    more, longer, others = (math.log(two / one) for one, two in (works, busy, integers))
+    sign = math.copysign(1.0, after.time_us - before.time_us)
+    return sign * longer > max(2 * sign * more, _CLEARLY) and sign * others > _CLEARLY
 
 
 def _waits_for_memory(launch: Launch) -> bool | None:

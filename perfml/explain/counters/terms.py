@@ -134,7 +134,8 @@ _WORK = (
         "work: special-function pipe time",
         Kind.WORK,
         ("special_fu_utilization",),
-        "Call fewer exp, sin, rsqrt and conversions, or approximate them with multiply-adds.",
+        "Call fewer exp, sin, divisions, roots and conversions, or use their fast forms (__expf, "
+        "__fdividef), or multiply-adds.",
         or_evidence=("inst_bit_convert",),
     ),
     Term(
@@ -277,6 +278,16 @@ _PARTS = (
         _SHARED_LOADS,
         "Remove bank conflicts: pad the rows of the tile, or permute (swizzle) its columns.",
         "a load takes {target:.3g} wavefronts, {baseline:.3g} in the baseline",
+    ),
+    Term(
+        "bank_conflicts",
+        "bank conflicts (bytes a round of shared memory carries)",
+        Kind.MEMORY,
+        ("shared_efficiency", *_SHARED_LOADS),
+        "Remove bank conflicts: pad the rows of the tile, or permute (swizzle) its columns.",
+        "a round of shared memory carries {target:.0%} of what it could, {baseline:.0%} in the "
+        "baseline",
+        falls=True,
     ),
     Term(
         "shared_time_per_wavefront",

@@ -31,8 +31,8 @@ _LAUNCHED = 0.004
 multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
 launching them is what takes the time."""
 
-_LANES = 32
-_SECTORS_OF_ATOMIC = 4
+_LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
+_SECTORS_OF_WORDS = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
 
 
@@ -41,9 +41,24 @@ def global_traffic(launch: Launch) -> dict[str, float]:
     return {
         "global": _sum(launch, "gld_transactions", "gst_transactions"),
         "local_memory": _sum(launch, "local_load_transactions", "local_store_transactions"),
-        "global_atomics": _SECTORS_OF_ATOMIC
+        "global_atomics": _SECTORS_OF_WORDS
         * _sum(launch, "global_atomic_requests", "global_reduction_requests"),
     }
+
+
+def bytes_asked(launch: Launch) -> float:
+    """Return how many bytes the lanes of global loads and stores ask for; NaN if not known.
+
+    Asynchronous copies share the sectors of loads, and have an efficiency of their own.
+    """
+    if launch["inst_executed_async_copies"] > 0:
+        return math.nan
+    asked = 0.0
+    for kind in ("gld", "gst"):
+        moved = launch[f"{kind}_transactions"]
+        if moved != 0:
+            asked += _SECTOR * moved * launch[f"{kind}_efficiency"]
+    return asked
 
 
 def others_share(launch: Launch) -> float:
@@ -164,16 +179,26 @@ def _queue_shares(launch: Launch) -> dict[str, float]:
     return {kind: share for kind, share in shares.items() if share > SMALL}
 
 
+def _local(launch: Launch, kind: str) -> float:
+    """Return requests of local memory; of sectors, where only those were counted.
+
+    Words of the threads of a warp lie side by side there, so a request takes four sectors.
+    """
+    counted = launch[f"local_{kind}_requests"]
+    sectors = _sum(launch, f"local_{kind}_transactions")
+    return sectors / _SECTORS_OF_WORDS if math.isnan(counted) else counted
+
+
 def _split_memory(shares: dict[str, float], launch: Launch) -> None:
     """Give waits for memory to those who wait: loads for data, writers at the end, all for room."""
     loads = {
         "global": _sum(launch, "global_load_requests"),
-        "local_memory": _sum(launch, "local_load_requests"),
+        "local_memory": _local(launch, "load"),
         "global_atomics": _sum(launch, "global_atomic_requests"),
     }
     writes = {
         "global": _sum(launch, "global_store_requests"),
-        "local_memory": _sum(launch, "local_store_requests"),
+        "local_memory": _local(launch, "store"),
         "global_atomics": _sum(launch, "global_reduction_requests"),
     }
     both = {kind: loads[kind] + writes[kind] for kind in loads}

@@ -1,0 +1,96 @@
+"""How many blocks of a launch fit on a multiprocessor, by what each resource allows."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+
+from perfml.metrics.expressions import Array
+
+REGISTER_UNIT = 256
+"""Registers are allocated to a warp in units of this many."""
+WARP = 32
+
+SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
+"""Columns of launches that say how many blocks fit."""
+
+LIMITS = ("registers", "shared_memory", "warps", "slots")
+COLUMN = "resident_blocks_limit_"
+"""Beginning of the counters by which Nsight Compute says the same."""
+
+
+def product(texts: pd.Series) -> Array:
+    """Return the product of a grid or block written as ``(x, y, z)``; NaN where there is none."""
+    parts = texts.astype("string").str.extract(r"\((\d+), *(\d+), *(\d+)\)").astype(float)
+    return np.asarray(parts.prod(axis=1, skipna=False))
+
+
+def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return the blocks that fit by registers, shared memory, warps and places for blocks.
+
+    Parameters
+    ----------
+    launches
+        With the columns of `SHAPE`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns `LIMITS`, a row a launch; NaN where the shape or the device is not known.
+    """
+    shapes = launches[list(SHAPE)].astype("string").fillna("").agg("|".join, axis=1)
+    codes, _ = pd.factorize(shapes)
+    first = np.unique(codes, return_index=True)[1]
+    found = np.array([_fit(*row) for row in _rows(launches.iloc[first])], dtype=float)
+    table = found.reshape(-1, len(LIMITS))[codes]
+    return pd.DataFrame(table, columns=list(LIMITS), index=launches.index)
+
+
+def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return launches with these limits as counters, where a profiler did not say them."""
+    known = any(f"{COLUMN}{name}" in launches.columns for name in LIMITS)
+    if known or not set(SHAPE) <= set(launches.columns):
+        return launches
+    fit = resident_blocks(launches).add_prefix(COLUMN)
+    return launches if fit.isna().all(axis=None) else launches.join(fit)
+
+
+def _rows(launches: pd.DataFrame) -> list[tuple[float, float, float, str]]:
+    numbers = [launches[name].to_numpy(dtype=float, na_value=np.nan) for name in SHAPE[:2]]
+    capability = launches["compute_capability"].astype("string").fillna("")
+    return list(zip(*numbers, product(launches["block"]), capability, strict=True))
+
+
+def _fit(registers: float, shared: float, threads: float, capability: str) -> tuple[float, ...]:
+    machine = _multiprocessors().get(capability)
+    if machine is None or not threads > 0:
+        return (math.nan,) * len(LIMITS)
+    warps = math.ceil(threads / WARP)
+    by_registers = by_shared = math.nan
+    if registers > 0:
+        unit = math.ceil(registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
+        by_registers = machine["registers"] // (unit * warps)
+    if not math.isnan(shared):
+        by_shared = machine["shared_bytes"] // max(shared + machine["reserved_bytes"], 1)
+    return by_registers, by_shared, machine["warps"] // warps, machine["blocks"]
+
+
+@functools.cache
+def _multiprocessors() -> dict[str, dict[str, float]]:
+    """Return the limits of a multiprocessor by compute capability.
+
+    References
+    ----------
+    CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    """
+    path = resources.files("perfml.explain.advice").joinpath("multiprocessors.csv")
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return {
+        row.pop("compute_capability"): {key: float(value) for key, value in row.items()}
+        for row in rows
+    }

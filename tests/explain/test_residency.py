@@ -1,0 +1,36 @@
+"""How many blocks fit: as Nsight Compute says it, where no profiler did."""
+
+import pandas as pd
+import pytest
+
+from perfml.datasets import find
+from perfml.explain import load_tables
+from perfml.explain.residency import COLUMN, LIMITS, SHAPE, resident_blocks, with_limits
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    _, kernels = load_tables(find("h200-strangers"))
+    return kernels
+
+
+@pytest.mark.parametrize("name", ["registers", "warps", "slots"])
+def test_blocks_that_fit_are_those_that_nsight_compute_says(recorded, name):
+    ours = resident_blocks(recorded)[name]
+    assert (ours == recorded[f"{COLUMN}{name}"].astype(float)).mean() > 0.95
+
+
+def test_a_table_that_has_them_stays_as_it_is(recorded):
+    assert with_limits(recorded) is recorded
+
+
+def test_blocks_of_sixteen_threads_run_out_of_places():
+    row = dict(zip(SHAPE, (20.0, 0.0, "(16, 1, 1)", "9.0"), strict=True))
+    (found,) = with_limits(pd.DataFrame([row])).to_dict("records")
+    assert {name: found[f"{COLUMN}{name}"] for name in LIMITS} == {
+        "registers": 85.0,
+        "shared_memory": 228.0,
+        "warps": 64.0,
+        "slots": 32.0,
+    }
+    assert with_limits(pd.DataFrame([{**row, "compute_capability": "1.0"}])).shape == (1, 4)
