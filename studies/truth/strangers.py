@@ -3,7 +3,7 @@
 Run: ``python -m studies.truth.strangers [--out FILE]`` asks `explain` and `advise` about every pair
 and prints the scores. Labels, what counts as right, which pairs count and the halves were frozen
 before the first answer, and that answer lies beside them. A half called ``aside`` was not looked at
-by those who mended what the half ``dev`` showed.
+by those who mended what the half ``dev`` showed, until the later answer was kept.
 """
 
 from __future__ import annotations

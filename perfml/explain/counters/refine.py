@@ -265,7 +265,7 @@ def name_bank_conflicts(decomposition: Decomposition, pair: Pair) -> None:
     if resource is None or resource.memory is not MemoryLevel.SHARED:
         return
     before, after = pair.levels("shared_efficiency")
-    if not (before > 0 and after > 0):
+    if not (before > 0 and after > 0 and is_proven(TERMS["bank_conflicts"], *pair.both)):
         return
     more = math.log(before / after)
     for source in ("shared_memory_busy_time", "shared_time_per_wavefront"):

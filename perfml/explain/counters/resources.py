@@ -33,6 +33,7 @@ _WAITS_FOR_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "stall_
 _OTHER_WAITS = (
     "stall_inst_fetch",
     "stall_exec_dependency",
+    "stall_membar",
     "stall_constant_memory_dependency",
     "stall_sleeping",
     "stall_branch_resolving",
