@@ -6,7 +6,7 @@
 // wait or barrier shows as a wrong result. Layouts follow the PTX ISA, not the kernels.
 #pragma once
 
-#include <ucontext.h>
+#include "fibers.h"
 
 #include <cmath>
 #include <cstdint>
@@ -65,14 +65,14 @@ struct Copy {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack;
   bool done = false;
   std::vector<std::vector<Copy>> copies;  // committed groups; the last one is open
 };
 
 inline std::vector<Fiber> fibers;
-inline ucontext_t scheduler;
+inline Context scheduler;
 inline unsigned now;  // the fiber that runs
 inline std::function<void()> body;
 inline long idle;  // fibers that only waited, in a row: a deadlock when it grows
@@ -83,7 +83,7 @@ inline void yield() {
     std::fprintf(stderr, "deadlock: fiber %u of %zu waits\n", now, fibers.size());
     std::exit(3);
   }
-  swapcontext(&fibers[now].context, &scheduler);
+  hand_over(fibers[now].context, scheduler);
 }
 
 // Chance: how long copies take and how long a thread dawdles after a signal. Seeded by the caller.
@@ -144,7 +144,7 @@ inline void enter() {
   body();
   fibers[now].done = true;
   idle = 0;
-  swapcontext(&fibers[now].context, &scheduler);
+  hand_over(fibers[now].context, scheduler);
 }
 
 inline void run_block(unsigned threads, std::function<void()> kernel) {
@@ -157,11 +157,7 @@ inline void run_block(unsigned threads, std::function<void()> kernel) {
     constexpr size_t bytes = 64 * 1024;
     fiber.stack.reset(new char[bytes]);
     fiber.copies.emplace_back();
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = bytes;
-    fiber.context.uc_link = &scheduler;
-    makecontext(&fiber.context, enter, 0);
+    prepare(fiber.context, fiber.stack.get(), bytes, enter);
   }
   for (bool left = true; left;) {
     left = false;
@@ -169,7 +165,7 @@ inline void run_block(unsigned threads, std::function<void()> kernel) {
       if (fibers[now].done) continue;
       left = true;
       threadIdx = {now, 0, 0};
-      swapcontext(&scheduler, &fibers[now].context);
+      hand_over(scheduler, fibers[now].context);
     }
     for (size_t i = 0; i < later.size();) {
       if (--later[i].first > 0) {

@@ -5,7 +5,7 @@
 // -DFUNCTIONS names a header with more of CUDA. Threads of a block
 // are fibers that run one after another to the next barrier, so a missing barrier shows as a wrong
 // result. WMMA fragments hold the whole matrix in every lane; alignment and pitch are checked.
-#include <ucontext.h>
+#include "fibers.h"
 
 #include <cmath>
 #include <cstdint>
@@ -27,24 +27,27 @@ struct Extent {
 static Extent threadIdx, blockIdx, blockDim, gridDim;
 
 struct Fiber {
-    ucontext_t context;
+    Context context;
     Extent index;
     bool done;
 };
 constexpr size_t STACK = 32 * 1024;
 static Fiber fibers[1024];
 static char* stacks;
-static ucontext_t scheduler;
+static Context scheduler;
 static Fiber* current;
 static void (*entry)();
 
-static void __syncthreads() { swapcontext(&current->context, &scheduler); }
+static void __syncthreads() { hand_over(current->context, scheduler); }
 
+// A fiber runs a thread of one block after another.
 static void enter()
 {
-    entry();
-    current->done = true;
-    swapcontext(&current->context, &scheduler);
+    for (;;) {
+        entry();
+        current->done = true;
+        hand_over(current->context, scheduler);
+    }
 }
 
 static void run_block()
@@ -53,11 +56,8 @@ static void run_block()
     for (unsigned i = 0; i < threads; ++i) {
         fibers[i].index = {i % blockDim.x, i / blockDim.x, 0};
         fibers[i].done = false;
-        getcontext(&fibers[i].context);
-        fibers[i].context.uc_stack.ss_sp = stacks + i * STACK;
-        fibers[i].context.uc_stack.ss_size = STACK;
-        fibers[i].context.uc_link = &scheduler;
-        makecontext(&fibers[i].context, enter, 0);
+        if (!fibers[i].context.begun)
+            prepare(fibers[i].context, stacks + i * STACK, STACK, enter);
     }
     for (bool left = true; left;) {
         left = false;
@@ -66,7 +66,7 @@ static void run_block()
             left = true;
             current = &fibers[i];
             threadIdx = current->index;
-            swapcontext(&scheduler, &current->context);
+            hand_over(scheduler, current->context);
         }
     }
 }

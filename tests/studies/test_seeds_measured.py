@@ -18,11 +18,11 @@ from studies.seeds import measure, totals
 from tests.support.attention_sources import (
     CpuModule,
     compiled,
-    host_compiler,
     in_double,
     inputs,
     off,
 )
+from tests.support.compiling import host_compiler
 from tests.support.ladders_on_cpu import on_cpu
 
 RUNS = [part for part in measure.PARTS if part.run]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 
@@ -15,9 +14,8 @@ from collectors.workloads.attention import workload as room
 from collectors.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Variant
 from collectors.workloads.attention.workload import plan
 from collectors.workloads.cuda import Resources
-from tests.support.paths import ROOT
+from tests.support.compiling import ON_CPU, compile_once
 
-ON_CPU = ROOT / "tests" / "cuda_on_cpu"
 NO_RESCALE = ("if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>(")
 """What to replace, and by what, so that a tensor-core kernel never rescales a row."""
 
@@ -56,18 +54,10 @@ def changed_sources(folder, source, replaced):
     return changed
 
 
-def host_compiler():
-    """Return a C++ compiler; like torch, it is an extra that these tests may lack."""
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    return found or pytest.skip("no C++ compiler")
-
-
 def compiled(folder, macros, sources=FOLDER):
     program = folder / "attention"
-    defines = [f"-D{name}={value}" for name, value in macros.items()]
-    command = [host_compiler(), "-std=c++17", "-O1", "-w", f"-I{sources}", f"-I{ON_CPU}", *defines]
-    source = str(ON_CPU / "attention.cpp")
-    subprocess.run([*command, "-o", str(program), source], check=True, timeout=300)
+    flags = ["-std=c++17", *(f"-D{name}={value}" for name, value in macros.items())]
+    compile_once(program, ON_CPU / "attention.cpp", flags, [sources])
     return program
 
 

@@ -3,16 +3,15 @@
 import contextlib
 import ctypes
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 
 from collectors.workloads.cuda import Resources
 from collectors.workloads.qkv.workload import VERSIONS
-from tests.support.paths import ROOT
+from tests.support.compiling import ON_CPU as FOLDER
+from tests.support.compiling import compile_once
 
-FOLDER = ROOT / "tests" / "cuda_on_cpu"
 COMPILER = shutil.which("g++") or shutil.which("c++")
 KERNELS = {
     "separate.cu": ("unroll", "multiply", "permute"),
@@ -34,14 +33,14 @@ class CpuModule:
         out = Path(folder) / f"{source.path.stem}{len(list(Path(folder).iterdir()))}.so"
         defines = [f"-D{name}={value}" for name, value in source.defines.items()]
         defines += [
-            f'-DSOURCE="{source.path}"',
+            f'-DSOURCE="{source.path.name}"',
             f"-DKERNELS={''.join(f'KERNEL({k})' for k in kernels)}",
         ]
         defines += ["-DWMMA"] if source.path.name == "wmma.cu" else []
         defines += [f'-DFUNCTIONS="{functions}"'] if functions else []
-        command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-w", *defines]
-        command += [f"-I{FOLDER / 'headers'}", f"-I{source.path.parent}"]
-        subprocess.run([*command, str(FOLDER / "ladders.cpp"), "-o", str(out)], check=True)
+        flags = ["-std=c++20", "-shared", "-fPIC", *defines]
+        folders = [FOLDER / "headers", source.path.parent]
+        compile_once(out, FOLDER / "ladders.cpp", flags, folders)
         self.library = ctypes.CDLL(str(out))
         self.launches = []
 

@@ -1,0 +1,65 @@
+"""Compile CUDA sources for the CPU, each once: tests and the programs they start share the result."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+ON_CPU = ROOT / "tests" / "cuda_on_cpu"
+_KEPT = "PERFML_TESTS_COMPILED"
+"""Variable with the folder of what was compiled, for the programs that a test starts."""
+
+
+def host_compiler() -> str:
+    """Return a C++ compiler; like torch, it is an extra that these tests may lack."""
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    return found or pytest.skip("no C++ compiler")
+
+
+def compile_once(out: Path, source: Path, flags: Iterable[str], folders: Iterable[Path]) -> None:
+    """Compile a source of tests/cuda_on_cpu, or copy what the same sources gave before.
+
+    Parameters
+    ----------
+    out
+        What to make.
+    source
+        What is compiled.
+    flags
+        Options that change the result.
+    folders
+        Where the sources lie that it includes; all in them count.
+    """
+    flags, folders = list(flags), [*folders, ON_CPU]
+    key = hashlib.sha256(repr([source.name, flags]).encode())
+    for path in (path for folder in folders for path in sorted(folder.iterdir())):
+        if path.suffix in (".cu", ".cuh", ".h", ".cpp"):
+            key.update(path.read_bytes())
+    kept = _kept() / key.hexdigest()
+    if not kept.exists():
+        # a process of its own may compile the same: the last one that renames is as good
+        made = Path(tempfile.mkdtemp(dir=kept.parent)) / "made"
+        include = [f"-I{folder}" for folder in folders]
+        command = [host_compiler(), "-O1", "-w", *include, *flags, "-o", str(made), str(source)]
+        subprocess.run(command, check=True, timeout=300)
+        made.replace(kept)
+    shutil.copy(kept, out)
+
+
+@functools.cache
+def _kept() -> Path:
+    if _KEPT not in os.environ:
+        os.environ[_KEPT] = tempfile.mkdtemp(prefix="perfml-compiled-")
+        atexit.register(shutil.rmtree, os.environ[_KEPT], ignore_errors=True)
+    return Path(os.environ[_KEPT])
