@@ -1,4 +1,4 @@
-"""Compile CUDA sources for the CPU, each once: tests and the programs they start share the result."""
+"""Compile CUDA sources for the CPU, each once: tests and programs that they start share it."""
 
 from __future__ import annotations
 
