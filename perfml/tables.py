@@ -341,6 +341,10 @@ def document_in(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
 
 
 def _require(frame: pd.DataFrame, columns: Sequence[str], where: str, maker: str) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        msg = "a pandas table is needed"
+        cure = "perfml.read(FILE) makes one of a profile; of another library's table, .to_pandas()."
+        raise TableError(msg, where=where, found=f"a {type(frame).__name__}", cure=cure)
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         msg = f"columns are missing: {', '.join(missing)}"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.loading import read_given
+from perfml.datasets.loading import Given, read_given
+from perfml.errors import PerfmlError
+
+Where = str | Sequence[str] | Mapping[str, Any]
+"""Conditions on columns: ``"batch=1"``, several of them, or ``{"batch": 1}``."""
 
 
-def read(source: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame:
+def read(source: str | Path, *, where: Where = ()) -> pd.DataFrame:
     """Read a profile, a folder of profiles or a Kernels table: one row a kernel launch.
 
     Parameters
@@ -19,7 +24,7 @@ def read(source: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame:
         Recognised by content; ``FILE@3`` is the fourth launch of a file. A recorded data set's
         name will do, too.
     where
-        Conditions ``COLUMN=VALUE`` that rows must meet.
+        Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
 
     Returns
     -------
@@ -32,13 +37,13 @@ def read(source: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame:
     PerfmlError
         If it is no such thing, is damaged, or only merged layers are known.
     """
-    given = read_given(source, where=where)
+    given = _given(source, where)
     frame = given.untimed
     frame.attrs["warnings"] = list(given.warnings)
     return frame
 
 
-def load_dataset(name: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame:
+def load_dataset(name: str | Path, *, where: Where = ()) -> pd.DataFrame:
     """Load a data set as layers: one row a layer, run and repeat.
 
     Parameters
@@ -47,7 +52,7 @@ def load_dataset(name: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame
         Of a recorded data set (``perfml datasets list`` names them), or what `read` takes, or a
         Layers table.
     where
-        Conditions ``COLUMN=VALUE`` that rows must meet.
+        Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
 
     Returns
     -------
@@ -66,7 +71,19 @@ def load_dataset(name: str | Path, *, where: Sequence[str] = ()) -> pd.DataFrame
     >>> sorted(layers["backend"].unique())
     ['cublas', 'cudnn', 'inductor']
     """
-    given = read_given(name, where=where)
+    given = _given(name, where)
     frame = given.layers
     frame.attrs["warnings"] = list(given.warnings)
     return frame
+
+
+def _given(source: Any, where: Where) -> Given:
+    if not isinstance(source, str | Path):
+        msg = "a profile, a table or a data set is named by a path or a name"
+        cure = "Give one file's path, or a folder of profiles; tables go to merge, rank, advise ..."
+        raise PerfmlError(msg, found=f"a {type(source).__name__}", cure=cure)
+    if isinstance(where, str):
+        where = [where]
+    elif isinstance(where, Mapping):
+        where = [f"{column}={value}" for column, value in where.items()]
+    return read_given(source, where=where)

@@ -406,6 +406,7 @@ def _folder(name: str, path: Path) -> Given:
 
 
 def _file(name: str, path: Path) -> Given:
+    from perfml.datasets.csv_tables import read_csv_table
     from perfml.datasets.published import COLUMNS, from_published
     from perfml.ingest.archives import is_archive_of_profiles
     from perfml.readers import Source, recognise
@@ -417,6 +418,10 @@ def _file(name: str, path: Path) -> Given:
         recognise(source)
     except InputError:
         header = re.split(r"[,;\t]", source.head_text().partition("\n")[0])
+        if (table := read_csv_table(source)) is not None:
+            kernels = table.frame if table.kind == "kernels" else None
+            stored = table.frame if table.kind == "layers" else None
+            return Given(name, kernels, stored, table.provenance)
         if len({word.strip(" \"'\r") for word in header} & set(COLUMNS)) < 2:
             raise
         return Given(name, None, from_published(path), {"source": path.name})

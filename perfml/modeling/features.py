@@ -174,7 +174,7 @@ def _numeric(layers: pd.DataFrame, name: str) -> Floats:
         raise TableError(
             msg,
             where=f"column {name}, row {int(infinite[0])}",
-            cure="An undefined metric must be missing; ingest the profile again.",
+            cure="What is undefined must be missing: replace infinities by NaN, or ingest again.",
         )
     return np.asarray(values, dtype=np.float64)
 
@@ -306,6 +306,10 @@ def build_problem(
     if task not in ("regression", "classification"):
         msg = f"no task is called {task!r}"
         raise PerfmlError(msg, cure="Tasks are: regression, classification.")
+    if not isinstance(layers, pd.DataFrame):
+        msg = "without y a Layers table is needed"
+        cure = "perfml.load_dataset(NAME) gives one; with a table of your own, name y."
+        raise PerfmlError(msg, found=f"a {type(layers).__name__}", cure=cure)
     if len(layers) < 4:
         msg = "too few rows to learn from"
         raise PerfmlError(msg, found=f"{len(layers)} rows", cure="Profile more layers.")
@@ -384,7 +388,9 @@ def _times(layers: pd.DataFrame) -> Floats:
     if "time_us" not in layers.columns:
         msg = "the table has no times"
         raise TableError(
-            msg, where="column time_us", cure="Such a table is made with: perfml merge"
+            msg,
+            where="column time_us",
+            cure="Such a table is made with: perfml merge; in Python, name another target with y.",
         )
     values = layers["time_us"].to_numpy(dtype=float, na_value=np.nan)
     cure = "Merge again from kernels that have times."

@@ -132,7 +132,8 @@ def _frame(X: Any, features: str | Sequence[str] | None) -> tuple[pd.DataFrame, 
     if values.ndim != 2:
         msg = "X must have two dimensions: rows and features"
         cure = "Give a DataFrame or an array, one row a measurement."
-        raise PerfmlError(msg, found=f"shape {values.shape}", cure=cure)
+        shape = f"shape {values.shape}" if values.ndim else f"a {type(X).__name__}"
+        raise PerfmlError(msg, found=shape, cure=cure)
     if named and len(named) != values.shape[1]:
         msg = "an array needs as many names as it has columns"
         raise PerfmlError(
@@ -173,10 +174,16 @@ def _no_column(name: str, known: Sequence[str], what: str) -> PerfmlError:
 
 
 def _is_number(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column))
+    types = pd.api.types
+    return types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
 
 
 def _task_of(target: pd.Series) -> str:
+    if target.dtype.kind in "mM":
+        # each distinct time would become a class of its own
+        msg = "a target must hold numbers or labels"
+        cure = "Give durations as numbers, such as y.dt.total_seconds()."
+        raise TableError(msg, where="y", found=str(target.dtype), cure=cure)
     numbers = _is_number(target) and not pd.api.types.is_bool_dtype(target)
     return "regression" if numbers else "classification"
 

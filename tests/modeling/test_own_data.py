@@ -228,3 +228,24 @@ def test_predictions_of_an_own_target_are_drawn_in_its_unit():
     assert ax.collections[0].get_offsets()[:, 0].max() == pytest.approx(
         operators()["latency"].max(), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("unit", ["timedelta64[us]", "datetime64[us]"])
+def test_durations_and_dates_are_not_taken_for_labels(unit):
+    X = pd.DataFrame({"a": range(8)})
+    y = pd.Series(np.arange(8).astype(unit))
+    with pytest.raises(TableError, match="total_seconds"):
+        evaluate(X, y, models=["dt"], splits=2)
+
+
+@pytest.mark.parametrize("X", [None, "table.csv", {"a": [1, 2]}])
+def test_what_is_no_table_is_named_by_its_type(X):
+    with pytest.raises(PerfmlError, match=f"found: a {type(X).__name__}"):
+        evaluate(X)
+    with pytest.raises(PerfmlError, match=f"found: a {type(X).__name__}"):
+        evaluate(X, [1.0, 2.0])
+
+
+def test_a_table_without_times_hears_of_y():
+    with pytest.raises(PerfmlError, match="another target with y"):
+        rank(pd.DataFrame({"a": range(8)}))
