@@ -65,6 +65,10 @@ DATASETS = {
             "39 pairs of kernels by somebody who had not seen the causes; labels frozen before",
         ),
         Dataset(
+            "h200-strangers2",
+            "41 further pairs by somebody else; labels frozen before",
+        ),
+        Dataset(
             "h200-attention",
             "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
         ),

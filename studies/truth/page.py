@@ -291,7 +291,8 @@ def lines():
 
 
 TABLES = {
-    "strangers": strangers.table,
+    "strangers": strangers.EXAMS["first"].table,
+    "strangers2": strangers.EXAMS["second"].table,
     "lines": lines,
     "advised": advised,
     "fixes": fixes,

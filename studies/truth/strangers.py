@@ -1,9 +1,10 @@
-"""Is perfml right on kernels by somebody who had not seen its causes? See datasets/h200-strangers.
+"""Is perfml right on kernels by people who had not seen its causes? See datasets/h200-strangers.
 
-Run: ``python -m studies.truth.strangers [--out FILE]`` asks `explain` and `advise` about every pair
-and prints the scores. Labels, what counts as right, which pairs count and the halves were frozen
-before the first answer, and that answer lies beside them. A half called ``aside`` was not looked at
-by those who mended what the half ``dev`` showed, until the later answer was kept.
+Run: ``python -m studies.truth.strangers [--exam NAME] [--out FILE]`` asks `explain` and `advise`
+about every pair of an exam and prints the scores. Labels, what counts as right, which pairs count
+and the halves were frozen before the first answer, and that answer lies beside them. A half called
+``aside`` is not looked at by those who mend what the half ``dev`` shows; that of the first exam
+was, once its later answer had been kept.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -29,8 +30,9 @@ from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.sets import CONFIDENT
 
-DATASET = "h200-strangers"
-RECORDINGS = ("ncu", "collect")
+if TYPE_CHECKING:
+    from perfml.explain import LayerDiff
+
 HALVES = ("dev", "aside")
 ANSWERS = {"first": "answers_first.json", "later": "answers_later.json"}
 EQUAL = "no difference"
@@ -75,63 +77,115 @@ class Score:
         return Score(**{name: mine[name] + theirs[name] for name in mine})
 
 
-def folder() -> Path:
-    """Return the recording."""
-    found = find(DATASET)
-    assert found is not None
-    return found
+@dataclass(frozen=True)
+class Exam:
+    """Pairs of kernels with frozen labels.
 
+    Attributes
+    ----------
+    dataset
+        Where they are recorded.
+    recordings
+        How: by Nsight Compute (``ncu``), by ``perfml collect`` (``collect``).
+    """
 
-@cache
-def document(name: str) -> Any:
-    """Return one of the frozen documents beside the recording."""
-    return json.loads((folder() / name).read_text(encoding="utf-8"))
+    dataset: str
+    recordings: tuple[str, ...]
 
+    @property
+    def folder(self) -> Path:
+        """Return the recording."""
+        found = find(self.dataset)
+        assert found is not None
+        return found
 
-def ask(recording: str) -> dict[str, dict[str, Any]]:
-    """Return today's answers to all pairs, as the frozen ones were kept."""
-    left, right = _sides(recording)
-    tables = {side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)}
-    asked = sorted(set(left.layers["layer"]))
-    found = {}
-    for detail in explain(left, right, layers=asked, model=None).details:
-        towards = math.copysign(1.0, detail.time.log_ratio)
-        rows = detail.causes.terms
-        rows = rows[towards * rows["log_ratio"] > _NOTHING]
-        rows = rows.sort_values("log_ratio", key=abs, ascending=False, kind="stable")
-        advice = tables[right.name if towards > 0 else left.name]
-        mine = advice[advice["layer"] == detail.layer]
-        found[detail.layer] = {
-            "verdict": detail.time.verdict,
-            "ratio": detail.time.ratio,
-            "terms": [
-                {
-                    "term": row["term"],
-                    "residual": bool(row["residual"]),
-                    "part": round(row["log_ratio"] / detail.time.log_ratio, 3),
-                }
-                for row in rows.to_dict(orient="records")
-            ],
-            "what_to_do_term": None if detail.fix is None else detail.fix.term.id,
-            "advice": [{"rules": list(rules)} for rules in mine["rules"]],
+    def document(self, name: str) -> Any:
+        """Return one of the frozen documents beside the recording."""
+        return _document(self.folder / name)
+
+    def ask(self, recording: str) -> dict[str, dict[str, Any]]:
+        """Return today's answers to all pairs, as the frozen ones were kept."""
+        left, right = self._sides(recording)
+        tables = {
+            side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
         }
-    return found
+        asked = sorted(set(left.layers["layer"]))
+        found = {}
+        for detail in explain(left, right, layers=asked, model=None).details:
+            slower = right.name if detail.time.log_ratio > 0 else left.name
+            advice = tables[slower]
+            found[detail.layer] = _answer(detail, advice[advice["layer"] == detail.layer]["rules"])
+        return found
 
+    def _sides(self, recording: str) -> tuple[Side, Side]:
+        if recording == "ncu":
+            layers, kernels = load_tables(self.folder)
+            return sides_of(layers, "before", "after", kernels=kernels)
+        runs = {}
+        for place in sorted((self.folder / "runs").iterdir()):
+            side = json.loads((place / "run.json").read_text(encoding="utf-8"))["program"][-1]
+            kernels = ingest([place]).frame
+            runs[side] = make_side(side, merge(kernels), kernels)
+        return runs["before"], runs["after"]
+
+    def half_score(self, answers: Answers, half: str) -> Score:
+        """Return the counts of a half, ``dev`` or ``aside``."""
+        cases = self.document("accepted.json")["cases"]
+        names = self.document("halves.json")[half]
+        return sum((score(answers[name], cases.get(name)) for name in names), Score())
+
+    def table(self) -> str:
+        """Return the frozen answers' scores, for the page."""
+        rows = []
+        for when, name in ANSWERS.items():
+            if not (self.folder / name).is_file():
+                continue
+            answers = self.document(name)
+            for recording in self.recordings:
+                for half in HALVES:
+                    each = self.half_score(answers[recording], half)
+                    said = [f"{hits}/{each.pairs}" for hits in _of_pairs(each)]
+                    title = [f"{when} ({answers['commit'][:7]})", recording, half]
+                    rows.append([*title, *said, f"{each.told}/{each.equal}", each.claimed])
+        return markdown(_HEADER, rows)
+
+
+EXAMS = {
+    "first": Exam("h200-strangers", ("ncu", "collect")),
+    "second": Exam("h200-strangers2", ("ncu",)),
+}
+
+_HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
+_HEADER += ["what to do", "advice first", "advice named", "equal told", "equal called different"]
 
 _NOTHING = 1e-6
 """A term whose logarithm is smaller is left out of an answer."""
 
 
-def _sides(recording: str) -> tuple[Side, Side]:
-    if recording == "ncu":
-        layers, kernels = load_tables(folder())
-        return sides_of(layers, "before", "after", kernels=kernels)
-    runs = {}
-    for place in sorted((folder() / "runs").iterdir()):
-        side = json.loads((place / "run.json").read_text(encoding="utf-8"))["program"][-1]
-        kernels = ingest([place]).frame
-        runs[side] = make_side(side, merge(kernels), kernels)
-    return runs["before"], runs["after"]
+@cache
+def _document(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    towards = math.copysign(1.0, detail.time.log_ratio)
+    rows = detail.causes.terms
+    rows = rows[towards * rows["log_ratio"] > _NOTHING]
+    rows = rows.sort_values("log_ratio", key=abs, ascending=False, kind="stable")
+    return {
+        "verdict": detail.time.verdict,
+        "ratio": detail.time.ratio,
+        "terms": [
+            {
+                "term": row["term"],
+                "residual": bool(row["residual"]),
+                "part": round(row["log_ratio"] / detail.time.log_ratio, 3),
+            }
+            for row in rows.to_dict(orient="records")
+        ],
+        "what_to_do_term": None if detail.fix is None else detail.fix.term.id,
+        "advice": [{"rules": list(each)} for each in rules],
+    }
 
 
 def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Score:
@@ -155,36 +209,6 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
     )
 
 
-def half_score(answers: Answers, half: str) -> Score:
-    """Return the counts of a half, ``dev`` or ``aside``."""
-    cases = document("accepted.json")["cases"]
-    scores = (score(answers[name], cases.get(name)) for name in document("halves.json")[half])
-    return sum(scores, Score())
-
-
-def table() -> str:
-    """Return the frozen answers' scores, for the page."""
-    rows = []
-    for when, name in ANSWERS.items():
-        answers = document(name)
-        for recording in RECORDINGS:
-            for half in HALVES:
-                each = half_score(answers[recording], half)
-                rows.append(
-                    [
-                        f"{when} ({answers['commit'][:7]})",
-                        recording,
-                        half,
-                        *(f"{hits}/{each.pairs}" for hits in _of_pairs(each)),
-                        f"{each.told}/{each.equal}",
-                        each.claimed,
-                    ]
-                )
-    header = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
-    header += ["what to do", "advice first", "advice named", "equal told", "equal called different"]
-    return markdown(header, rows)
-
-
 def _of_pairs(each: Score) -> tuple[int, ...]:
     return each.first, each.three, each.wrong, each.action, each.advised, each.named
 
@@ -192,13 +216,15 @@ def _of_pairs(each: Score) -> tuple[int, ...]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, print the scores, and keep the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--exam", choices=EXAMS, default="second")
     parser.add_argument("--out", type=Path, help="keep the answers here")
     parser.add_argument("--commit", default="", help="what to say was asked")
     given = parser.parse_args(arguments)
-    answers: dict[str, Any] = {name: ask(name) for name in RECORDINGS}
+    exam = EXAMS[given.exam]
+    answers: dict[str, Any] = {name: exam.ask(name) for name in exam.recordings}
     scores = {
-        f"{name}, {half}": asdict(half_score(answers[name], half))
-        for name in RECORDINGS
+        f"{name}, {half}": asdict(exam.half_score(answers[name], half))
+        for name in exam.recordings
         for half in HALVES
     }
     sys.stdout.write(pd.DataFrame(scores).T.to_string() + "\n")
