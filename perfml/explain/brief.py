@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import plain
+from perfml.explain.advice.persons import what_to_do
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.words import count, micros
@@ -134,7 +135,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
         cause = BriefCause(
             _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
             _cut(str(row["evidence"])),
-            _cut(str(row["mitigation"])),
+            _cut(what_to_do(row)),
         )
         layers.append(BriefLayer(_name(str(row["layer"])), gain, (cause,)))
     unchecked = advice.not_checked

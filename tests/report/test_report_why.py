@@ -218,13 +218,18 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "saved_us": np.arange(150, dtype=float),
             "source": "s",
             "ncu": None,
+            "person": "library user",
+            "for_author": "own",
+            "faster": "b, 2.00 times as fast here",
         }
     )
     unchecked = pd.DataFrame({"rule": []})
     (panels,) = advice_section({"all": Advice(findings, unchecked)}).blocks
     note, _, hazard = panels.sections[0].blocks
-    cure, _, table = hazard.blocks
+    cure, own, _, table = hazard.blocks
     assert (hazard.title, cure.text) == ("H", "What to do: m")
+    assert own.text == "Its author: own"
+    assert table.rows[0][2].note.endswith("Or take b, 2.00 times as fast here")
     assert len(table.rows) == 60
     assert table.rows[0][0].text == "l149"
     assert table.rows[0][1].note == "10 % to 20 % of the layer"

@@ -161,7 +161,7 @@ class Finding(TypedDict):
     rules: list[str]
     hazard: str
     evidence: str
-    mitigation: str
+    mitigation: Annotated[str, "for the person"]
     gain_low: Annotated[Number, "fraction of the layer's time"]
     gain: Annotated[Number, "likely; fraction of the layer's time"]
     gain_high: Annotated[Number, "fraction of the layer's time"]
@@ -169,6 +169,9 @@ class Finding(TypedDict):
     saved_us: MaybeMicroseconds
     ncu: str | None
     source: str
+    person: Annotated[str, "kernel author, library user or PyTorch user"]
+    for_author: Annotated[str | None, "what the kernel's author could do, where that is another"]
+    faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
 
 
 class Fix(TypedDict):

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from perfml.explain.advice.after_fix import Estimate, estimate, time_after
 from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.counters.terms import Kind, Term
 from perfml.explain.launches import Launch, kernel_label
 from perfml.explain.results import Causes, Ratio
-
-_LIBRARY = re.compile(
-    r"cublas|cudnn|cutlass|xmma|winograd|implicit_convolve|^(void )?(sm\d\d|ampere|volta|turing|"
-    r"maxwell|hopper)_",
-    re.IGNORECASE,
-)
-_PYTORCH = re.compile(r"at::native|at_cuda_detail|triton_|elementwise_kernel|reduce_kernel")
 
 _OF_LIBRARY = {
     Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",
@@ -104,13 +97,11 @@ def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:
     other
         The faster side, and how many times as fast it is; None where it has no name of its own.
     """
-    for pattern, whose, actions in (
-        (_PYTORCH, "PyTorch's", _OF_PYTORCH),
-        (_LIBRARY, "a library's", _OF_LIBRARY),
-    ):
-        if pattern.search(kernel) and term.kind in actions:
-            take = ""
-            if other is not None:
-                take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
-            return f"the kernel is {whose}: {take}{actions[term.kind]}."
-    return term.action
+    person = person_of(kernel)
+    actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
+    if term.kind not in actions:
+        return term.action
+    take = ""
+    if other is not None:
+        take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
+    return f"the kernel is {person.whose}: {take}{actions[term.kind]}."

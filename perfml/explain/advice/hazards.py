@@ -31,6 +31,14 @@ from perfml.explain.advice.inputs import (
     why_missing,
 )
 from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
+from perfml.explain.advice.persons import (
+    Person,
+    faster_elsewhere,
+    person_of,
+    person_of_all,
+    place_of,
+    what_to_do,
+)
 from perfml.explain.advice.representative import (
     condition_keys,
     merged_rows,
@@ -60,6 +68,7 @@ _MATTERS = 0.1
 COLUMNS = (
     "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
     "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
+    "person", "for_author", "faster",
 )  # fmt: skip
 
 
@@ -75,6 +84,9 @@ class Advice:
         layer's time: at least, likely, at most), ``time_us`` (of the layer), ``saved_us``
         (``gain_high`` of it), ``ncu`` (whether Nsight Compute's own rules ``agree`` or are
         ``silent``; missing where they were not recorded or have no counterpart) and ``source``.
+        ``mitigation`` is for the ``person`` whom the kernel's name tells of: its author, or a user
+        of the library that it is from; ``for_author`` is what its author could do, where that is
+        another, and ``faster`` the backend of the table that runs the layer fastest.
         ``rules`` is a tuple of ids: rules whose cure is the same are one finding.
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
@@ -119,7 +131,7 @@ class Advice:
 
     def __repr__(self) -> str:
         table = self.table[["layer", "hazard", "gain", "gain_high", "backend", "kernel"]]
-        first = [] if table.empty else [f"First: {self.table['mitigation'].iloc[0]}"]
+        first = [] if table.empty else [f"First: {what_to_do(self.table.iloc[0])}"]
         warnings = (*self.warnings, *self.time_notes)
         return screen(self._title(), warnings, table, after=first, rest=".table")
 
@@ -216,6 +228,7 @@ def advise(
     if layers is not None:
         rows = _only(rows, layers)
     findings, below = _findings(rows, book, given, min_gain, merged)
+    findings = _with_faster(findings, side.layers)
     return Advice(
         table=findings,
         not_checked=_not_checked(rows, book, given, merged),
@@ -231,6 +244,16 @@ def advise(
         ),
         time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels),
     )
+
+
+def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """Return findings with the backend that is faster, for those who can take another one."""
+    elsewhere = faster_elsewhere(layers)
+    others = [
+        None if row["person"] == Person.AUTHOR.value else elsewhere.get(place_of(row))
+        for row in findings.to_dict("records")
+    ]
+    return findings.assign(faster=pd.Series(others, index=findings.index, dtype=object))
 
 
 def _of_gaps(kernels: pd.DataFrame | None) -> tuple[str, ...]:
@@ -371,6 +394,7 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
                     float(high[same] @ share[same]),
                 ),
                 _beside(rule, rows, same),
+                person_of(str(rows["kernel"].iloc[worst])) if "kernel" in rows else Person.AUTHOR,
             )
         )
     return found
@@ -444,7 +468,9 @@ def _of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[
         said = filled(rule.evidence, values)
         most = float(high[place])
         least = min(float(low[place]), most)
-        found.append(_finding(rule, firsts.iloc[place], said, (least, most, most), None))
+        names = rows.loc[rows["group"] == sums.index[place], "kernel"].astype(str)
+        gains = (least, most, most)
+        found.append(_finding(rule, firsts.iloc[place], said, gains, None, person_of_all(names)))
     return found
 
 
@@ -454,8 +480,10 @@ def _finding(
     evidence: str,
     gains: tuple[float, float, float],
     ncu: str | None,
+    person: Person,
 ) -> dict[str, Any]:
     low, likely, high = gains
+    mitigation = rule.advice_for(person)
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {
         **cells,
@@ -463,7 +491,7 @@ def _finding(
         "rules": (rule.id,),
         "hazard": rule.hazard,
         "evidence": evidence,
-        "mitigation": rule.mitigation,
+        "mitigation": mitigation,
         "gain_low": low,
         "gain": likely,
         "gain_high": high,
@@ -471,6 +499,9 @@ def _finding(
         "saved_us": high * float(row["layer_us"]),
         "ncu": ncu,
         "source": rule.source,
+        "person": person.value,
+        "for_author": None if mitigation == rule.mitigation else rule.mitigation,
+        "faster": None,
     }
 
 

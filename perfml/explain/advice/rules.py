@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.advice.cures import CURES
+from perfml.explain.advice.persons import Person
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
 from perfml.util.words import Readable
@@ -62,6 +63,18 @@ class NcuRule:
 
 
 @dataclass(frozen=True)
+class OfUsers:
+    """What a user of a library's kernel, or of PyTorch's, can do: its author's text is none."""
+
+    library: str
+    pytorch: str
+
+    def of(self, person: Person) -> str | None:
+        """Return what a person can do; None for the author of the kernel."""
+        return {Person.LIBRARY: self.library, Person.PYTORCH: self.pytorch}.get(person)
+
+
+@dataclass(frozen=True)
 class Rule:
     """One rule; `perfml/explain/advice/rules.toml` says what its fields mean."""
 
@@ -81,6 +94,12 @@ class Rule:
     term: str | None = None
     cure: str | None = None
     symptom_of: tuple[str, ...] = ()
+    users: OfUsers | None = None
+
+    def advice_for(self, person: Person) -> str:
+        """Return what a person can do about it."""
+        said = None if self.users is None else self.users.of(person)
+        return self.mitigation if said is None else f"The kernel is {person.whose}. {said}"
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -182,7 +201,8 @@ def read_rules(text: str, where: str) -> Rules:
     tables = document.get("rule")
     if not isinstance(tables, list) or not tables:
         raise _broken(where, "no [[rule]]")
-    rules = tuple(_rule(table, where, place) for place, table in enumerate(tables))
+    users = _users(document.get("users", {}), where)
+    rules = tuple(_rule(table, where, place, users) for place, table in enumerate(tables))
     names = [rule.id for rule in rules]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -196,7 +216,18 @@ def read_rules(text: str, where: str) -> Rules:
     return Rules(rules, short, transforms)
 
 
-def _rule(table: Any, where: str, place: int) -> Rule:
+def _users(tables: Any, where: str) -> dict[str, OfUsers]:
+    try:
+        return {
+            str(name): OfUsers(str(texts["library"]), str(texts["pytorch"]))
+            for name, texts in tables.items()
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        msg = f"[users]: a table of `library` and `pytorch` each ({error})"
+        raise _broken(where, msg[:200]) from error
+
+
+def _rule(table: Any, where: str, place: int, users: Mapping[str, OfUsers]) -> Rule:
     if not isinstance(table, dict):
         raise _broken(where, f"rule {place + 1} is no table")
     name = str(table.get("id", f"rule {place + 1}"))
@@ -225,6 +256,7 @@ def _rule(table: Any, where: str, place: int) -> Rule:
             term=_term(table.get("term")),
             cure=None if table.get("cure") is None else str(table["cure"]),
             symptom_of=tuple(map(str, table.get("symptom_of", ()))),
+            users=None if table.get("users") is None else users[str(table["users"])],
         )
     except PerfmlError as error:
         raise _broken(place_in, f"{error.what}: {error.where}, {error.found}") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
+from perfml.explain.advice.persons import what_to_do
 from perfml.report.document import (
     Cell,
     Notices,
@@ -89,15 +90,25 @@ def _by_hazard(table: pd.DataFrame, label: str) -> list[Section]:
         findings = ReportTable(caption, columns, rows, cards=True, most=_MOST_SHORT)
         hazard = str(first["hazard"])
         source = Text(f"{rule}; {first['source']}", note=True)
-        cure = Text(f"What to do: {first['mitigation']}")
-        sections.append(section(f"{hazard[:1].upper()}{hazard[1:]}", cure, source, findings))
+        cures = [Text(f"What to do: {each}") for each in dict.fromkeys(part["mitigation"])]
+        own = [Text(f"Its author: {each}", note=True) for each in _own(part)]
+        title = f"{hazard[:1].upper()}{hazard[1:]}"
+        sections.append(section(title, *cures, *own, source, findings))
     return sections
+
+
+def _own(findings: pd.DataFrame) -> list[str]:
+    """Return what authors of kernels could do that users of them are not told."""
+    said = set(findings["mitigation"])
+    return [each for each in findings["for_author"].dropna().unique() if each not in said]
 
 
 def _place(row: Mapping[Any, Any]) -> list[Cell]:
     """Return where a hazard is, what it may cost, and the numbers behind it."""
     layer, saved, _, evidence, _ = _finding(row, "layer")
     agreed = _NCU.get(str(row["ncu"]), "")
+    if isinstance(row["faster"], str):
+        agreed += f". Or take {row['faster']}"
     return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
 
 
@@ -146,13 +157,15 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     likely = percent(float(row["gain"]))
     certainty = f", likely {likely}" if likely != percent(high) else ""
     source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
+    if isinstance(row["for_author"], str):
+        source = f"Its author: {row['for_author']} {source}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     return [
         Cell(str(row[first]), note="" if first == "side" else _condition(row)),
         amount(float(row["saved_us"]), note=f"{gain} of the layer{certainty}"),
         Cell(str(row["hazard"]), note=listed(row["rules"])),
         Cell(str(row["evidence"]), note=kernel),
-        Cell(str(row["mitigation"]), note=source),
+        Cell(what_to_do(row), note=source),
     ]
 
 

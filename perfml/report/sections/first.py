@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.explain.advice.persons import what_to_do
 from perfml.report.conditions import EVERY_RUN, Condition
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
@@ -219,7 +220,7 @@ def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
     text = (
         f"{row['layer']}, {row['label']}, has the largest possible saving: {row['hazard']}. "
-        f"{row['evidence']}. {row['mitigation']}"
+        f"{row['evidence']}. {what_to_do(row)}"
     )
     gain = f"at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)

@@ -1,0 +1,116 @@
+"""Who can do something about a kernel: its author, or who calls a library's or PyTorch's.
+
+Here to change: what a library's kernels are called is in the patterns; what its users can do is in
+``rules.toml`` (advice) and `perfml.explain.advice.first_fix` (explanations).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_PYTORCH = re.compile(
+    r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
+)
+_LIBRARY = re.compile(
+    r"cublas|cudnn|cutlass|xmma|nvjet_|winograd|implicit_convolve|engines_precompiled|gemmSN_|"
+    r"gemv2T|splitKreduce|convolve_common_engine|precomputed_convolve|conv2d_c1_k1|fft2d_r2c|"
+    r"flash_fwd|flash_bwd|fmha_|^(void )?(sm\d\d|ampere|volta|turing|maxwell|hopper|sgemm)_",
+    re.IGNORECASE,
+)
+_FASTER = 1.1
+"""Another backend is told of from this factor on."""
+
+
+class Person(Enum):
+    """Who reads advice about a kernel, and whose the kernel is."""
+
+    AUTHOR = "kernel author"
+    LIBRARY = "library user"
+    PYTORCH = "PyTorch user"
+
+    @property
+    def whose(self) -> str:
+        """Whose the kernel is, for a sentence."""
+        return {"library user": "a library's", "PyTorch user": "PyTorch's"}.get(self.value, "yours")
+
+
+def person_of(kernel: str) -> Person:
+    """Return who can do something about a kernel, from its name.
+
+    Examples
+    --------
+    >>> person_of("void at::native::vectorized_elementwise_kernel<4>(int)").value
+    'PyTorch user'
+    >>> person_of("nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_TNT").value
+    'library user'
+    >>> person_of("my_kernel(float*)").value
+    'kernel author'
+    """
+    if _PYTORCH.search(kernel):
+        return Person.PYTORCH
+    return Person.LIBRARY if _LIBRARY.search(kernel) else Person.AUTHOR
+
+
+def person_of_all(kernels: Iterable[str]) -> Person:
+    """Return who can do something about several kernels: their author, if one of them is own."""
+    persons = {person_of(name) for name in kernels}
+    for person in (Person.AUTHOR, Person.PYTORCH, Person.LIBRARY):
+        if person in persons:
+            return person
+    return Person.AUTHOR
+
+
+def faster_elsewhere(layers: pd.DataFrame) -> dict[tuple[str, ...], str]:
+    """Return where another backend runs the same layer faster: ``cudnn, 1.57 times as fast here``.
+
+    Parameters
+    ----------
+    layers
+        Layers table; repeats of a layer are taken at their median.
+
+    Returns
+    -------
+    dict
+        By layer, precision, batch and backend, as text; without those that are the fastest.
+    """
+    keys = [name for name in ("workload", "device", *_SAME) if name in layers.columns]
+    if "backend" not in layers.columns or layers["backend"].nunique() < 2:
+        return {}
+    whole = layers.dropna(subset=["time_us"])
+    times = whole.groupby([*keys, "backend"], dropna=False)["time_us"].median().reset_index()
+    found = {}
+    for _, part in times.groupby(keys, dropna=False):
+        values = part["time_us"].to_numpy(dtype=float)
+        best = int(np.argmin(values))
+        other = part["backend"].iloc[best]
+        for row, time in zip(part.to_dict("records"), values, strict=True):
+            if time >= _FASTER * values[best] > 0:
+                found[place_of(row)] = f"{other}, {time / values[best]:.2f} times as fast here"
+    return found
+
+
+_SAME = ("layer", "precision", "batch")
+
+
+def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Return the layer, precision, batch and backend of a row, as text."""
+    return tuple(str(row.get(name)) for name in (*_SAME, "backend"))
+
+
+def what_to_do(row: Mapping[Any, Any]) -> str:
+    """Return the mitigation of a finding, with the backend that is faster before it.
+
+    Parameters
+    ----------
+    row
+        Of `Advice.table`.
+    """
+    faster = row.get("faster")
+    text = str(row["mitigation"])
+    return f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text

@@ -1,0 +1,136 @@
+"""Whom advice is for: the kernel's author, or who calls a library's or PyTorch's."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from perfml.errors import InputError
+from perfml.explain import advise
+from perfml.explain.advice.persons import (
+    Person,
+    faster_elsewhere,
+    person_of,
+    person_of_all,
+    what_to_do,
+)
+from perfml.explain.advice.rules import read_rules, shipped_rules
+from tests.support.tables import make_kernels
+
+SCATTERED = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.8, "gld_transactions": 8e6}
+SCATTERED |= {"gst_transactions": 0.0, "l2_utilization": 0.5, "dram_utilization": 0.1}
+CUDNN = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw"
+
+
+def launches(kernel, backend="mine", time_us=100.0):
+    row = {"run_id": backend, "backend": backend, "kernel": kernel, "time_us": time_us}
+    return make_kernels([{**row, **SCATTERED}])
+
+
+def first(*tables):
+    table = advise(pd.concat(tables)).table
+    return table[[rules[0] == "uncoalesced_load" for rules in table["rules"]]].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "person"),
+    [
+        (CUDNN, Person.LIBRARY),
+        ("nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_TNT", Person.LIBRARY),
+        ("void cutlass::Kernel2<cutlass_80_tensorop>(Params)", Person.LIBRARY),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64>>()", Person.LIBRARY),
+        ("void gemmSN_TN_kernel<float>(int)", Person.LIBRARY),
+        ("triton_poi_fused_relu_0", Person.PYTORCH),
+        ("void at::native::im2col_kernel<float>(long)", Person.PYTORCH),
+        ("void (anonymous namespace)::softmax_warp_forward<float>()", Person.PYTORCH),
+        ("attention_wgmma", Person.AUTHOR),
+        ("load_stride(float const*)", Person.AUTHOR),
+        ("my_format::scale(float*)", Person.AUTHOR),
+    ],
+)
+def test_a_kernel_s_name_tells_who_can_change_it(kernel, person):
+    assert person_of(kernel) is person
+
+
+def test_of_several_kernels_one_s_own_decides():
+    assert person_of_all([CUDNN, "mine"]) is Person.AUTHOR
+    assert person_of_all([CUDNN, "triton_poi_fused_0"]) is Person.PYTORCH
+    assert person_of_all([CUDNN, CUDNN]) is Person.LIBRARY
+    assert person_of_all([]) is Person.AUTHOR
+
+
+def test_the_author_of_a_kernel_is_told_how_to_write_it():
+    row = first(launches("mine"))
+    assert row["person"] == "kernel author"
+    assert row["mitigation"].startswith("Let the lanes of a warp read neighbouring addresses")
+    assert row["for_author"] is None
+    assert row["faster"] is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "person", "said"),
+    [
+        (CUDNN, "library user", "The kernel is a library's. Pass contiguous, aligned data"),
+        ("triton_poi_fused_0", "PyTorch user", "The kernel is PyTorch's. Keep its tensors contig"),
+    ],
+)
+def test_users_are_told_what_they_can_do_and_the_author_s_text_stays(kernel, person, said):
+    row = first(launches(kernel))
+    assert row["person"] == person
+    assert row["mitigation"].startswith(said)
+    assert row["for_author"].startswith("Let the lanes of a warp read neighbouring addresses")
+
+
+def test_users_are_told_of_a_faster_backend_of_the_table():
+    slow, fast = launches(CUDNN, "cudnn", 100.0), launches("nvjet_sm90_x", "cublas", 40.0)
+    table = advise(pd.concat([slow, fast])).table
+    faster = dict(zip(table["backend"], table["faster"], strict=True))
+    assert faster == {"cudnn": "cublas, 2.50 times as fast here", "cublas": None}
+    row = table[table["backend"] == "cudnn"].iloc[0]
+    assert what_to_do(row).startswith("Take cublas, 2.50 times as fast here. If you stay: The ker")
+    # levels of a kernel of one's own are no backends to choose from
+    own = advise(pd.concat([launches("mine", "cudnn", 100.0), fast])).table
+    assert own["faster"].isna().all()
+
+
+def test_a_backend_that_is_hardly_faster_is_not_told_of():
+    rows = pd.DataFrame(
+        {"layer": "l", "precision": "fp32", "batch": 1, "backend": ["a", "b"]}
+    ).assign(time_us=[105.0, 100.0])
+    assert faster_elsewhere(rows) == {}
+    assert faster_elsewhere(rows[:1]) == {}
+    assert list(faster_elsewhere(rows.assign(time_us=[120.0, 100.0])).values()) == [
+        "b, 1.20 times as fast here"
+    ]
+
+
+def test_every_shipped_rule_has_words_for_users():
+    for rule in shipped_rules():
+        texts = {rule.advice_for(person) for person in Person}
+        assert len(texts) == 3, rule.id
+        assert all(text.endswith(".") for text in texts), rule.id
+
+
+def test_a_rule_of_one_s_own_may_have_words_for_users():
+    rule = (
+        "[[rule]]\nid='a'\nhazard='h'\nevidence='e'\nmitigation='Own.'\ngain_low='0'\n"
+        "gain_high='1'\nsource='s'\nwhen=['x > 1']\n"
+    )
+    plain = next(iter(read_rules(rule, "test")))
+    assert {plain.advice_for(person) for person in Person} == {"Own."}
+    texts = "[users.u]\nlibrary = 'L.'\npytorch = 'P.'\n"
+    mine = next(iter(read_rules(f"{texts}{rule}users='u'", "test")))
+    assert mine.advice_for(Person.LIBRARY) == "The kernel is a library's. L."
+    assert mine.advice_for(Person.AUTHOR) == "Own."
+    for broken in (f"{rule}users='u'", f"[users.u]\nlibrary = 'L.'\n{rule}"):
+        with pytest.raises(InputError, match="not a file of advice rules"):
+            read_rules(broken, "test")
+
+
+def test_json_has_both_texts():
+    found = advise(launches(CUDNN)).to_dict()["findings"]
+    row = next(
+        each for each in json.loads(json.dumps(found)) if "uncoalesced_load" in each["rules"]
+    )
+    assert row["person"] == "library user"
+    assert row["for_author"] != row["mitigation"]
