@@ -131,7 +131,7 @@ class Advice:
 
     def __repr__(self) -> str:
         table = self.table[["layer", "hazard", "gain", "gain_high", "backend", "kernel"]]
-        first = [] if table.empty else [f"First: {what_to_do(self.table.iloc[0])}"]
+        first = [] if table.empty else [f"First: {what_to_do(self.table.iloc[0].to_dict())}"]
         warnings = (*self.warnings, *self.time_notes)
         return screen(self._title(), warnings, table, after=first, rest=".table")
 
@@ -462,13 +462,14 @@ def _of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[
         np.clip(np.broadcast_to(gain(lookup), len(sums)), 0, 1)
         for gain in (rule.gain_low, rule.gain_high)
     )
+    groups = sums.index.tolist()
     found = []
     for place in np.flatnonzero(met & _applies(rule, firsts) & ~np.isnan(high)):
         values = {str(name): float(value) for name, value in sums.iloc[place].items()}
         said = filled(rule.evidence, values)
         most = float(high[place])
         least = min(float(low[place]), most)
-        names = rows.loc[rows["group"] == sums.index[place], "kernel"].astype(str)
+        names = rows.loc[rows["group"] == groups[place], "kernel"].astype(str)
         gains = (least, most, most)
         found.append(_finding(rule, firsts.iloc[place], said, gains, None, person_of_all(names)))
     return found
