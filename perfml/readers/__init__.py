@@ -109,6 +109,16 @@ def is_profile(source: Source) -> bool:
 
 
 def _reader_of(source: Source) -> ModuleType | None:
+    from perfml.readers.resaved import has_floating_ids, restore
+
+    saved_again = has_floating_ids(source.head) and restore(source)
+    found = _first_that_recognises(source)
+    if found is None and not saved_again and restore(source):
+        found = _first_that_recognises(source)
+    return found
+
+
+def _first_that_recognises(source: Source) -> ModuleType | None:
     modules = (known.load() for known in FORMATS)
     return next((module for module in modules if module.recognises(source)), None)
 

@@ -226,11 +226,13 @@ def _duration(counters: Mapping[str, Array], warnings: list[str], rows: int) -> 
     for name in DURATIONS:
         if name in counters:
             values = np.asarray(counters[name], dtype=float)
+            # no kernel takes no time: a 0 stands where the measurement failed
+            values = np.where(values == 0, np.nan, values)
             lacking = int(np.isnan(values).sum())
             if lacking:
                 warnings.append(
                     f"{count(lacking, 'launch has', 'launches have')} no duration ({name} is "
-                    "empty)."
+                    "empty or 0)."
                 )
             return values
     warnings.append(
