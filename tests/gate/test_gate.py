@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from benchmarks.gate_repeats import tables as tables_of
+from perfml.cli import app
 from perfml.datasets import find
 from perfml.errors import InputError, PerfmlError
 from perfml.gate import Policy, Verdict, judge, load_policy
@@ -213,52 +215,52 @@ def test_the_document_for_programs_holds_every_layer_and_nothing_that_json_lacks
     assert (document["verdict"], document["exit_code"]) == ("cannot tell", 3)
 
 
-def perfml(*words, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "perfml", *map(str, words)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def gate(*words):
+    return CliRunner().invoke(app, ["gate", *map(str, words)])
 
 
 @pytest.fixture
-def tables(tmp_path):
-    """Write a baseline and a version with more work; return their folder."""
+def tables(tmp_path, monkeypatch):
+    """Write a baseline and a version with more work; return their folder, the working one."""
+    monkeypatch.chdir(tmp_path)
     for name, table in (("base", layers(seed=1)), ("more", layers(seed=2, inst_executed=1.1e6))):
         write_table(table, tmp_path / f"{name}.parquet", kind="layers", provenance={})
     return tmp_path
 
 
 def test_the_exit_code_is_the_verdict(tables):
-    assert perfml("gate", "base.parquet", "base.parquet", cwd=tables).returncode == 0
-    worse = perfml("gate", "base.parquet", "more.parquet", cwd=tables)
-    assert worse.returncode == 1
+    assert gate("base.parquet", "base.parquet").exit_code == 0
+    worse = gate("base.parquet", "more.parquet")
+    assert worse.exit_code == 1
     assert "More work: of 1 layer 1 worse" in worse.stdout
-    broken = perfml("gate", "base.parquet", "missing.parquet", cwd=tables)
-    assert broken.returncode == 3
+    broken = gate("base.parquet", "missing.parquet")
+    assert broken.exit_code == 3
     assert "missing.parquet" in broken.stderr
 
 
+def test_the_program_that_ci_starts_ends_with_the_verdict(tables):
+    words = ("-m", "perfml", "gate", "base.parquet", "more.parquet")
+    done = subprocess.run([sys.executable, *words], cwd=tables, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+
+
 def test_a_saved_baseline_is_used_by_its_name(tables):
-    assert perfml("gate", "--save", "main", "base.parquet", cwd=tables).returncode == 0
-    done = perfml("gate", "main", "more.parquet", "--json", cwd=tables)
-    assert done.returncode == 1
+    assert gate("--save", "main", "base.parquet").exit_code == 0
+    done = gate("main", "more.parquet", "--json")
+    assert done.exit_code == 1
     assert json.loads(done.stdout)["layers"][0]["changed"][0]["counter"] == "inst_executed"
-    assert "no such" not in perfml("gate", "mian", "more.parquet", cwd=tables).stderr
 
 
 def test_a_baseline_that_nobody_saved_names_those_that_are(tables):
-    perfml("gate", "--save", "main", "base.parquet", cwd=tables)
-    done = perfml("gate", "mian", "more.parquet", cwd=tables)
-    assert done.returncode == 3
+    gate("--save", "main", "base.parquet")
+    done = gate("mian", "more.parquet")
+    assert done.exit_code == 3
     assert "baselines: main" in done.stderr
 
 
 def test_a_report_for_ci_is_written_whole(tables):
-    words = ("gate", "base.parquet", "more.parquet", "--format", "junit", "--out", "gate.xml")
-    assert perfml(*words, cwd=tables).returncode == 1
+    words = ("base.parquet", "more.parquet", "--format", "junit", "--out", "gate.xml")
+    assert gate(*words).exit_code == 1
     assert ElementTree.parse(tables / "gate.xml").getroot().tag == "testsuite"
 
 
