@@ -118,3 +118,22 @@ def failing(reading):
 def cudnn(recorded):
     """Return the bytes of a recorded export of 72 launches."""
     return lzma.open(recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz").read()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def doctor_asks_once():
+    """Let doctor ask a program once: torch alone takes seconds to say which version it is."""
+    from collectors import doctor
+
+    ask = doctor._ask
+
+    @functools.cache
+    def answer(command, path, timeout_s):
+        return ask(list(command), timeout_s)
+
+    def remembered(command, timeout_s=120):
+        return answer(tuple(command), os.environ["PATH"], timeout_s)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(doctor, "_ask", remembered)
+        yield

@@ -26,7 +26,7 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT
-from tests.support.processes import alive, until
+from tests.support.processes import Forked, alive, until
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.process
@@ -86,7 +86,7 @@ LITTLE_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000,
 def test_on_a_full_disk_the_older_result_stays_and_nothing_is_left(verb, tables, tmp_path):
     out = tmp_path / "result.parquet"
     out.write_bytes(OLD)
-    process = perfml(command_of(verb, tables, out), before=LITTLE_ROOM)
+    process = Forked(command_of(verb, tables, out), LITTLE_ROOM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "File too large" in one_error(said)
@@ -342,7 +342,7 @@ def test_a_signal_before_the_rename_leaves_the_older_result(verb, number, tables
             time.sleep(600)
         os.replace = stuck
     """
-    process = perfml(command_of(verb, tables, out), before=textwrap.dedent(stuck))
+    process = Forked(command_of(verb, tables, out), stuck)
     try:
         until(reached.exists, 120)
         assert len(names(out.parent)) == 2
@@ -407,7 +407,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
 def test_two_processes_that_write_one_file_leave_one_whole_file(tmp_path):
     out = tmp_path / "out" / "kernels.parquet"
     out.parent.mkdir()
-    processes = [perfml(["ingest", str(VECTORS), "--out", str(out)]) for _ in range(2)]
+    processes = [Forked(["ingest", str(VECTORS), "--out", str(out)]) for _ in range(2)]
     for process in processes:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said

@@ -1,5 +1,13 @@
-"""What tests ask of processes that run beside them."""
+"""Processes that run beside the tests: what is asked of them, and how perfml is one soon."""
 
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import signal
+import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -20,3 +28,61 @@ def alive(pid):
     except OSError:
         return False
     return state not in "ZX"
+
+
+class Forked:
+    """A verb in a process of its own, forked from one that has the libraries loaded.
+
+    Starting Python and loading them takes longer than most verbs. It has the methods of
+    `subprocess.Popen` that the tests use.
+
+    Parameters
+    ----------
+    arguments
+        The verb and its arguments.
+    before
+        Lines of Python that run first.
+    """
+
+    def __init__(self, arguments: list[str], before: str = "") -> None:
+        self._said = [Path(tempfile.mkstemp(prefix="perfml-said-")[1]) for _ in range(2)]
+        given = (arguments, textwrap.dedent(before), *map(str, self._said))
+        self._process = _server().Process(target=_verb, args=given, daemon=True)
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """Wait for the end; return what was printed, and what was said on standard error."""
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, "it did not end"
+        texts = [path.read_text() for path in self._said]
+        for path in self._said:
+            path.unlink()
+        return texts[0], texts[1]
+
+
+@functools.cache
+def _server():
+    server = multiprocessing.get_context("forkserver")
+    loaded = ["cli", "ingest.profiles", "merge.rule", "report.write", "report.figures.registry"]
+    server.set_forkserver_preload([f"perfml.{name}" for name in loaded])
+    return server
+
+
+def _verb(arguments: list[str], before: str, *said: str) -> None:
+    for number, path in enumerate(said, start=1):
+        os.dup2(os.open(path, os.O_WRONLY), number)
+    exec(before, {})
+    from perfml.cli import app
+
+    app(arguments)
