@@ -95,7 +95,6 @@ def confirm():
         "claimed": set(order[:size]) == set(CLAIMED),
     }
     first["success"] = first["same"] >= ENOUGH
-    first |= _own_ends(everyone, rules, offered, order[:size])
     alone = search(new, rules, offered, len(CLAIMED))
     share = same(stability(rules, len(CLAIMED), REPETITIONS, new, SEED), CLAIMED, len(CLAIMED))
     second = {
@@ -116,12 +115,13 @@ def confirm():
     }
 
 
-def _own_ends(everyone, rules, offered, chosen):
+def own_ends(chosen):
     """Return how often a repetition that also decides where it ends finds the chosen set."""
+    rules, everyone = TRIED[CHOSEN], np.unique(networks())
     rng, found = np.random.default_rng(SEED), []
     for each in range(ENDS):
         members = rng.choice(everyone, len(everyone) * 4 // 5, replace=False)
-        order = search(members, rules, offered, MOST, each)
+        order = search(members, rules, offered_by(rules), MOST, each)
         found.append(order[: path_of(order, members)[0]])
     return {
         "own_ends": [sorted(each) for each in found],
@@ -153,10 +153,17 @@ def main():
     later = later[later[BOUND].notna()]
     with analysing(enlarged(later)):
         found = confirm()
+        write(found)
+        # the dearest part comes last
+        found["enlarged"] |= own_ends(found["enlarged"]["metrics"])
+        write(found)
+    sys.stdout.write(f"{'met' if found['met'] else 'missed'}: {FOUND.name}\n")
+
+
+def write(found):
     with replacing(FOUND) as temporary:
         text = json.dumps(json_value(found), indent=1, sort_keys=True)
         temporary.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(f"{'met' if found['met'] else 'missed'}: {FOUND.name}\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ``python -m studies.atlas.pack RUNS [--out datasets/atlas]``
 ``python -m studies.atlas.pack RUNS --later`` for runs that came after `perfml predict` had learned:
-a row a layer, in ``datasets/atlas/later``; neither launches nor single repeats are kept of them.
+a row for equal layers of a run, in ``datasets/atlas/later``, without launches and single repeats.
 
 - ``layers-NN.parquet``: a row a layer and timed process: the median of its repeats, metrics merged
   with the weights of all repeats (so that a row's own time is in none of them), and what the run
@@ -28,13 +28,14 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.metrics import load_catalogue
 from perfml.modeling import with_layer_facts
+from perfml.modeling.layer_shapes import average_copies, average_repeats
 from perfml.redact import redact_table
 from perfml.tables import Table, metric_columns
+from studies.atlas.record import LATER
 
 ROOT = Path(__file__).resolve().parents[2]
 ATLAS = ROOT / "datasets" / "atlas"
 TIMES = "times.parquet"
-LATER = "later"
 _PARTS_OF_SUMS = ("_add", "_mul", "_fma")
 _UNSAID = (
     *("layers", "sources", "commands", "options", "metrics_requested", "warnings", "timing"),
@@ -136,22 +137,21 @@ def pack(folders, out):
 
 
 def pack_later(folders, out):
-    """Write a row a layer of some runs, beside the atlas that models were fitted on."""
+    """Write a row a distinct layer of some runs, beside the atlas that models were fitted on."""
     parts = [packed_run(folder) for folder in folders]
-    frame = pd.concat([_one_process(part[0]) for part in parts], ignore_index=True)
+    frame = pd.concat([_one_a_layer(part[0]) for part in parts], ignore_index=True)
     out.mkdir(parents=True, exist_ok=True)
     provenance = {"runs": [part[3] for part in parts]}
     for path in write_parts(frame, out, kind="layers", provenance=provenance):
         sys.stdout.write(f"{path.name}: {path.stat().st_size / 2**10:.0f} KiB, {len(frame)} rows\n")
 
 
-def _one_process(layers):
-    """Return one row a layer: the mean of its processes' medians, and all their repeats."""
-    groups = layers.groupby(["run_id", "layer"], sort=False, dropna=False)
-    first = groups.head(1).reset_index(drop=True)
-    first["time_us"] = groups["time_us"].mean().astype("float32").to_numpy()
-    first["repeats"] = groups["repeats"].sum().to_numpy(dtype="int16")
-    return first.assign(iteration=0)
+def _one_a_layer(layers):
+    """Return one row for equal layers of a run: the mean of its processes' medians."""
+    repeats = int(layers.groupby("layer")["repeats"].sum().min())
+    one = average_copies(average_repeats(layers)).drop(columns="copies")
+    one["time_us"] = one["time_us"].astype("float32")
+    return rounded(one.assign(iteration=0, repeats=np.int16(repeats))).drop(columns="process")
 
 
 def main():

@@ -39,6 +39,9 @@ FIRST = (
 )
 """Backend, precision and batch, the most wanted first, each in all networks before the next."""
 
+LATER = "later"
+"""Folder of an atlas for runs that nothing was fitted on."""
+
 TIER = 5
 """Networks that get all other configurations before the next ones get any."""
 
@@ -79,7 +82,7 @@ def recorded(folder: Path) -> set[str]:
     import pyarrow.parquet as pq
 
     found: set[str] = set()
-    for path in part_files(folder, "layers"):
+    for path in (*part_files(folder, "layers"), *part_files(folder / LATER, "layers")):
         runs = pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist()
         found |= {named(run) for run in runs}
     return found
