@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import InputError, PerfmlError
 from perfml.explain import advise
 from perfml.explain.advice.inputs import INPUTS, LAYER_INPUTS, LEVELS
@@ -158,6 +159,29 @@ def test_a_planted_hazard_is_found_and_nothing_else(rule):
     assert row["mitigation"].endswith(".")
     assert "{" not in row["evidence"]
     assert "-%" not in row["evidence"]
+
+
+def test_a_rule_about_peaks_knows_those_that_the_profile_of_an_untabulated_device_tells(tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_text(
+        "[[rule]]\nid = 'slow'\nhazard = 'h'\nwhen = ['flop_count_sp >= 0']\nevidence = 'e'\n"
+        "mitigation = 'm.'\ngain_low = '0'\ngain_high = '2e12 / peak_fp32'\nsource = 's'\n"
+    )
+    table = launch(flop_count_sp=1e9, device="GPU of tomorrow")
+    unknown = advise(table, rules=path)
+    assert unknown.table.empty
+    assert unknown.not_checked["missing"].tolist() == ["peak fp32 of the device"]
+    facts = {
+        "multiprocessors": 24.0,
+        "clock_khz": 2.4e6,
+        "compute_capability": "8.9",
+    }
+    table.attrs[DEVICE_FACTS] = {"GPU of tomorrow": facts}
+    known = advise(table, rules=path)
+    # 24 multiprocessors of 128 lanes, two operations each
+    peak = 24 * 128 * 2 * 2.4e9
+    assert known.table["gain_high"].tolist() == pytest.approx([2e12 / peak])
+    assert known.not_checked.empty
 
 
 def test_every_rule_of_a_launch_has_a_planted_case():

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
 from perfml.merge.rule import merge
 from perfml.report import advise_conditions, explain_pairs
+from perfml.report.conditions import conditions
 from perfml.report.document import Pictures, ReportTable
 from perfml.report.figures.comparisons import layer_roofs
 from perfml.report.readable_tree import readable_tree
@@ -200,6 +202,24 @@ def test_device_without_known_peaks_has_no_roofline():
     with pytest.raises(PerfmlError, match="not known"):
         layer_roofs(layers().assign(flops=1e9, arithmetic_intensity=1.0))
     assert 'id="roofline"' not in build_page(layers())
+
+
+LAPTOP = {
+    "multiprocessors": 24.0,
+    "clock_khz": 2.37e6,
+    "memory_clock_khz": 8.001e6,
+    "memory_bus_bits": 128.0,
+    "compute_capability": "8.9",
+}
+
+
+def test_a_device_that_nobody_tabulated_has_the_roofs_that_its_profile_tells():
+    table = layers().assign(flops=1e9, arithmetic_intensity=1.0, device="GPU of tomorrow")
+    table.attrs[DEVICE_FACTS] = {"GPU of tomorrow": LAPTOP}
+    for part in (conditions(table)[0].rows, table):
+        roofs = layer_roofs(part[part["precision"] == part["precision"].iloc[0]])
+        assert roofs.bandwidth["device memory"] == pytest.approx(2 * 8.001e9 * 128 / 8)
+    assert 'id="roofline"' in build_page(table)
 
 
 def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.datasets.loading import read_given
+from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.after_fix import time_after
 from perfml.explain.advice.inputs import (
@@ -227,6 +227,10 @@ def advise(
     rows = merged_rows(side.layers) if launches is None else launches
     if layers is not None:
         rows = _only(rows, layers)
+    # devices that are not tabulated have the peaks that their profile tells of
+    rows.attrs[DEVICE_FACTS] = table.attrs.get(DEVICE_FACTS) or side.layers.attrs.get(
+        DEVICE_FACTS, {}
+    )
     findings, below = _findings(rows, book, given, min_gain, merged)
     findings = _with_faster(findings, side.layers)
     return Advice(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice import pressures
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.resources import wave_fill
 from perfml.explain.residency import SHAPE, product, resident_blocks
-from perfml.explain.roofs.peaks import Peaks, known_peaks
+from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 
@@ -310,7 +311,8 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
     name
         A metric, an input, or ``peak_...``.
     peaks
-        Given ones; else those known of each row's device.
+        Given ones; else those known of each row's device, tabulated or from what its profile says
+        of it (``frame.attrs``).
     """
     if name.startswith("peak_"):
         return _peaks(frame, name.removeprefix("peak_"), peaks)
@@ -383,21 +385,22 @@ def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
     devices = frame["device"].astype("string").fillna("") if "device" in frame.columns else None
     if peaks is None and devices is None:
         return f"peak {name} of the device"
+    facts = frame.attrs.get(DEVICE_FACTS, {})
+    known = {} if devices is None else {each: _known(each, facts) for each in devices.unique()}
     found = []
     for row in range(len(frame)):
         precision = name
         if name == "precision":
             precision = str(frame["precision"].iloc[row]) if "precision" in frame.columns else ""
-        table = peaks.values if peaks is not None else _known(str(devices.iloc[row]))  # type: ignore[union-attr]
+        table = peaks.values if peaks is not None else known[devices.iloc[row]]  # type: ignore[union-attr]
         found.append(table.get(precision, math.nan))
     values = np.array(found, dtype=float)
     return f"peak {name} of the device" if np.isnan(values).all() else values
 
 
-@functools.lru_cache(maxsize=64)
-def _known(device: str) -> Mapping[str, float]:
+def _known(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
     try:
-        return known_peaks(device).values
+        return peaks_of([device], None, facts).values
     except PerfmlError:
         return {}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.report.conditions import named_layers
 from perfml.report.figures.axes import is_narrow, name_rows
@@ -240,7 +241,7 @@ def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None 
     layers
         A Layers table of one condition, with ``flops`` or operation counters.
     peaks
-        As for `perfml.explain.roofline`; the tabulated ones of the device without.
+        As for `perfml.explain.roofline`; without, those known of the device.
 
     Raises
     ------
@@ -252,7 +253,8 @@ def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None 
 
     frame = named_layers(layers)
     devices = sorted(set(frame["device"].dropna())) if "device" in frame.columns else []
-    known = peaks_of([str(name) for name in devices], peaks)
+    names = [str(name) for name in devices]
+    known = peaks_of(names, peaks, layers.attrs.get(DEVICE_FACTS))
     found = place_under_roofs(frame, known)
     roofs = known.values
     counted = "dram_intensity" in found.columns and bool(found["dram_intensity"].notna().any())
