@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.cli.output import Output
-from perfml.util.words import count
+from perfml.util.words import Readable, count
 
 if TYPE_CHECKING:
     from perfml.ingest.folder import Settings
@@ -54,7 +54,7 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
             out_.warn(
                 f"{row['run_id']}: {count(int(row['launches']), 'launch', 'launches')} outside "
                 "every layer take "
-                f"{row['share']:.1%} of the run's time and are left out"
+                f"{Readable(row['share']):.1%} of the run's time and are left out"
             )
     out_.warn_all([*merged.warnings, *merged.time_notes])
     runs = [_run(row) for row in merged.runs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +39,7 @@ def reproduce(
     from perfml.reproduce import reproduce as repeat
     from perfml.reproduce.files import (
         SCORE_COLUMNS,
+        SCORE_SPARE,
         claim_lines,
         headline,
         make_folder,
@@ -53,13 +53,12 @@ def reproduce(
         out_.warn(note)
     files = write(found, out)
     out_.result({"out": str(out), **found.results}, headline(found))
-    out_.table(SCORE_COLUMNS, score_lines(found.results))
+    out_.table(SCORE_COLUMNS, score_lines(found.results), spare=SCORE_SPARE)
     out_.table(["claim", "verdict", "evidence"], claim_lines(found))
     if not as_json:
         footnotes = [found.results["verdicts"], *found.results["footnotes"]]
-        legend = [line for text in footnotes for line in textwrap.wrap(text, 110)]
         out_.result(
-            {}, [*legend, f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"]
+            {}, [*footnotes, f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"]
         )
     for path in files:
         out_.note(str(path))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.merge.rule import launch_totals, merge, unattributed
-from perfml.util.words import count
+from perfml.util.words import Readable, count
 
 WHOLE = "(whole run)"
 """Name of the one layer of a Kernels table without ranges."""
@@ -121,7 +121,7 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
     said = (
         f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "
         "every layer "
-        f"({share:.1%} of the time) and are not compared"
+        f"({Readable(share):.1%} of the time) and are not compared"
     )
     return (said,)
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.counters.terms import TERMS, Contribution
-from perfml.util.words import micros
+from perfml.util.words import Readable, micros
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
@@ -74,7 +74,7 @@ class Timeline:
         whose = f"{self.name}: " if self.name else ""
         return (
             f"{whose}between its kernels the device is idle {micros(self.idle_us)} of "
-            f"{micros(self.wall_us)} ({self.idle_share:.0%}), {micros(self.gap_us)} "
+            f"{micros(self.wall_us)} ({Readable(self.idle_share):.0%}), {micros(self.gap_us)} "
             f"at a launch in the median, which times of kernels do not show; {_TERM.action} "
             f"As one CUDA graph it would take about {micros(self.as_graph_us)}."
         )

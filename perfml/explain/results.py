@@ -17,6 +17,7 @@ from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
+from perfml.util.words import Readable
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,8 @@ class Ratio:
             if where is None:
                 return f"no difference (ratio {self.ratio:.3f}; {sure})"
             most = max(abs(math.expm1(bound)) for bound in (self.log_low or 0, self.log_high or 0))
-            return (
-                f"no difference (ratio {self.ratio:.3f}, {sure}; one above {most:.1%} would show)"
-            )
+            shown = f"one above {Readable(most):.1%} would show"
+            return f"no difference (ratio {self.ratio:.3f}, {sure}; {shown})"
         return f"{self.verdict}: {self.ratio:.3f} times the baseline's time ({sure})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -345,8 +345,9 @@ class Line:
             called = f" (called at {self.called_at})" if self.called_at else ""
             where = f"{file_name(self.file)}:{self.line}{called}, "
         have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
-        return f"{where}{self.sass} at {self.offset:#06x} {have} {self.share:.0%} of {self.of}" + (
-            f", most of them at {self.waits_at}" if self.waits_at else ""
+        return (
+            f"{where}{self.sass} at {self.offset:#06x} {have} {Readable(self.share):.0%} of "
+            f"{self.of}" + (f", most of them at {self.waits_at}" if self.waits_at else "")
         )
 
 

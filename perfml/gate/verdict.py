@@ -27,6 +27,7 @@ from perfml.explain.times import compare_times, processes_of
 from perfml.gate.policy import Policy
 from perfml.gate.work import FEW, LAUNCHES, WorkChange, work_changes
 from perfml.time_sources import time_notes
+from perfml.util.words import Readable
 
 
 class Verdict(StrEnum):
@@ -234,7 +235,7 @@ def _decide(changed: list[WorkChange], time: Ratio | None, *, enough: bool) -> t
 def _words(change: WorkChange) -> str:
     if change.baseline == 0:
         return f"{change.counter}: {change.new:,.0f} where there were none"
-    return f"{change.counter} {change.growth:+.1%}"
+    return f"{change.counter} {Readable(change.growth):+.1%}"
 
 
 def _confirmed(confirmed: bool) -> str:

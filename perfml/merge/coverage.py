@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.metrics import load_catalogue
+from perfml.util.words import Readable
 
 LEAST_SHARE = 0.5
 """Share of a layer's time that a mean has to cover, or it is missing.
@@ -98,9 +99,9 @@ def coverage_sentences(coverage: Sequence[Coverage], rows: int) -> list[str]:
         if is_sum:
             told = f"their {_list(names)} cannot be added up and are missing"
         else:
-            told = f"the means cover at least {least:.0%} of the time ({_list(names)})"
+            told = f"the means cover at least {Readable(least):.0%} of the time ({_list(names)})"
             if left_out:
-                told += f"; below {LEAST_SHARE:.0%}, in {left_out} rows, they are missing"
+                told += f"; below {Readable(LEAST_SHARE):.0%}, in {left_out} rows, they are missing"
         sentences.append(f"{start}: {told}.")
     return sentences
 

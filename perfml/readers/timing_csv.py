@@ -21,6 +21,7 @@ from perfml.readers.frame import kernels_frame
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
+from perfml.util.words import Readable
 
 NAME = "timing-csv"
 
@@ -100,8 +101,8 @@ def _overlaps(
         return ()
     told = (
         f"launches of {len(beside)} layer(s) run beside each other, most in {beside.index[0]}, "
-        f"where that hides {beside.iloc[0]:.0%} of their time; a layer's time is the sum of its "
-        "kernels, longer than what the clock showed"
+        f"where that hides {Readable(beside.iloc[0]):.0%} of their time; a layer's time is the "
+        "sum of its kernels, longer than what the clock showed"
     )
     return (told,)
 

@@ -86,7 +86,7 @@ def _passed_over(chosen: SufficientSet) -> tuple[Text, ...]:
 
 
 def _why_not(name: str, chosen: SufficientSet) -> str:
-    what = "accuracy" if chosen.task == "classification" else "MAPE"
+    what = "accuracy" if chosen.task == "classification" else "mean relative error"
     times = f"{chosen.stability[name] * len(chosen.checks):.0f} of the {len(chosen.checks)}"
     start = f"{name} is in {times} searches and not in the set: with all layers "
     for step in chosen.path.head(len(chosen.metrics)).to_dict("records"):

@@ -59,6 +59,18 @@ class Claim:
         return asdict(self)
 
 
+def counted(verdict: str, number: int) -> str:
+    """Return how many claims have a verdict, as a part of a sentence.
+
+    Examples
+    --------
+    >>> counted(DOES_NOT_CARRY, 8), counted(CARRIES, 1), counted(REPRODUCED, 2)
+    ('8 do not carry over', '1 carries over', '2 reproduced')
+    """
+    several = {CARRIES: "carry over", DOES_NOT_CARRY: "do not carry over"}
+    return f"{number} {verdict if number == 1 else several.get(verdict, verdict)}"
+
+
 def by_share(share: float) -> str:
     """Return the verdict on a statement that holds in a share of the splits."""
     return REPRODUCED if share >= USUAL else SPREAD if share >= POSSIBLE else NOT_REPRODUCED

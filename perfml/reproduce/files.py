@@ -17,7 +17,7 @@ from perfml import __version__
 from perfml.errors import InputError
 from perfml.report import figures as shared
 from perfml.reproduce import chapter, figures
-from perfml.reproduce.claims import LEGEND
+from perfml.reproduce.claims import LEGEND, counted
 from perfml.reproduce.network import layer_kernels
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import Reproduction, importance_table
@@ -303,7 +303,7 @@ def headline(found: Reproduction) -> list[str]:
     """Return the sentences that a reader needs before any table."""
     data = found.results["data"]
     counts = pd.Series([claim.verdict for claim in found.claims]).value_counts()
-    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    tally = ", ".join(counted(str(verdict), int(number)) for verdict, number in counts.items())
     backends = ", ".join(f"{n} {name}" for name, n in data["rows_per_backend"].items())
     explained = 100 * data["variance_explained_by_conditions"]
     lines = [
@@ -367,6 +367,9 @@ SCORE_COLUMNS = (
     "one layer held out: lowest to highest",
 )
 """Heads of `score_lines`."""
+
+SCORE_SPARE = ("splits", "percentile of published", "published")
+"""What a narrow terminal leaves out first: the published scores can be read elsewhere."""
 
 
 def claim_lines(found: Reproduction) -> list[tuple[str, str, str]]:

@@ -44,10 +44,14 @@ def count(amount: int, noun: str, plural: str | None = None) -> str:
 class Readable(float):
     """A number that a sentence's format shows as people read it: never an exponent.
 
+    A percentage has a blank before its sign, as every unit has.
+
     Examples
     --------
     >>> f"{Readable(1.65e10):.3g}, {Readable(4.0):.3g}, {Readable(208896):.0f}"
     '16.5 billion, 4, 208,896'
+    >>> f"{Readable(0.07):.0%}"
+    '7 %'
     """
 
     def __format__(self, spec: str) -> str:
@@ -57,6 +61,8 @@ class Readable(float):
                 if abs(self) >= 0.9995 * size:
                     return f"{self / size:.3g} {word}"
             return f"{float(self):,.0f}" if abs(self) >= 999.5 else format(float(self), spec)
+        if spec.endswith("%"):
+            return f"{float(self):{spec[:-1]}%}".replace("%", " %")
         if spec.endswith("f") and abs(self) >= 10_000:
             return format(float(self), f",{spec}")
         return format(float(self), spec)

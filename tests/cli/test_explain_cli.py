@@ -51,7 +51,7 @@ def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
         "fitted without this layer",
         "Where the evidence disagrees:",
         "makes it slower: wave quantization (tail effect) x",
-        "blocks fill 13% of the waves they need, 75% in the baseline",
+        "blocks fill 13 % of the waves they need, 75 % in the baseline",
         "split_k_kernel__5x_cublas",
         "Advice (at most so much of the layer's time; gains do not add up)",
         "(0 % to 62 % of the layer",

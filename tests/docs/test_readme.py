@@ -122,7 +122,7 @@ def test_the_explanation_finds_what_the_readme_says(commands, tour):
     told = tour.by(command)
     assert "3.956×" in told
     assert "wave quantization (tail effect)" in told
-    assert "blocks fill 7% of the waves they need, 73% in the baseline" in told
+    assert "blocks fill 7 % of the waves they need, 73 % in the baseline" in told
 
 
 def test_reproduce_is_called_as_its_help_says(root):

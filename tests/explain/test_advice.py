@@ -330,7 +330,7 @@ def test_a_store_promises_no_more_than_its_share_of_the_traffic():
     table = by_rule(advise(launch(**cells, gst_transactions=1e6), min_gain=0.0).table)
     store = table.loc["uncoalesced_store"]
     assert store["gain_high"] == pytest.approx((1 - 0.125) * 0.9 * 0.01)
-    assert "at most 1% of the sectors" in store["evidence"]
+    assert "at most 1 % of the sectors" in store["evidence"]
     assert "uncoalesced_store" not in found(launch(**cells, gst_transactions=1e6))
 
 
@@ -488,7 +488,7 @@ def test_a_rule_of_one_s_own_is_used_and_its_sentences_execute_nothing(tmp_path)
     row = advise(launch(), rules=path).table.iloc[0]
     assert row["rules"] == ("hot",)
     assert row["hazard"] == "busy {time_us.__class__}"
-    assert row["evidence"] == "100 µs of 100 µs: 20.0% -"
+    assert row["evidence"] == "100 µs of 100 µs: 20.0 % -"
 
 
 def test_a_condition_with_an_undefined_input_cannot_be_told_unless_another_fails():

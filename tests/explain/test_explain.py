@@ -217,7 +217,7 @@ def test_one_unnamed_kernel_a_side_is_aligned_and_its_launches_are_repeats(kerne
 def test_launches_outside_the_layers_are_named_not_dropped_in_silence(kernels_of):
     rows = [{"time_us": 3.0}, {"layer": None, "time_us": 1.0, "kernel": "pool"}]
     found = explain(kernels_of(rows), kernels_of(rows), model=None)
-    assert any("25.0% of the time" in each for each in found.warnings)
+    assert any("25.0 % of the time" in each for each in found.warnings)
 
 
 def test_two_identical_runs_give_no_difference(recorded_kernels):

@@ -129,6 +129,6 @@ def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
     assert any("gaps between kernels x" in note for note in found.time_notes)
     assert found.to_dict()["gaps"]["term"] == "launch_gaps"
     (note,) = advise(slow).time_notes
-    assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95%)")
+    assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95 %)")
     plain = make_kernels([{"time_us": 10.0}, {"time_us": 20.0}])
     assert explain(plain, plain, model=None).gaps is None

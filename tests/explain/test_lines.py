@@ -61,7 +61,7 @@ def test_copies_that_unrolling_made_count_as_one():
     line = carrying_line("uncoalesced_loads", kernel)
     assert (line.offset, line.alike) == (0, 3)
     assert line.share == pytest.approx(300 / 550)
-    assert "LDG.E R4, [R2.64] at 0x0000 and 2 more like it have 55% of the load" in line.sentence()
+    assert "LDG.E R4, [R2.64] at 0x0000 and 2 more like it have 55 % of the load" in line.sentence()
 
 
 def test_instructions_of_one_line_count_as_one_and_no_folder_is_told():
@@ -73,7 +73,7 @@ def test_instructions_of_one_line_count_as_one_and_no_folder_is_told():
     )
     line = carrying_line("wavefronts_per_shared_load", kernel)
     assert (line.file, line.line, line.offset) == ("/home/a/k.cu", 3, 0)
-    assert line.sentence().startswith("k.cu:3, LDS R1, [R2] at 0x0000 and 1 more like it have 58%")
+    assert line.sentence().startswith("k.cu:3, LDS R1, [R2] at 0x0000 and 1 more like it have 58 %")
 
 
 def test_divergence_names_the_branch_and_without_one_the_idle_lanes():
@@ -190,7 +190,7 @@ def test_every_cause_and_rule_with_a_line_exists():
 
 def test_a_path_of_windows_shows_its_file_alone():
     line = Line("t", "k", 16, "NOP", 0.5, "it", file="C:\\Users\\a\\k.cu", line=4)
-    assert line.sentence() == "k.cu:4, NOP at 0x0010 has 50% of it"
+    assert line.sentence() == "k.cu:4, NOP at 0x0010 has 50 % of it"
 
 
 @pytest.mark.skipif(not STRANGERS.is_dir(), reason="public profiles may be read, not committed")
@@ -214,7 +214,7 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     advice = Advice(table, pd.DataFrame())
     told = advice_with_lines(advice, launches, [report])
     assert told.table["evidence"].tolist() == [
-        "seen; BAR.SYNC at 0x0000 has 100% of the samples of warps waiting (barrier + membar)",
+        "seen; BAR.SYNC at 0x0000 has 100 % of the samples of warps waiting (barrier + membar)",
         "seen",
     ]
     assert advice_with_lines(advice, launches, []) is advice

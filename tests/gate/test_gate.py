@@ -66,7 +66,7 @@ def test_two_per_cent_more_instructions_are_worse_and_named():
     result = judge(layers(seed=1), layers(seed=2, inst_executed=1.02e6))
     assert result.verdict is Verdict.WORSE
     assert result.exit_code == 1
-    assert result.layers[0].reason == "inst_executed +2.0%, not seen in the time"
+    assert result.layers[0].reason == "inst_executed +2.0 %, not seen in the time"
 
 
 def test_less_work_is_better():
@@ -168,7 +168,7 @@ def test_two_per_cent_in_one_recorded_layer_close_the_gate_and_are_named():
 def test_the_renderings_escape_what_comes_from_outside():
     name = "<b>|conv_1"
     result = judge(layers(layer=name), layers(layer=name, inst_executed=2e6))
-    assert "inst_executed +100.0%" in text(result, "a", "b")
+    assert "inst_executed +100.0 %" in text(result, "a", "b")
     assert "&lt;b&gt;\\|conv_1" in markdown(result, "a", "b")
     suite = ElementTree.fromstring(junit(result, "a", "b").encode())
     assert suite.attrib["failures"] == "1"
@@ -184,7 +184,7 @@ def test_markdown_for_a_pull_request_lists_what_changed_and_what_was_not_compare
     )
     assert lines[2:4] == ["| layer | verdict | why | time |", "|---|---|---|---|"]
     (row,) = (line for line in lines if line.startswith("| conv"))
-    assert "| worse | inst_executed +50.0%, confirmed by the time | 1.993 [1.9" in row
+    assert "| worse | inst_executed +50.0 %, confirmed by the time | 1.993 [1.9" in row
     assert "- Only in the baseline, not compared: norm." in lines
 
 

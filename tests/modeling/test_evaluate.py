@@ -304,6 +304,22 @@ def test_the_quick_boosting_is_scikit_learns_boosting(monkeypatch):
     assert clone(ours).get_params() == {"random_state": 9}
 
 
+@pytest.mark.parametrize(("name", "task"), [("gbr", "regression"), ("rf", "classification")])
+def test_a_row_of_weight_three_is_three_equal_rows(name, task):
+    problem = build_problem(six_conditions().drop(columns="gld_efficiency"), task)
+    model = get_model(name, task)
+    assert model.counts
+    X, y = problem.design.values, problem.truth
+    times = np.random.default_rng(0).integers(1, 4, len(X))
+    counted = model.make(9).fit(X, y, sample_weight=times.astype(float))
+    repeated = model.make(9).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    if task == "regression":
+        # among splits that part the rows alike, rounding chooses: what is fitted is the same
+        assert counted.predict(X) == pytest.approx(repeated.predict(X), rel=1e-9)
+    else:
+        assert np.array_equal(counted.predict_proba(X), repeated.predict_proba(X))
+
+
 def test_the_newton_solver_finds_the_optimum_of_the_default_solver():
     layers = six_conditions()
     problem = build_problem(layers, "classification")

@@ -41,7 +41,7 @@ def test_launches_beside_each_other_are_told_with_the_share_that_they_hide(tmp_p
     told = warnings_of(tmp_path, (0, "alone", 20, 5), *streams)
     assert "launches of 1 layer(s)" in told
     assert "most in streams" in told
-    assert "hides 12% of" in told
+    assert "hides 12 % of" in told
 
 
 def test_launches_after_each_other_are_no_reason_to_warn(tmp_path):

@@ -19,12 +19,13 @@ from perfml.errors import TableError
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
 from perfml.merge.rule import merge
-from perfml.report import build_report
+from perfml.report import advise_conditions, build_report, explain_pairs, to_markdown
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
 from perfml.report.render.markdown import escape
+from perfml.report.render.text import to_text
 from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
@@ -471,6 +472,20 @@ def test_markdown_has_the_answer_the_tables_and_the_warning():
     assert "| conv_01 | **5.05** <sub>5.00–5.10</sub> |" in text
     assert "| gradient boosting | 8.0 % <sub>4.0 % to 16 %</sub> | **25 %**" in text
     assert "- A launch has no layer." in text
+
+
+def test_percentages_are_written_one_way(recorded_sweep):
+    frame, merged, provenance = recorded_sweep
+    document = build_report(
+        merged,
+        kernels=frame,
+        provenance=provenance,
+        pairs=explain_pairs(merged, frame, model=None),
+        advice=advise_conditions(merged, frame),
+    )
+    for text in (to_markdown(document), to_text(document)):
+        assert len(re.findall(r"\d %", text)) > 10
+        assert re.findall(r".{,40}\d%.{,20}", text) == []
 
 
 def test_markdown_shows_foreign_text_as_text():

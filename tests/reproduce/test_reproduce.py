@@ -17,6 +17,8 @@ from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
 from perfml.metrics import PUBLISHED
+from perfml.report.render.text import table_text
+from perfml.report.tables import value_table
 from perfml.reproduce import VERDICTS, Plan, public_runs, reproduce, write
 from perfml.reproduce.chapter import device_table, engine_steps, filter_cross, fusion_table
 from perfml.reproduce.claims import (
@@ -29,6 +31,7 @@ from perfml.reproduce.claims import (
     by_share,
     percent,
 )
+from perfml.reproduce.files import SCORE_COLUMNS, SCORE_SPARE, headline, score_lines
 from perfml.reproduce.published import CONSTANT, RANGES, SHAPES
 from perfml.reproduce.source import find_recording
 from perfml.reproduce.splits import OWN, studied_model
@@ -329,6 +332,19 @@ def test_a_rare_share_never_rounds_to_never_or_always():
 def test_fewer_splits_of_our_own_tree_are_said(found):
     assert found.results["regression"][OWN]["random"]["splits"] == 2
     assert any("on 2 of the 4 splits" in note for note in found.results["footnotes"])
+
+
+def test_a_narrow_terminal_keeps_our_scores(found):
+    table = value_table(SCORE_COLUMNS, score_lines(found.results), spare=SCORE_SPARE)
+    told = table_text(table, width=60)
+    assert "(60 columns: without published, percentile" in told
+    scores = found.results["regression"]["dt"]["random"]
+    assert f"{scores['median']:.4f}" in told
+
+
+def test_claims_are_counted_in_words_that_agree(found):
+    tally = headline(found)[-1]
+    assert not re.search(r"(?<!\d)(?:[2-9]|\d\d+) (?:carries|does not carry)", tally)
 
 
 def test_the_command_prints_verdicts_beside_held_out_layers(made, tmp_path, monkeypatch):

@@ -156,7 +156,7 @@ def filled(text: str, values: Mapping[str, float]) -> str:
     Examples
     --------
     >>> filled("{a:.0%} of {b}", {"a": 0.25})
-    '25% of -'
+    '25 % of -'
     """
 
     def one(match: re.Match[str]) -> str:

@@ -70,14 +70,25 @@ class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
         super().__init__(n_estimators=n_estimators, random_state=random_state)
 
     def fit(
-        self, X: npt.NDArray[np.float64], y: npt.NDArray[Any], sample_weight: None = None
+        self,
+        X: npt.NDArray[np.float64],
+        y: npt.NDArray[Any],
+        sample_weight: npt.NDArray[np.float64] | None = None,
     ) -> Self:
-        """Fit the trees to finite features, shape (n, f), and classes, shape (n,)."""
+        """Fit the trees to finite features, shape (n, f), and classes, shape (n,).
+
+        `sample_weight` is how many equal rows each row stands for, in whole numbers. A tree's rows
+        are drawn from those, so the forest is that of the rows repeated (scikit-learn would draw
+        each row as often, and weigh it after).
+        """
         data = np.ascontiguousarray(X, dtype=np.float32)
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.n_classes_, self.n_outputs_ = len(self.classes_), 1
         self.n_features_in_ = data.shape[1]
         rows = len(data)
+        copies = np.arange(rows)
+        if sample_weight is not None:
+            copies = np.repeat(copies, np.asarray(sample_weight, dtype=np.intp))
         seeds = check_random_state(self.random_state)
         # made once and seeded again: making one asks the system for randomness it does not need
         drawing = np.random.RandomState(0)
@@ -85,7 +96,7 @@ class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
         for _ in range(self.n_estimators):
             seed = int(seeds.randint(_SEEDS))
             drawing.seed(seed)
-            drawn = drawing.randint(0, rows, rows)
+            drawn = copies[drawing.randint(0, len(copies), len(copies))]
             weight = np.bincount(drawn, minlength=rows).astype(np.float64)
             self.estimators_.append(_grow(data, codes, self.n_classes_, weight, seed, drawing))
         return self

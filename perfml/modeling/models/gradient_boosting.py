@@ -58,8 +58,12 @@ class QuickGradientBoostingRegressor(GradientBoostingRegressor):  # type: ignore
         data = np.ascontiguousarray(X, dtype=np.float32)
         guess, residual = raw_predictions[:, 0], y - raw_predictions[:, 0]
         weight = float(sample_weight.sum())
+        rows, columns = data.shape
+        splitter = BestSplitter(_CRITERION(1, rows), columns, 1, 0.0, random_state, None)
+        builder = DepthFirstTreeBuilder(splitter, 2, 1, 0.0, self.max_depth, 0.0)
         for stage in range(self.n_estimators):
-            tree = _grow(data, residual, sample_weight, self.max_depth, random_state)
+            tree = _empty(columns, self.max_depth, random_state)
+            builder.build(tree.tree_, data, residual.reshape(-1, 1), sample_weight, None)
             leaves = tree.tree_.apply(data)
             guess += self.learning_rate * tree.tree_.value[:, 0, 0].take(leaves)
             residual = y - guess
@@ -68,19 +72,9 @@ class QuickGradientBoostingRegressor(GradientBoostingRegressor):  # type: ignore
         return int(self.n_estimators)
 
 
-def _grow(
-    data: npt.NDArray[np.float32],
-    residual: npt.NDArray[np.float64],
-    weight: npt.NDArray[np.float64],
-    depth: int,
-    drawing: np.random.RandomState,
-) -> Any:
-    """Fit one tree to what is left to explain, with scikit-learn's builder."""
-    rows, columns = data.shape
+def _empty(columns: int, depth: int, drawing: np.random.RandomState) -> Any:
+    """Return a tree that scikit-learn's builder will grow."""
     tree = DecisionTreeRegressor(max_depth=depth, random_state=drawing)
     tree.n_features_in_, tree.n_outputs_, tree.max_features_ = columns, 1, columns
     tree.tree_ = Tree(columns, _ONE, 1)
-    splitter = BestSplitter(_CRITERION(1, rows), columns, 1, 0.0, drawing, None)
-    builder = DepthFirstTreeBuilder(splitter, 2, 1, 0.0, depth, 0.0)
-    builder.build(tree.tree_, data, residual.reshape(-1, 1), weight, None)
     return tree

@@ -52,6 +52,9 @@ class Model:
         Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
     require
         Raises MissingExtraError where a package that the model needs is not installed.
+    counts
+        Whether it learns a row that was drawn three times faster as one row of weight 3, with the
+        same result.
     own
         Whether it is an estimator of the user's (`perfml.modeling.models.own`).
     """
@@ -64,6 +67,7 @@ class Model:
     seeded: bool
     cost: float
     require: Callable[[], None] | None = None
+    counts: bool = False
     own: bool = False
 
     @property
@@ -151,13 +155,16 @@ def _linear_tree(seed: int) -> Any:
 def _models(task: str, *rows: tuple[Any, ...]) -> dict[str, Model]:
     """Return entries by name, from name, title, make, builtin, seeded and cost of each."""
     made = (
-        Model(name, title, task, make, builtin, seeded, cost)
+        Model(name, title, task, make, builtin, seeded, cost, counts=name in _COUNTING)
         for name, title, make, builtin, seeded, cost in rows
     )
     return {model.name: model for model in made}
 
 
 _LOGS = "on the logarithms of the features"
+
+_COUNTING = ("gbr", "rf")
+"""Models of many trees, whose time grows with the rows; see `Model.counts`."""
 
 _REGRESSION = _models(
     "regression",
@@ -261,6 +268,12 @@ def get_model(name: str | Model, task: str) -> Model:
     known = [*registry, *(each for each in _EXTRA if task in _EXTRA[each])]
     cure = did_you_mean(name, known, f"Models are: {', '.join(known)}{extra}.")
     raise PerfmlError(msg, found=f"a {other[0]} model" if other else None, cure=cure)
+
+
+def title_of(name: str, task: str) -> str:
+    """Return what a model is called in a sentence; one that the registry lacks, its own name."""
+    known = _REGISTRY[task].get(name)
+    return name if known is None else f"the {known.title}"
 
 
 def get_models(names: str | Sequence[str] | None, task: str) -> tuple[Model, ...]:

@@ -11,6 +11,7 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.modeling.results import Ranking
 from perfml.util.json_values import json_value, records
+from perfml.util.words import Readable
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def compare_rankings(left: Ranking, right: Ranking, names: tuple[str, str]) -> C
     same = int(common["same_first"].sum())
     verdict = (
         f"{names[0]} and {names[1]}: the first metric is the same in {same} of {len(common)} "
-        f"(model, method) pairs, the first three have {common['top3'].mean():.0%} in common, and "
-        f"the mean ranks correlate with {common['spearman'].median():.2f} (median)."
+        f"(model, method) pairs, the first three have {Readable(common['top3'].mean()):.0%} in "
+        f"common, and the mean ranks correlate with {common['spearman'].median():.2f} (median)."
     )
     return Comparison(names, table, common, verdict)
 

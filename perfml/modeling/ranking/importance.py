@@ -32,8 +32,10 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     `fitted` is an estimator, or a pipeline that ends in one; `owners` the feature of each column.
     """
     last = fitted[-1] if hasattr(fitted, "named_steps") else fitted
-    if hasattr(last, "feature_importances_"):
-        columns = np.asarray(last.feature_importances_, dtype=np.float64)
+    # asked for once: a forest adds it up over its trees each time
+    brought = getattr(last, "feature_importances_", None)
+    if brought is not None:
+        columns = np.asarray(brought, dtype=np.float64)
     elif hasattr(last, "term_importances"):
         columns = np.zeros(len(owners))
         for features, value in zip(last.term_features_, last.term_importances(), strict=True):

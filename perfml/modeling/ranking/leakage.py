@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.modeling.features import Problem
+from perfml.modeling.models.registry import title_of
 from perfml.modeling.parallel import quietly
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
@@ -168,7 +169,10 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
         if found.lookup_score < found.model_score - 0.01:
             return None
         rival = f"a lookup table on {found.lookup_metric} alone"
-        scores = f"accuracy {found.lookup_score:.3f} against {found.model_score:.3f} of {model}"
+        scores = (
+            f"accuracy {found.lookup_score:.3f} against {found.model_score:.3f} of "
+            f"{title_of(model, task)}"
+        )
     else:
         limit = found.model_score * AS_GOOD
         if found.lookup_score <= limit:
@@ -177,7 +181,10 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
             rival, reached = f"the mean of the row's {repeated}", found.condition_score
         else:
             return None
-        scores = f"MAPE {reached:.4f} against {found.model_score:.4f} of {model}"
+        scores = (
+            f"error {100 * reached:.3g} % against {100 * found.model_score:.3g} % of "
+            f"{title_of(model, task)}"
+        )
     about = words.target if task == "regression" or words.own else "backend"
     start = f"On random splits {rival} does about as well as the models (median {scores})"
     if found.rows == found.conditions:

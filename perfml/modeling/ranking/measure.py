@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,11 +93,19 @@ class _Fit:
         self.work, self.model, self.prepared, self.rng = work, model, prepared, rng
         problem, held_out = work.problem, work.drawn.held_out
         self.width = problem.design.values.shape[1]
-        self.fitted = fit(model, problem, work.target, prepared.train, work.drawn.rows, work.seed)
+        self.fitted = self._fitted(prepared.train)
         self.loss = copies_loss(problem, held_out)
         self.guess = predict_copies(self.fitted, problem, work.target, held_out)
         self.shared = [group for group in work.groups if len(group) > 1]
         self.columns = [np.flatnonzero(prepared.owners == owner) for owner in range(self.width)]
+
+    def _fitted(self, train: Floats) -> Any:
+        """Fit the model to features of the rows drawn, shape (rows drawn, columns)."""
+        work, rows, times = self.work, self.work.drawn.rows, None
+        if self.model.counts:
+            rows, first, often = np.unique(rows, return_index=True, return_counts=True)
+            train, times = train[first], often.astype(np.float64)
+        return fit(self.model, work.problem, work.target, train, rows, work.seed, times)
 
     def importances(self) -> list[Measured]:
         """Return one result a method that this model has."""
@@ -153,8 +162,7 @@ class _Fit:
             train, test = np.zeros((len(drawn.rows), 1)), np.zeros((len(drawn.held_out), 1))
         else:
             train, test = self.prepared.train[:, kept], self.prepared.test[:, kept]
-        fitted = fit(self.model, problem, self.work.target, train, drawn.rows, self.work.seed)
-        guess = predict(fitted, problem, self.work.target, test, drawn.held_out)
+        guess = predict(self._fitted(train), problem, self.work.target, test, drawn.held_out)
         return float(self.loss(guess[None, :])[0])
 
     def _shapley(self) -> tuple[Floats, Floats] | None:

@@ -25,6 +25,7 @@ from perfml.modeling.ranking.rank import rank
 from perfml.modeling.results import Ranking
 from perfml.tables import metric_columns
 from perfml.util.json_values import records
+from perfml.util.words import Readable
 
 CHEAP_METHODS = ("builtin", "permutation")
 """What is ranked by where nothing was asked for: everything is done twice."""
@@ -267,5 +268,5 @@ def _verdict(groups: pd.DataFrame, moved: float) -> tuple[bool, str]:
     return depends, (
         f"{start} on the merge weights: with weights averaged over repeats the first three groups "
         f"{first}, the largest move of P(top 3) is {shift[largest]:+.2f} ({name}), and no metric "
-        f"changes by more than {moved:.2%} of its range."
+        f"changes by more than {Readable(moved):.2%} of its range."
     )

@@ -17,7 +17,7 @@ from perfml.modeling.features import OWN_TARGET, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
-from perfml.modeling.models.registry import Model
+from perfml.modeling.models.registry import Model, title_of
 from perfml.modeling.own_data import NO_GROUPS, own_problem, own_protocols
 from perfml.modeling.parallel import Progress, run_all
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
@@ -401,20 +401,26 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
     if worse:
         verb = "predicts" if len(worse) == 1 else "predict"
         notes.append(
-            f"On {words.groups} not seen in training {', '.join(worse)} {verb} no better than the "
+            f"On {words.groups} not seen in training "
+            f"{_listed([title_of(name, task) for name in worse])} {verb} no better than the "
             f"baseline {rival} ({simple[rival]:.3g})."
         )
     fallen = [
-        f"{name} {seen[name]:.3g} to {unseen[name]:.3g}"
+        f"from {100 * seen[name]:.3g} % to {100 * unseen[name]:.3g} % for {title_of(name, task)}"
         for name in models
         if task == "regression" and name in seen and unseen[name] > GAP * seen[name]
     ]
     if fallen:
         notes.append(
-            f"From random splits to {words.groups} not seen in training the mean MAPE goes from "
-            f"{', from '.join(fallen)}; the second number is what a new {words.group} will get."
+            f"From random splits to {words.groups} not seen in training the mean error of a "
+            f"predicted {words.target} goes {_listed(fallen)}; the second number is what a new "
+            f"{words.group} will get."
         )
     return notes
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _means(scores: pd.DataFrame) -> dict[str, float]:

@@ -58,14 +58,26 @@ def prepare(problem: Problem, train: Rows, test: Rows) -> Prepared:
     )
 
 
-def fit(model: Model, problem: Problem, target: Target, X: Floats, rows: Rows, seed: int) -> Any:
-    """Fit a model on prepared features of some rows; a fit that did not converge is noted."""
+def fit(
+    model: Model,
+    problem: Problem,
+    target: Target,
+    X: Floats,
+    rows: Rows,
+    seed: int,
+    times: Floats | None = None,
+) -> Any:
+    """Fit a model on prepared features of some rows; a fit that did not converge is noted.
+
+    `times` is how often each row counts, for models whose `counts` is true.
+    """
     truth = problem.truth[rows]
     if problem.task == "regression":
         truth = target.forward(truth, rows)
     estimator = model.make(seed)
+    weights = {} if times is None else {"sample_weight": times}
     with noting(model.name):
-        return estimator.fit(X, truth)
+        return estimator.fit(X, truth, **weights)
 
 
 def predict(

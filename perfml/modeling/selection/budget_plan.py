@@ -427,7 +427,7 @@ def _cautions(
 def _verdict(
     search: BudgetSearch, curve: pd.DataFrame, wanted: int, metrics: Sequence[str], baseline: float
 ) -> str:
-    what = "accuracy" if search.task == "classification" else "MAPE"
+    what = "accuracy" if search.task == "classification" else "mean relative error"
     row = curve[curve["budget"] == str(wanted)].iloc[0]
     everything = curve.iloc[-1]
     names = " + ".join(metrics) or "no profiler metric"

@@ -22,6 +22,7 @@ from perfml.modeling.selection.search import Search, best_baseline, mean_score, 
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
+from perfml.util.words import Readable
 
 MOST = 3
 """Metrics in a set unless told: each one more costs a fit a metric and fold."""
@@ -323,7 +324,7 @@ def _cautions(
         rarest = min(stability.get(name, 0.0) for name in found.metrics)
         notes.append(
             f"{len(checks)} searches, each without a part of the data, found {different} different "
-            f"sets; a metric of this one is in as few as {rarest:.0%} of them."
+            f"sets; a metric of this one is in as few as {Readable(rarest):.0%} of them."
         )
     return tuple(notes)
 
@@ -331,7 +332,7 @@ def _cautions(
 def _verdict(
     search: _Search, found: _Found, chosen: float, held: float, full: float, rival: float
 ) -> str:
-    what = "accuracy" if search.task == "classification" else "MAPE"
+    what = "accuracy" if search.task == "classification" else "mean relative error"
     names = " + ".join(found.metrics)
     start = f"{names}: {what} {chosen:.3g} on the folds it was chosen on"
     if np.isnan(held):
