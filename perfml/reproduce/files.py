@@ -288,7 +288,7 @@ def page(found: Reproduction, parts: list[Part]) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(template).render(
+    text = environment.from_string(template).render(
         found=found,
         results=found.results,
         headline=headline(found),
@@ -297,6 +297,8 @@ def page(found: Reproduction, parts: list[Part]) -> str:
         version=__version__,
         cell=functools.partial(figures.cell, missing=""),
     )
+    # a number and its sign stay on one line
+    return text.replace(" %", "\xa0%")
 
 
 def headline(found: Reproduction) -> list[str]:

@@ -271,9 +271,18 @@ def get_model(name: str | Model, task: str) -> Model:
 
 
 def title_of(name: str, task: str) -> str:
-    """Return what a model is called in a sentence; one that the registry lacks, its own name."""
+    """Return what a model is called in a sentence; one that the registry lacks, its own name.
+
+    Examples
+    --------
+    >>> title_of("dt", "regression"), title_of("gbr", "regression"), title_of("Ridge", "regression")
+    ('the decision tree', 'gradient boosting', 'Ridge')
+    """
     known = _REGISTRY[task].get(name)
-    return name if known is None else f"the {known.title}"
+    if known is None:
+        return name
+    thing = any(word in known.title for word in ("tree", "forest", "process"))
+    return f"the {known.title}" if thing else known.title
 
 
 def get_models(names: str | Sequence[str] | None, task: str) -> tuple[Model, ...]:
