@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
+from perfml.report.labels import listed
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import ranks_table
 from perfml.report.sections.summary import error_sentence
@@ -159,21 +160,30 @@ def advice_document(advice: Advice, top: int) -> Document:
         title = "Launches flagged by perfml's and by Nsight Compute's rules"
         blocks.append(frame_table(advice.agreement, title))
     if len(advice.not_checked):
-        title = "Not checked (perfml metrics default --request lists counters to collect with ncu)"
-        blocks.append(Points(tuple(_not_checked(advice.not_checked)), title))
+        blocks.append(_not_checked(advice.not_checked))
     return Document("", (section("Advice", *blocks, summary=summary),))
 
 
-def _not_checked(table: pd.DataFrame) -> list[str]:
+def _not_checked(table: pd.DataFrame) -> Points:
+    """Return what was missing and which rules lacked it; where, once if it is the same for all."""
     keys = ["rule", "missing", "why"]
     columns = [name for name in table.columns if name not in keys]
-    lines = []
+    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (rule, missing, why), same in table.groupby(keys, sort=False):
         rows = same[columns].itertuples(index=False)
         parts = ["/".join(str(value) for value in row if _is_known(value)) for row in rows]
-        where = f" ({', '.join(parts)})" if any(parts) else ""
-        lines.append(f"{rule}: {missing} {why}{where}")
-    return lines
+        where = tuple(part for part in parts if part)
+        lacking.setdefault((f"{missing} {why}", where), []).append(str(rule))
+    places = {where for _, where in lacking}
+    alike = len(places) == 1
+    lines = [
+        f"{what}: {', '.join(rules)}" + (f" ({', '.join(where)})" if where and not alike else "")
+        for (what, where), rules in lacking.items()
+    ]
+    (shared,) = places if alike else ((),)
+    whose = f" for {listed(shared, 6)}" if shared else ""
+    asked = "perfml metrics default --request lists counters to collect with ncu"
+    return Points(tuple(lines), f"Rules not checked{whose} ({asked})")
 
 
 def _is_known(value: object) -> bool:

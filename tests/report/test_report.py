@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.errors import TableError
+from perfml.explain import advise
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
 from perfml.merge.rule import merge
@@ -26,6 +27,7 @@ from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
+from perfml.report.verbs import advice_document
 from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
@@ -486,6 +488,21 @@ def test_percentages_are_written_one_way(recorded_sweep):
     for text in (to_markdown(document), to_text(document)):
         assert len(re.findall(r"\d %", text)) > 10
         assert re.findall(r".{,40}\d%.{,20}", text) == []
+
+
+def test_rules_that_lack_the_same_stand_on_one_line():
+    merged = layers()
+    lines = to_text(advice_document(advise(merged), 2)).splitlines()
+    (head,) = (place for place, line in enumerate(lines) if line.startswith("Rules not checked"))
+    assert "Rules not checked for cublas/fp32/1, cudnn/fp32/1 and inductor/fp32/1" in lines[head]
+    (launches,) = (line for line in lines[head:] if "launches (a Kernels table)" in line)
+    assert "small_grid, tail_wave" in launches
+    assert not any("cudnn/fp32/1" in line for line in lines[head + 1 :])
+    other = merged.assign(dram_utilization=np.nan)[merged["backend"] == "cudnn"]
+    some = pd.concat([merged[merged["backend"] != "cudnn"], other])
+    text = to_text(advice_document(advise(some), 2))
+    assert "dram_bound" in text
+    assert " (cudnn/fp32/1)" in text
 
 
 def test_markdown_shows_foreign_text_as_text():

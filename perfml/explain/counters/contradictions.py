@@ -30,8 +30,8 @@ def find_disagreements(
     one_sided = [total.log_ratio for total in causes.totals if total.term.id in _ONE_SIDED]
     if sum(map(abs, one_sided)) > MAJOR * _size(causes):
         sentences.append(
-            f"kernels that vanished or appeared are a main cause ({sum(one_sided):+.3f} net), "
-            "which no metric of the model can say: the model spreads it over metrics that merely "
+            "kernels that vanished or appeared are a main cause "
+            f"(x{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model spreads it over metrics that merely "
             "changed along with it"
         )
     sentences += _occupancy(causes, model)
@@ -74,7 +74,10 @@ def _occupancy(causes: Causes, model: ModelAttribution) -> list[str]:
     if Kind.OCCUPANCY not in kinds and Kind.WAVES not in kinds:
         return []
     share, other = abs(ours) / all_ours, abs(theirs) / all_theirs
-    sizes = f"occupancy: {ours:+.3f} by the counters, {theirs:+.3f} in the model"
+    sizes = (
+        f"occupancy: by the counters it multiplies the time by {math.exp(ours):.2f}, in the model "
+        f"by {math.exp(theirs):.2f}"
+    )
     if share > MAJOR and other > MINOR and ours * theirs < 0:
         return [f"{sizes}: opposite directions"]
     if share > MAJOR and other < MINOR:
