@@ -11,7 +11,9 @@ from pathlib import Path
 
 # The tests run beside each other, one process a core: threads of torch and of BLAS would wait for
 # each other, and spin meanwhile, at up to five times the processor time. Read when numpy is loaded.
+# Nor does a test that did not ask for processes get any: each would load all libraries again.
 if os.environ.get("PERFML_IDLE") != "1":
+    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -23,7 +23,8 @@ def test_without_an_engine_short_work_stays_in_this_process():
     assert found == [(unit, os.getpid()) for unit in range(4)]
 
 
-def test_an_engine_that_was_chosen_gets_the_work_and_keeps_its_order():
+def test_an_engine_that_was_chosen_gets_the_work_and_keeps_its_order(monkeypatch):
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
     threads = set()
 
     def work(unit):
