@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfml.merge.rule import Weights
     from perfml.merge.write import Merged
 
-SPARE = ("workload", "device", "rows", "iterations")
+SPARE = ("workload", "device", "rows", "iterations", "layers", "precision", "backend", "batch")
 """Of a table of runs, what a narrow terminal leaves out first: the name of a run says most."""
 
 SHOWN = 40

@@ -117,6 +117,15 @@ def test_columns_that_are_left_out_are_named(verb, printed):
             assert name.removeprefix("small print of ") in wide
 
 
+@pytest.mark.parametrize(
+    ("verb", "kept"),
+    [("rank", ("top 3",)), ("train", ("mean", "median")), ("merge", ("us_per_iteration",))],
+)
+def test_a_narrow_terminal_keeps_what_matters_most(verb, kept, printed):
+    shown = [" ".join(write(60).partition("(60 columns")[0].split()) for write in printed(verb)]
+    assert all(any(name in text for text in shown) for name in kept)
+
+
 def test_sentences_fold_between_words_and_commands_stay_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     words = "a verdict of many words that says which layers are worse, and why " * 2

@@ -31,8 +31,8 @@ def find_disagreements(
     if sum(map(abs, one_sided)) > MAJOR * _size(causes):
         sentences.append(
             "kernels that vanished or appeared are a main cause "
-            f"(x{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model spreads it over metrics that merely "
-            "changed along with it"
+            f"(x{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model "
+            "spreads it over metrics that merely changed along with it"
         )
     sentences += _occupancy(causes, model)
     first = model.values.iloc[0] if len(model.values) else None

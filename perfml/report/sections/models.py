@@ -178,7 +178,7 @@ def ranks_table(summary: pd.DataFrame, most: int | None = _MOST_RANKS) -> Report
         *(numbers("by chance") if with_null else ()),
     )
     caption = "Metric groups over all models, methods and resamples"
-    return ReportTable(caption, columns, rows, most=most)
+    return ReportTable(caption, columns, rows, most=most, spare=("first", "interval"))
 
 
 def _rank(place: float) -> str:
