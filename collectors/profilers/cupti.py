@@ -322,11 +322,10 @@ def _whole(record: CounterRecord) -> list[MeasuredLaunch]:
 
 
 def passes_of(record: CounterRecord) -> int:
-    """Return the passes that one measurement takes in one run."""
+    """Return the passes that one measurement takes."""
     counts = dict(record.group_passes)
-    if record.apart is None:
-        return max(counts.values(), default=0)
-    counts.setdefault(record.apart, 1)
+    if record.apart is not None:
+        counts.setdefault(record.apart, 1)
     return sum(counts.values())
 
 
@@ -348,25 +347,31 @@ def _by_several_runs(
         records.append(record)
         finished = sorted(record.finished_groups)
         if record.differences or not finished or len(records) > MOST_RUNS:
-            why = str(record.differences[-1]) if record.differences else _too_few(first)
+            too_few = _too_few(first, subject)
+            why = str(record.differences[-1]) if record.differences else too_few
             why += "; each launch was repeated on the spot instead"
             return _by_kernel_replay(first, subject, why)
         group = finished[-1] + 1
         if group >= record.groups:
             break
         if record.groups / (group / len(records)) > MOST_RUNS:
-            why = f"{_too_few(first)}; each launch was repeated on the spot instead"
+            why = f"{_too_few(first, subject)}; each launch was repeated on the spot instead"
             return _by_kernel_replay(first, subject, why)
     rows = merged(records)
-    subject.warnings += (f"{_too_few(first)}; the program was run {subject.runs} times",)
+    subject.warnings += (f"{_too_few(first, subject)}; the program was run {subject.runs} times",)
     whole = records[-1]
+    for record in records:
+        whole.group_passes |= record.group_passes
     whole.missing = sorted({name for record in records for name in record.missing})
     return rows, whole, "iterations"
 
 
-def _too_few(first: CounterRecord) -> str:
-    passes = passes_of(first)
-    needed = f"{passes} are needed" if passes else "more are needed"
+def _too_few(first: CounterRecord, subject: _Program) -> str:
+    options, needed = subject.options, "more are needed"
+    if first.group_passes:
+        passes = [count for group, count in first.group_passes.items() if group != first.apart]
+        once = first.apart is not None
+        needed = f"{options.timed + options.sets * sum(passes) + once} are needed"
     return f"the program has {first.units} iterations, and {needed} to measure it in one run"
 
 

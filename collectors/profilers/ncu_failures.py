@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from collectors.profilers.process import Finished, ProfilerError, last_lines
+from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 
 _EXIT = re.compile(r"The application returned an error code \((-?\d+)\)")
 PERMISSION = (
@@ -115,7 +115,5 @@ def _timed_out(text: str, timeout_s: float, launches: int) -> ProfilerError:
 
 
 def _signal(code: int) -> str:
-    """Name the signal behind a status; Nsight Compute reports signal 11 as code 11."""
-    names = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
-    name = names.get(-code if code < 0 else code - 128 if code > 128 else code, "")
-    return f" ({name})" if name and (code < 0 or code > 128 or code in (6, 11)) else ""
+    """Name the signal behind a status; Nsight Compute reports signals 6 and 11 as these codes."""
+    return signal_of(-code if code in (6, 11) else code)

@@ -265,6 +265,17 @@ def last_lines(text: str, count: int = 5, *, without: str = "==") -> str:
     return " | ".join(line[:200] for line in own[-count:])
 
 
+def signal_of(code: int) -> str:
+    """Name the signal behind an exit status, a shell's (128 and more) too; empty if there is none.
+
+    >>> signal_of(-6), signal_of(137), signal_of(3)
+    (' (SIGABRT)', ' (SIGKILL)', '')
+    """
+    number = -code if code < 0 else code - 128
+    known = number in set(signal.Signals)
+    return f" ({signal.Signals(number).name})" if known else ""
+
+
 def _follow(source: BinaryIO, size: int, watch: Callable[[str], None] | None) -> None:
     """Read on to `size`, never to the end: a program may write faster than we can read."""
     if watch is None:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from collectors.manifest import TimingRecord
 from collectors.profilers.inject import ACTIVITY, library
-from collectors.profilers.process import Finished, ProfilerError, last_lines, run
+from collectors.profilers.process import Finished, ProfilerError, last_lines, run, signal_of
 from perfml.util.files import write_text
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
@@ -146,7 +146,7 @@ def check_ended(ended: Finished, timeout_s: float) -> None:
         msg = "the program printed more than perfml keeps"
         raise ProfilerError(msg, found=last_lines(ended.output, 1), cure="Let it print less.")
     if ended.returncode != 0:
-        msg = f"the program failed with exit status {ended.returncode}"
+        msg = f"the program failed with exit status {ended.returncode}{signal_of(ended.returncode)}"
         found = last_lines(ended.output, without="$ ") or "no output"
         cure = "Run it without perfml first; its whole output is in log.txt."
         raise ProfilerError(msg, found=found, cure=cure)

@@ -127,7 +127,7 @@ def test_pairs_of_profiler_calls_are_iterations_too(measure):
 def test_a_program_with_few_iterations_is_run_again_for_the_other_passes(measure):
     profile = measure("iter:3")  # of four passes, three fit into one run
     assert (profile.measurement.replay, profile.measurement.runs) == ("iterations", 3)
-    assert "3 iterations, and 4 are needed" in profile.warnings[0]
+    assert "3 iterations, and 6 are needed" in profile.warnings[0]
     assert profile.rows[2].values == {name: int(name[3:]) + 0.02 for name in SEVEN}
 
 
@@ -230,7 +230,7 @@ def test_graphs_are_refused_with_the_cure(measure):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("iter:4 abort", "exit status -6"),
+        ("iter:4 abort", r"exit status -6 \(SIGABRT\)"),
         ("iter:4 exit", "ended without finishing its record"),
         ("iter:4 fork exit", "ended without finishing its record"),
         ("", "launched no GPU kernel"),
