@@ -38,8 +38,18 @@ A 1,024 MiB program took 0.010 s in one pass and 0.113 s in three: what was writ
 before every further pass.
 """
 
-CUPTI_SECONDS = 0.00128
-"""A pass of a launch through CUPTI, in seconds: an H200, YOLOv4-Tiny, ten passes in 12.8 ms."""
+CUPTI_SECONDS = 0.00104
+"""A pass of the hardware's counters of a launch through CUPTI, in seconds.
+
+The mean of the default set's seven on an H200, YOLOv4-Tiny, in an open session
+(``benchmarks/results/collect-h200-once.json``).
+"""
+
+CUPTI_CODE_SECONDS = (0.00066, 0.00014)
+"""The pass of instrumented code: its seconds without a counter, and a counter's.
+
+A line through the published set's six counters (1.49 ms) and the default set's 21 (3.57 ms), there.
+"""
 
 CUPTI_CHIP = "GH100"
 """The chip of the H100 and the H200, as CUPTI names it."""
@@ -213,6 +223,15 @@ def cupti_passes(names: Iterable[str], ncu: int) -> int:
     """
     asked = frozenset(name for name in names if not is_free(name))
     return _planned().get(asked, {}).get(CUPTI_CHIP, ncu if ncu <= 1 else ncu - 1)
+
+
+def cupti_seconds(names: Iterable[str], passes: int) -> float:
+    """Return the seconds that one measurement of a launch takes through CUPTI in so many passes."""
+    counters = {each for name in names for each in _request(name) if "__sass_" in each}
+    if not counters or not passes:
+        return passes * CUPTI_SECONDS
+    without, each = CUPTI_CODE_SECONDS
+    return (passes - 1) * CUPTI_SECONDS + without + len(counters) * each
 
 
 @functools.cache

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.metrics import PUBLISHED
+from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.metrics.passes import (
     SECONDS,
     PassCounts,
     check_estimates,
     cupti_passes,
+    cupti_seconds,
     is_free,
     is_instrumented,
     load_passes,
@@ -19,6 +22,7 @@ from perfml.metrics.passes import (
     seconds_per_launch,
 )
 from studies.plan import chip_passes
+from tests.support.paths import ROOT
 
 
 def test_a_measured_set_has_the_number_that_was_measured():
@@ -104,6 +108,26 @@ def test_cupti_takes_one_pass_less_than_nsight_compute_or_what_it_was_asked():
     assert cupti_passes(["achieved_occupancy"], 1) == 1
     never_asked = ["gld_efficiency", "dram_utilization", "stall_sync", "tex_fu_utilization"]
     assert cupti_passes(never_asked, 5) == 4
+
+
+def test_a_measurement_through_cupti_takes_as_long_as_was_measured():
+    path = ROOT / "benchmarks" / "results" / "collect-h200-once.json"
+    costs = json.loads(path.read_text(encoding="utf-8"))["costs"]
+    # in an open session, instrumented code with it: the passes after those that open it
+    published = next(cost for cost in costs if cost["metrics"] == "published")
+    assert cupti_seconds(load_catalogue().select(("published",)), 6) == pytest.approx(
+        published["again_ms_a_launch"] / 1e3, rel=0.06
+    )
+    several, one = (
+        next(c for c in costs if c["tool"] == tool and c["network"] == "yolov4-tiny")
+        for tool in ("cupti, 3 x", "cupti, 1 x")
+    )
+    hardware = several["again_ms_a_launch"] / (several["passes"] - 1)
+    default = (7 * hardware + sum(one["pass_us"][-1]) / 1e3) / 1e3
+    asked = load_catalogue().select(("default",))
+    assert cupti_seconds(asked, 8) == pytest.approx(default, rel=0.05)
+    assert cupti_seconds((), 0) == 0
+    assert cupti_seconds(("achieved_occupancy",), 1) < 0.0011
 
 
 @pytest.mark.process

@@ -18,10 +18,10 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.metrics.passes import (
-    CUPTI_SECONDS,
     SOURCE,
     check_estimates,
     cupti_passes,
+    cupti_seconds,
     is_free,
     load_passes,
     seconds_per_launch,
@@ -354,7 +354,7 @@ def _curve(
             "measured": estimate.measured or not metrics,
             "seconds_per_launch": seconds_per_launch(passes) if metrics else 0.0,
             "cupti_passes": through_cupti,
-            "cupti_seconds_per_launch": through_cupti * CUPTI_SECONDS,
+            "cupti_seconds_per_launch": cupti_seconds(metrics, through_cupti),
             "metrics": metrics,
             "chosen_on": found.everything if budget is None else found.scores[budget],
         }
