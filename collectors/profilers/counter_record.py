@@ -138,6 +138,8 @@ class CounterRecord:
         many instructions: their values hold for all measurements.
     groups
         Into how many groups the metrics fall; 0 if none was begun.
+    parts
+        Whether the process begins its iterations anew with other work (``injected/parts.h``).
     unit
         ``nvtx``, ``region``, ``program`` or ``none``: what the process repeats.
     region
@@ -168,6 +170,7 @@ class CounterRecord:
     apart: int | None = None
     once: set[int] = field(default_factory=set)
     groups: int = 0
+    parts: bool = False
     unit: str = "none"
     region: bool = False
     units: int = 0
@@ -228,6 +231,7 @@ def read_record(path: Path) -> CounterRecord:
     record.all_launches = int(notes.get("all", 0))
     record.launched = "launched" in notes or record.all_launches > 0
     record.unfinished = notes.get("unfinished", "")
+    record.parts = "parts" in notes
     record.graph, record.ended = "graph" in notes, "end" in notes
     record.timed.sort(key=lambda launch: (launch.sequence, launch.start_ns))
     return record

@@ -136,6 +136,7 @@ class _Pass:
     launches: int = 0
     region_only: bool = False
     apart: bool = True
+    parts: bool = False
 
 
 @dataclass
@@ -251,7 +252,11 @@ def profile(
         first = subject.start(replace(begin, unit="nvtx", region_only=True))
     if any(name.startswith(_XLA_RANGE) for launch in first.timed for name in launch.ranges):
         first = subject.start(begin)
-    rows, record, replay = _measured(first, subject)
+    if first.parts:
+        first, record = _by_parts(first, subject)
+        rows, replay = record.rows, "kernel"
+    else:
+        rows, record, replay = _measured(first, subject)
     measurement = Measurement(
         record.machine,
         replay,
@@ -309,6 +314,26 @@ def _measured(
         )
         return _by_kernel_replay(first, subject, why)
     return _by_several_runs(first, subject)
+
+
+def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, CounterRecord]:
+    """Time the first iterations of each part, then measure them launch by launch.
+
+    Returns
+    -------
+    tuple
+        The record with the times, and the one with the counters.
+    """
+    why = (
+        "the program has several parts, each of which begins its iterations anew with other "
+        "kernels, so each launch was repeated on the spot"
+    )
+    subject.warnings += (why,)
+    region_only = first.region and first.unit == "nvtx"
+    request = _Pass(unit=first.unit, region_only=region_only, parts=True)
+    timed = subject.start(replace(request, timed=subject.options.timed))
+    sets = subject.options.sets
+    return timed, subject.start(replace(request, replay="kernel", sets=sets))
 
 
 def _whole(record: CounterRecord) -> list[MeasuredLaunch]:
@@ -408,4 +433,5 @@ def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path)
         "PERFML_COUNTERS_MEMORY": str(options.memory),
         "PERFML_COUNTERS_REGION": str(int(request.region_only)),
         "PERFML_COUNTERS_APART": str(int(request.apart)),
+        "PERFML_COUNTERS_PARTS": str(int(request.parts)),
     }

@@ -153,6 +153,25 @@ def test_iterations_that_differ_again_and_again_are_replayed_launch_by_launch(me
     assert "other(float*)" in profile.warnings[0] or "pool(float*)" in profile.warnings[0]
 
 
+@pytest.mark.parametrize("repeats", [2, 3, 9], ids=["too few", "timed", "measured"])
+def test_parts_that_count_their_iterations_anew_are_all_measured(measure, repeats):
+    profile = measure(f"part:{repeats} part:{repeats} part:{repeats}", sets=2)
+    of_parts = [(row.ranges, row.kernel) for row in profile.rows]
+    assert of_parts == [
+        ((f"iter_{number}", f"part_{part}"), f"part{part}(float*)")
+        for part in (1, 2, 3)
+        for number in (0, 1)
+    ]
+    assert profile.measurement.replay == "kernel"
+    assert "begins its iterations anew with other kernels" in profile.warnings[0]
+
+
+def test_epochs_that_count_their_steps_anew_are_the_same_work(measure):
+    profile = measure("epoch:4 epoch:4")
+    assert profile.measurement.replay == "iterations"
+    assert profile.warnings == ()
+
+
 def test_no_launch_is_lost_where_an_iteration_launches_more_than_was_reserved(measure):
     profile = measure("iter:1 more:30 iter:9")
     assert len(profile.rows) == 3

@@ -3,6 +3,8 @@
 // iter:N           N iterations of three launches, each in a range
 // pairs:N          the same between cudaProfilerStart and cudaProfilerStop
 // bare:N           the same without any mark
+// part:N           N iterations, counted anew, of one launch in a range of this part's own
+// epoch:N          N iterations, counted anew, of the same work as iter:N
 // odd:N            one iteration that launches another kernel as its second
 // more:N           one iteration of N launches more
 // contexts:N       iterations whose second launch is in another context
@@ -34,7 +36,7 @@
 
 namespace {
 
-int g_iteration = 0;
+int g_iteration = 0, g_part = 0;
 
 void in_range(const char* name, int context, const char* kernel, unsigned blocks) {
   nvtxRangePushA(name);
@@ -74,6 +76,10 @@ void work(const std::string& kind, bool odd, int more) {
     return;
   }
   if (kind == "meeting") return meeting();
+  if (kind == "part") {
+    const std::string number = std::to_string(g_part);
+    return in_range(("part_" + number).c_str(), 0, ("_Z5part" + number + "Pf").c_str(), 10);
+  }
   in_range("conv", 0, "_Z4convPf", 10);
   if (kind == "captured") {
     fake_capture(true);
@@ -133,6 +139,8 @@ int main(int count, char** words) {
       iteration("iter", kind == "odd", kind == "more" ? number : 0);
       continue;
     }
+    if (kind == "part" || kind == "epoch") g_iteration = 0;
+    g_part += kind == "part";
     for (int n = 0; n < number; ++n) iteration(kind, false, 0);
   }
   return 0;

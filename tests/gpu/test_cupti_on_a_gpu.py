@@ -124,6 +124,14 @@ def test_what_does_not_repeat_is_replayed_launch_by_launch(repeats, tmp_path, wh
     assert ("differs from" if what == "odd" else "no iterations") in measured.warnings[0]
 
 
+def test_parts_that_count_their_iterations_anew_are_all_timed_and_measured(repeats, tmp_path):
+    measured = profile([repeats, "9", "parts"], tmp_path, sets=2)
+    assert measured.measurement.replay == "kernel"
+    assert len({row.grid for row in measured.rows}) == 5  # two of the four kernels keep theirs
+    assert len(measured.rows) == 3 * 2 * 4
+    assert len(measured.timed) == 3 * 3 * 4
+
+
 def test_few_iterations_take_several_runs(repeats, tmp_path):
     measured = profile([repeats, "5"], tmp_path)
     assert measured.measurement.replay == "iterations"

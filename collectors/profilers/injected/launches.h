@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -76,6 +77,20 @@ inline std::vector<Launch> in_order_of(const std::vector<Launch>& order,
 inline bool same(const std::vector<Launch>& left, const std::vector<Launch>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(),
                     [](const Launch& one, const Launch& other) { return one.same(other); });
+}
+
+// A number that stands for these launches: kernels, grids and blocks in their order.
+inline size_t signature(const std::vector<Launch>& launches) {
+  size_t value = launches.size();
+  const auto mix = [&value](size_t more) { value = value * 1099511628211u + more; };
+  for (const Launch& launch : launches) {
+    mix(std::hash<std::string>{}(launch.kernel));
+    for (int i = 0; i < 3; ++i) {
+      mix(launch.grid[i]);
+      mix(launch.block[i]);
+    }
+  }
+  return value;
 }
 
 inline std::string demangled(const std::string& name) {

@@ -368,7 +368,7 @@ class Measurer {
   }
 
   void replayed_unit_ends() {
-    if (++sets_done_ < request_.sets || unit_.empty()) return;
+    if (++sets_done_ < request_.sets || unit_.empty() || request_.parts) return;
     file_.note("done group", group_number_);
     close_sessions();
     done_ = true;

@@ -8,7 +8,7 @@
 // An iteration whose launches differ from those of the pass before it is not used.
 //
 // With PERFML_COUNTERS_REPLAY=kernel CUPTI repeats each launch on the spot, which programs without
-// iterations need.
+// iterations need, and programs of several parts that begin their iterations anew (`parts.h`).
 //
 // Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv (`collectors.profilers.counter_record` reads
 // it); its last line is "# end", so that a process that died is told apart from one that is done.
@@ -28,6 +28,7 @@
 #include "launches.h"
 #include "measurer.h"
 #include "nvtx_ranges.h"
+#include "parts.h"
 #include "record.h"
 
 namespace {
@@ -94,6 +95,7 @@ class Follower {
     unit_kind_ = "nvtx";
     unit_thread_ = std::this_thread::get_id();
     unit_depth_ = depth;
+    parts_.iteration_begins(name);
     begin_unit(name, nvtx::stack().back().path);
   }
 
@@ -183,6 +185,7 @@ class Follower {
       if (unit_open_) end_unit();
       end_timing();
       measurer_.finish();
+      if (parts_.differ()) file_.note("parts 1");
     }
     tell();
     file_.close();
@@ -239,18 +242,22 @@ class Follower {
     unit_path_ = path;
     unit_instance_ =
         nvtx::stack().empty() ? nvtx::new_instance() : nvtx::stack().back().instance;
-    if (timing_ && units_ >= request_.timed) end_timing();
-    measurer_.unit_begins(name, measuring());
+    if (timing_ && !request_.parts && units_ >= request_.timed) end_timing();
+    measurer_.unit_begins(name, measuring() && !beyond(request_.sets));
   }
 
   void end_unit() {
     unit_open_ = false;
     ++units_;
+    if (unit_kind_ == "nvtx") parts_.iteration_ends(launches::signature(measurer_.launches()));
     const bool was_measuring = measuring();
     measurer_.unit_ends();
     // now, since children of Python's multiprocessing end by _exit, which tells nobody
     if (was_measuring && measurer_.done()) tell();
   }
+
+  // Whether the open iteration is not among the first ones of its part.
+  bool beyond(size_t wanted) const { return request_.parts && parts_.iterations() > wanted; }
 
   // Whether the call is one of the launches of an iteration.
   bool note_launch(CUpti_CallbackId id, const CUpti_CallbackData& call) {
@@ -266,7 +273,8 @@ class Follower {
     place_in_ranges(launch);
     if (timing_) {
       std::lock_guard<std::mutex> guard(times_lock_);
-      timed_[call.correlationId] = {++sequence_, launch.instance, unit_open_, launch.path};
+      timed_[call.correlationId] = {++sequence_, launch.instance,
+                                    unit_open_ && !beyond(request_.timed), launch.path};
     }
     if (!unit_open_) return false;
     if (launch.graph && measuring()) {
@@ -302,6 +310,7 @@ class Follower {
   record::Request request_;
   record::File file_;
   counters::Measurer measurer_{request_, file_};
+  Parts parts_;
   std::recursive_mutex lock_;
   std::mutex context_locks_lock_;
   std::unordered_map<CUcontext, std::recursive_mutex> context_locks_;

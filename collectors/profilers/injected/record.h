@@ -46,6 +46,8 @@ struct Request {
   bool apart = number_from("PERFML_COUNTERS_APART", 1) != 0;
   // iterations count between cudaProfilerStart and cudaProfilerStop alone
   bool region_only = number_from("PERFML_COUNTERS_REGION", 0) != 0;
+  // the program begins its iterations anew with other work: `timed` and `sets` are of each part
+  bool parts = number_from("PERFML_COUNTERS_PARTS", 0) != 0;
 
   void read_metrics() {
     std::ifstream names(text_from("PERFML_COUNTERS_METRICS"));

@@ -5,7 +5,8 @@
 // graph), odd (every third iteration launches another grid), crash (the program ends by a signal in
 // its fifth iteration), sleep (it hangs there), pairs (cudaProfilerStart and Stop, no ranges),
 // captured (an iteration also captures a graph that is never launched), refused (it also makes a
-// launch that the driver refuses), fork (a child ends by exit in the fifth iteration).
+// launch that the driver refuses), fork (a child ends by exit in the fifth iteration), parts (counted
+// anew after every three iterations, and then with other grids).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -111,7 +112,7 @@ int main(int words, char** word) {
     cuCtxSetCurrent(own);
   }
   for (int i = 0; i < iterations; ++i) {
-    const std::string name = "iter_" + std::to_string(i);
+    const std::string name = "iter_" + std::to_string(what == "parts" ? i % 3 : i);
     if (what == "pairs") CHECK(cudaProfilerStart());
     else nvtxRangePushA(name.c_str());
     if (what == "crash" && i == 5) std::abort();
@@ -132,7 +133,8 @@ int main(int words, char** word) {
       scale<<<8, 2048>>>(memory.values, 0.5f, kCount);
       if (cudaGetLastError() == cudaSuccess) return 1;
     }
-    const int blocks = kCount / 256 - (what == "odd" && i % 3 == 0 ? 1 : 0);
+    const int blocks = kCount / 256 - (what == "odd" && i % 3 == 0 ? 1 : 0) +
+                       (what == "parts" ? i / 3 : 0);
     if (graph) CHECK(cudaGraphLaunch(graph, first));
     else launch(memory, first, second, blocks);
     if (other) {
