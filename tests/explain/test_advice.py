@@ -117,6 +117,13 @@ PLANTED = {
     "shallow_copies": {"inst_executed_async_copies": 1e6, "stall_memory_dependency": 0.8},
     "memory_fences": {"stall_sync": 0.6, "stall_membar": 0.6},
     "integer_bound": {"alu_utilization": 0.9},
+    "integer_division": {
+        "special_fu_utilization": 0.45,
+        "inst_bit_convert": 4e6 * 32,
+        "inst_integer": 3.2e7 * 32,
+        "inst_executed": 6e7,
+        "ipc": 2.0,
+    },
     "lane_exchange": {"inst_inter_thread_communication": 1e9, "shared_utilization": 0.9},
     "block_slots": {
         "block": "(32, 1, 1)",
@@ -353,12 +360,26 @@ def test_how_busy_tensor_cores_are_is_counted_in_cycles_or_else_in_instructions(
 
 def test_rules_of_a_precision_are_listed_where_the_precision_is_not_known():
     missing = advise(launch(precision="unknown")).not_checked.set_index("rule")
-    assert missing.loc["fp32_pipe_bound", ["missing", "why"]].tolist() == [
-        "precision (fp32)",
+    assert missing.loc["tensor_cores_unused", ["missing", "why"]].tolist() == [
+        "precision (tf32, fp16, bf16)",
         "not known",
     ]
-    assert "tensor_cores_unused" in missing.index
     assert advise(launch(precision="fp64")).not_checked.empty
+
+
+def test_a_full_fp32_pipe_is_a_limit_whatever_the_program_says_of_its_precision():
+    full = PLANTED["fp32_pipe_bound"]
+    for precision in ("unknown", "fp32", "tf32"):
+        assert found(launch(**full, precision=precision)) == {"fp32_pipe_bound"}
+
+
+def test_blocks_of_unequal_work_are_told_from_blocks_that_cannot_be_dealt_out_evenly():
+    # 8 blocks fit: 1 for each multiprocessor, or 1.06, so that some have two
+    uneven = {"sm_active_cycles_mean": 45.0, "sm_active_cycles_max": 100.0}
+    even = found(launch(grid="(132, 1, 1)", waves_per_sm=0.125, **uneven))
+    assert "uneven_multiprocessors" in even
+    more = found(launch(grid="(140, 1, 1)", waves_per_sm=0.1325, **uneven))
+    assert "uneven_multiprocessors" not in more
 
 
 def test_a_metric_that_is_undefined_for_a_kernel_was_collected_all_the_same():

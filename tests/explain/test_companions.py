@@ -63,6 +63,20 @@ def test_conversions_of_an_integer_division_are_integer_arithmetic():
     assert conversions["special_function_pipe_time"] == pytest.approx(1.0)
 
 
+def test_doubles_bring_their_instructions_and_conversions_with_them():
+    none = dict.fromkeys(("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma"), 0.0)
+    before = {**none, "double_precision_fu_utilization": 0.0, "inst_bit_convert": 0.0}
+    doubles = {"flop_count_dp_fma": 3e7 * 32, "double_precision_fu_utilization": 0.4}
+    issued = {"issue_slot_utilization": 0.8, "inst_executed": 8e7, "ipc": 3.2}
+    found = parts({**before, "ipc": 3.2, "issue_slot_utilization": 0.8}, {**doubles, **issued})
+    assert max(found, key=found.get) == "fp64_pipe_time"
+    assert found["fp64_pipe_time"] > 0.7
+    before |= {"special_fu_utilization": 0.0}
+    converts = {"special_fu_utilization": 0.9, "inst_bit_convert": 6e6 * 32}
+    found = parts(before, {**converts, "flop_count_dp_fma": 3e6 * 32})
+    assert found["fp64_pipe_time"] == pytest.approx(1.0)
+
+
 def test_multiplications_of_integers_are_no_arithmetic_in_floating_point():
     before = {
         "flop_count_sp": 3.2e8,
@@ -147,3 +161,28 @@ def test_the_unit_that_is_busy_longer_comes_before_one_that_is_as_busy_on_the_fa
     }
     found = parts(before, {**more, "inst_integer": 1.4 * LOADS["inst_integer"]}, ratio=2.24)
     assert max(found, key=found.get) == "global_requests"
+
+
+def test_memory_that_the_faster_side_waits_for_as_long_is_not_what_the_time_went_to():
+    # 33 of 61 us, and 30 of 40: shared memory is busy 22 us longer, with 14 passes a load for 1
+    before = {
+        **LOADS,
+        "shared_utilization": 0.21,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 1.2e6,
+        "stall_memory_dependency": 0.74,
+        "stall_exec_dependency": 0.08,
+        "l2_utilization": 0.25,
+        "l2_read_transactions": 1.6e7,
+        "l2_write_transactions": 4e6,
+        "issue_slot_utilization": 0.1,
+    }
+    more = {
+        "shared_utilization": 0.49,
+        "shared_load_transactions": 6.7e6,
+        "stall_memory_dependency": 0.55,
+        "stall_exec_dependency": 0.22,
+        "l2_utilization": 0.17,
+    }
+    found = parts(before, more, ratio=1.54)
+    assert max(found, key=found.get) == "wavefronts_per_shared_load"

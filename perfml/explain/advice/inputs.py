@@ -15,6 +15,7 @@ from perfml.errors import PerfmlError
 from perfml.explain.advice import pressures
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
+from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.resources import wave_fill
 from perfml.explain.residency import SHAPE, product, resident_blocks
 from perfml.explain.roofs.peaks import Peaks, peaks_of
@@ -147,6 +148,41 @@ def _balance(frame: pd.DataFrame) -> Array:
     return np.asarray(_numbers(frame, names[0]) / _numbers(frame, names[1]))
 
 
+def _even_blocks(frame: pd.DataFrame) -> Array:
+    """Return how busy blocks of equal work would keep multiprocessors, over the busiest one.
+
+    132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
+    some of them, and two waves of time.
+    """
+    waves, fill = _numbers(frame, "waves_per_sm"), _waves(frame)
+    if not set(SHAPE) <= set(frame.columns):
+        return np.where(waves > _HALF, fill, 0.0)
+    each = waves * resident_blocks(frame).min(axis=1).to_numpy(dtype=float)
+    # Nsight Compute says waves to two digits
+    each = np.where(np.abs(each - np.round(each)) <= _DIGITS * each, np.round(each), each)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.where(each >= 1, each / np.ceil(each), 0.0)
+    spread = np.where(np.isnan(each), np.where(waves > _HALF, fill, 0.0), spread)
+    return np.where(waves > 1, fill, spread)
+
+
+def _divisions(frame: pd.DataFrame) -> Array:
+    """Return the share of conversions among what keeps the unit of special functions busy.
+
+    Only where as many integer instructions go with them as a division of integers takes.
+    """
+    lanes = 32 * 0.5  # the unit takes 16 lanes a cycle of the 32 of a warp
+    names = ("inst_bit_convert", "inst_integer", "inst_executed", "ipc")
+    if not all(_present(frame, name) for name in names):
+        return np.zeros(len(frame))
+    converted, integers, executed, ipc = (_numbers(frame, name) for name in names)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        done = _numbers(frame, "special_fu_utilization") * executed / ipc * lanes
+        share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
+    return np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0)
+
+
+_HALF, _DIGITS = 0.5, 0.02
 _EMPTY = 0.25
 """Of fewer multiprocessors without a block, idle time does not tell how long a wave takes."""
 
@@ -242,6 +278,16 @@ INPUTS: dict[str, Input] = {
         "part of the time that the last wave takes, at most what it lacks of a full one",
         ("waves_per_sm",),
         _tail,
+    ),
+    "even_blocks": Input(
+        "how busy blocks of equal work would keep multiprocessors, over the busiest one",
+        ("waves_per_sm",),
+        _even_blocks,
+    ),
+    "division_share": Input(
+        "conversions of integer divisions, of what special functions do; 0 if not counted",
+        ("special_fu_utilization",),
+        _divisions,
     ),
     "missing_blocks": Input(
         "blocks that one wave lacks, as far as multiprocessors are idle or warps wait",

@@ -20,9 +20,13 @@ MOST = 0.5
 
 _LANES = 32
 _REQUESTS = ("global_load_requests", "global_store_requests")
+_FLOATS = ("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma")
+_DOUBLES = ("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma")
 _KINDS = {
     "integer_arithmetic": (("inst_integer",), _LANES, 64),
     "special_function_pipe_time": (("inst_bit_convert",), _LANES, 16),
+    "fp64_pipe_time": (_DOUBLES, _LANES, 64),
+    "fp32_operations": (_FLOATS, _LANES, 128),
     "lsu_pipe_time": (("inst_inter_thread_communication",), _LANES, 32),
     "global_requests": (_REQUESTS, 1, 32),
     "shared_loads": (("inst_executed_shared_loads",), 1, 32),
@@ -35,9 +39,12 @@ _ACCESSES = ("global_requests", "shared_loads")
 _CLEARLY = 1.2
 """Accesses that grew by less than this factor bring no addresses with them that matter."""
 
-_DIVISION = 4.0
+DIVISION = 4.0
 """Integer instructions a conversion. The compiler divides integers of 32 bits by a reciprocal: two
 conversions and about sixteen integer instructions; a plain conversion needs one or none."""
+
+_WIDENED = 0.25
+"""Operations on doubles a conversion, from which on conversions are those of their operands."""
 
 _PIPE_WARPS = 4.0
 """Warp instructions that the FMA pipe of a multiprocessor takes in a cycle at most."""
@@ -106,9 +113,24 @@ def give_conversions_to_division(decomposition: Decomposition, pair: Pair) -> No
     special = _instructions(slow, term) - _instructions(fast, term)
     converted = (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
     integer = _instructions(slow, division) - _instructions(fast, division)
-    if converted >= MOST * special > 0 and integer >= _DIVISION * converted:
+    if converted >= MOST * special > 0 and integer >= DIVISION * converted:
         levels = [_instructions(launch, division) for launch in pair.both]
         decomposition.name(division, levels[0], levels[1], value, of=term)
+
+
+def give_conversions_to_doubles(decomposition: Decomposition, pair: Pair) -> None:
+    """Give conversions from and to doubles to the arithmetic in double precision."""
+    term, doubles = "special_function_pipe_time", "fp64_pipe_time"
+    if term not in decomposition:
+        return
+    value = decomposition.log_ratio(term)
+    fast, slow = (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
+    special = _instructions(slow, term) - _instructions(fast, term)
+    converted = (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
+    more = _instructions(slow, doubles) - _instructions(fast, doubles)
+    if converted >= MOST * special > 0 and more >= _WIDENED * converted:
+        levels = [launch["double_precision_fu_utilization"] for launch in pair.both]
+        decomposition.name(doubles, levels[0], levels[1], value, of=term)
 
 
 def give_multiplications_to_integers(decomposition: Decomposition, pair: Pair) -> None:
@@ -153,7 +175,7 @@ def _pipe_cycles(launch: Launch) -> float:
 
 def _of_others(launch: Launch) -> float:
     """Return the cycles of the FMA pipe without arithmetic in floating point; NaN if unknown."""
-    threads = launch.total(("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma"))
+    threads = launch.total(_FLOATS)
     active = launch["warp_execution_efficiency"]
     half = launch["half_precision_fu_utilization"]
     warps = threads / _LANES / (active if active > 0 else 1.0)

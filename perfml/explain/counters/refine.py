@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from perfml.explain.counters.companions import (
     give_addresses_to_accesses,
     give_conversions_to_division,
+    give_conversions_to_doubles,
     give_multiplications_to_integers,
     name_instructions,
 )
@@ -563,6 +564,7 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_instructions,
     give_multiplications_to_integers,
     give_conversions_to_division,
+    give_conversions_to_doubles,
     give_addresses_to_accesses,
     name_redundant_traffic,
     name_block_slots,

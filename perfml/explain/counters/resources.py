@@ -26,6 +26,9 @@ MOST = 0.5
 LONGER = 0.25
 """A unit that is busy longer for less of the additional time says little about it."""
 
+_ALL = 1.1
+"""All of the additional time, and as much more as measurements differ."""
+
 _CLEARLY = math.log(1.2)
 """A unit that is busy longer by less tells nothing."""
 
@@ -312,7 +315,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     first = known[0].label
     if levels[first] < BUSY:
         known.sort(key=lambda resource: -_telling(longer[resource.label], levels[resource.label]))
-        memory = _waits_for_memory(slower)
+        memory = _waits_for_memory(before, after)
         if memory is not None:
             known.sort(key=lambda resource: resource.is_global != memory)
     elif longer[first] < LONGER:
@@ -334,7 +337,7 @@ def _telling(longer: float, level: float) -> float:
     Not where it is next to none of it, where the unit is idle anyway, or where it is more than
     there is: no launch has to wait for such a unit.
     """
-    return longer if level >= LONGER and LONGER <= longer <= 1 else 0.0
+    return longer if level >= LONGER and LONGER <= longer <= _ALL else 0.0
 
 
 def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launch) -> bool:
@@ -368,12 +371,22 @@ def _others_use(resource: Resource, before: Launch, after: Launch) -> bool:
     return sign * longer > max(2 * sign * more, _CLEARLY) and sign * others > _CLEARLY
 
 
-def _waits_for_memory(launch: Launch) -> bool | None:
-    """Return whether warps wait for global memory, or for else; None where neither is most."""
+def _waits_for_memory(before: Launch, after: Launch) -> bool | None:
+    """Return whether the additional time is waiting for global memory, or for else.
+
+    None where neither is most of what the slower side's warps wait for.
+    """
+    slower, faster = (before, after) if before.time_us > after.time_us else (after, before)
     memory, others = (
-        sum(_known(launch[name]) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
+        sum(_known(slower[name]) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
     )
-    return memory > others if max(memory, others) > MOST else None
+    if not max(memory, others) > MOST:
+        return None
+    waited = sum(_known(faster[name]) for name in _WAITS_FOR_MEMORY)
+    more = memory * slower.duration_us - waited * faster.duration_us
+    if memory > others and more < LONGER * (slower.duration_us - faster.duration_us):
+        return None  # the faster side waits for memory as long
+    return memory > others
 
 
 def _known(level: float) -> float:
