@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from perfml.explain import LayerDiff
 
 HALVES = ("dev", "aside")
-ANSWERS = {"first": "answers_first.json", "later": "answers_later.json"}
+ANSWERS = {
+    "first": "answers_first.json",
+    "later": "answers_later.json",
+    "mended": "answers_mended.json",
+}
+"""By when they were asked; *mended* is after both halves were read."""
 EQUAL = "no difference"
 
 Answers = Mapping[str, Mapping[str, Any]]

@@ -179,7 +179,7 @@ def _divisions(frame: pd.DataFrame) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         done = _numbers(frame, "special_fu_utilization") * executed / ipc * lanes
         share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
-    return np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0)
+    return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
 
 
 _HALF, _DIGITS = 0.5, 0.02
