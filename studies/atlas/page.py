@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 
+from studies.atlas import checked
 from studies.atlas.measure import FIVE, RESULTS, TEN
 from studies.page_tables import markdown, write_tables
 
@@ -348,6 +349,7 @@ TABLES = {
     "tree": tree,
     "leaks": leaks,
     "claims": claims,
+    **checked.TABLES,
 }
 
 

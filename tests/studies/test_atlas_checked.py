@@ -1,0 +1,54 @@
+"""What was asked once, and other people's methods, stand on the atlas's page as they came out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfml.datasets import find
+from perfml.datasets.parts import read_parts
+from studies.atlas.checked import COMMON, found, mapie
+from studies.atlas.confirm import CLAIMED, ENDS, ENOUGH, REPETITIONS
+from studies.atlas.measure import RESULTS
+
+
+def test_the_verdict_is_that_of_the_rule_that_was_written_down():
+    one = found("confirm")
+    enlarged, new = one["enlarged"], one["new"]
+    assert (tuple(one["claimed"]), one["repetitions"], one["enough"]) == (
+        CLAIMED,
+        REPETITIONS,
+        ENOUGH,
+    )
+    assert enlarged["success"] == (enlarged["same"] >= ENOUGH)
+    assert new["success"] == (set(new["metrics"]) == set(CLAIMED))
+    assert one["met"] == (enlarged["success"] and new["success"])
+    assert len(enlarged["own_ends"]) == ENDS
+    same = [set(each) == set(enlarged["metrics"]) for each in enlarged["own_ends"]]
+    assert enlarged["same_with_own_ends"] == float(np.mean(same))
+
+
+def test_the_new_networks_are_in_the_later_runs_and_not_in_the_atlas():
+    later = set(read_parts(find("atlas") / "later", "layers").frame["workload"])
+    known = set(read_parts(find("atlas"), "layers").frame["workload"])
+    assert later - known == set(found("confirm")["new"]["networks"])
+    asked = {each["workload"] for each in found("unseen")["networks"]}
+    assert asked < later - known
+
+
+def test_the_page_says_how_many_layers_of_unseen_networks_lay_inside():
+    runs = found("unseen")["networks"]
+    inside, layers = (sum(each[name] for each in runs) for name in ("inside", "layers"))
+    by_network = {}
+    for each in runs:
+        by_network.setdefault(each["workload"], []).append(each["mean_error"])
+    mean = np.mean([np.mean(errors) for errors in by_network.values()])
+    worst = min(each["inside"] / each["layers"] for each in runs)
+    text = (RESULTS.parents[2] / "docs" / "atlas.md").read_text(encoding="utf-8")
+    assert f"{100 * inside / layers:.0f} % of {layers} layers lie inside" in text
+    assert f"{100 * worst:.0f} % in the worst run" in text
+    assert f"the mean error is {100 * mean:.0f} % in the mean over networks" in text
+
+
+def test_families_that_are_compared_with_mapie_are_those_in_many_networks():
+    assert set(COMMON) <= set(found("beside")["mapie"]["families"])
+    assert "perfml" in mapie()
