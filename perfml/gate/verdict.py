@@ -210,8 +210,9 @@ def _time(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ratio | 
 
 def _decide(changed: list[WorkChange], time: Ratio | None, *, enough: bool) -> tuple[Verdict, str]:
     """Return the verdict of a layer and why, after the rule of this module."""
-    slower = time is not None and time.log_low is not None and time.verdict == "slower"
-    faster = time is not None and time.log_low is not None and time.verdict == "faster"
+    repeated = time is not None and time.log_low is not None
+    slower = repeated and time is not None and time.verdict == "slower"
+    faster = repeated and time is not None and time.verdict == "faster"
     if not changed:
         if slower:
             return Verdict.UNCLEAR, "slower with the same counted work: measure both sides again"
@@ -221,9 +222,9 @@ def _decide(changed: list[WorkChange], time: Ratio | None, *, enough: bool) -> t
     grew = [change for change in changed if change.growth > 0]
     fell = [change for change in changed if change.growth < 0]
     if grew and not fell and not faster:
-        return Verdict.WORSE, f"{_words(grew[0])}{_confirmed(slower)}"
+        return Verdict.WORSE, f"{_words(grew[0])}{_confirmed(slower, repeated=repeated)}"
     if fell and not grew and not slower:
-        return Verdict.BETTER, f"{_words(fell[0])}{_confirmed(faster)}"
+        return Verdict.BETTER, f"{_words(fell[0])}{_confirmed(faster, repeated=repeated)}"
     traded = f"{_words(changed[0])}, and the time "
     if faster:
         return Verdict.BETTER, f"{traded}fell"
@@ -238,5 +239,7 @@ def _words(change: WorkChange) -> str:
     return f"{change.counter} {Readable(change.growth):+.1%}"
 
 
-def _confirmed(confirmed: bool) -> str:
+def _confirmed(confirmed: bool, *, repeated: bool) -> str:
+    if not repeated:
+        return ", without repeats by which the time could confirm it"
     return ", confirmed by the time" if confirmed else ", not seen in the time"

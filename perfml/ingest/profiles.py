@@ -163,6 +163,7 @@ def ingest_runs(
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
     warnings += substitutes_note(sources)
+    warnings += _copies(sources)
     apart = told_apart(started, identity.workload if identity is not None else None)
     for place, name in apart.names.items():
         frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
@@ -182,6 +183,20 @@ def ingest_runs(
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _copies(sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which files are copies of each other: their launches count as often as they are."""
+    names: dict[str, list[str]] = {}
+    for source in sources:
+        digest = source.get("sha256")
+        if isinstance(digest, str):
+            names.setdefault(digest, []).append(str(source.get("path")))
+    return [
+        f"{', '.join(same)} have the same content, and count as repeats of each other"
+        for same in names.values()
+        if len(same) > 1
+    ]
 
 
 def _shapes(folders: Iterable[Path]) -> list[Any]:
@@ -247,7 +262,7 @@ def group_runs(
         for folder in folders:
             runs.append((_chosen(_profiles(folder, notes), folder), folder / MANIFEST))
         if not folders:
-            files = _profiles(path, notes)
+            files = _profiles(path, notes, ending_is_a_promise=False)
             if not files:
                 msg = "no profile in this folder"
                 raise InputError(
@@ -258,12 +273,30 @@ def group_runs(
                 )
             loose += files
     pairs: dict[tuple[Path, str], list[Path]] = {}
-    for path in loose:
+    for path in _once(loose, notes):
         pairs.setdefault((path.parent, pair_key(path)), []).append(path)
     return runs + [(files, None) for files in pairs.values()]
 
 
-def _profiles(folder: Path, notes: list[str] | None) -> list[Path]:
+def _once(files: Sequence[Path], notes: list[str] | None) -> list[Path]:
+    """Return each file once, and note those that were named again: launches would be doubled."""
+    kept: dict[Path, Path] = {}
+    for path in files:
+        if path.resolve() in kept and notes is not None:
+            notes.append(f"{path.name} was named more than once, and is read once")
+        kept.setdefault(path.resolve(), path)
+    return list(kept.values())
+
+
+def _profiles(
+    folder: Path, notes: list[str] | None, *, ending_is_a_promise: bool = True
+) -> list[Path]:
+    """Return the profiles of a folder; text that is none is noted.
+
+    With `ending_is_a_promise` a ``.csv`` has to be one: a collected run holds no other.
+    """
+    texts_too = _ANY_TEXT if ending_is_a_promise else (*_ANY_TEXT, ".csv")
+
     def ending(path: Path) -> str:
         name = path.name.lower()
         for suffix in _COMPRESSED:
@@ -275,9 +308,9 @@ def _profiles(folder: Path, notes: list[str] | None) -> list[Path]:
         for path in folder.iterdir()
         if path.is_file() and ending(path) in ENDINGS and path.name not in _NOT_PROFILES
     )
-    unsure = [path for path in named if ending(path) in (_ANY_DOCUMENT, *_ANY_TEXT)]
+    unsure = [path for path in named if ending(path) in (_ANY_DOCUMENT, *texts_too)]
     unknown = {path for path in unsure if not _known(path)}
-    texts = [path.name for path in named if path in unknown and ending(path) in _ANY_TEXT]
+    texts = [path.name for path in named if path in unknown and ending(path) in texts_too]
     if texts and notes is not None:
         more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
         listed = ", ".join(texts[:_NAMED]) + more

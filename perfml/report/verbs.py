@@ -154,7 +154,10 @@ def advice_document(advice: Advice, top: int) -> Document:
         summary += f", {advice.below} more that promise little"
     caption = "The largest likely savings first (they do not add up)"
     if advice.table.empty:
-        caption = "Nothing that a rule of perfml could check"
+        unchecked = len(set(advice.not_checked["rule"])) if len(advice.not_checked) else 0
+        caption = "No rule found anything"
+        if unchecked:
+            caption += f"; {count(unchecked, 'rule')} could not be checked"
     blocks: list[Block] = [findings_table(advice.table, caption, most=top)]
     blocks += time_texts(advice.time_notes)
     if advice.agreement is not None:

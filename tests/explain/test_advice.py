@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from perfml.explain.advice.inputs import INPUTS, LAYER_INPUTS, LEVELS
 from perfml.explain.advice.rules import load_rules, read_rules, shipped_rules
 from perfml.explain.load import load_tables
 from perfml.metrics import load_catalogue
+from perfml.report.render.text import to_text
+from perfml.report.verbs import advice_document
 from tests.support.examples import examples
 from tests.support.tables import make_kernels
 
@@ -612,3 +615,9 @@ def test_the_verb_refuses_a_file_without_rules(root, recorded):
     result = run("advise", table, "--ncu-rules", table)
     assert result.exit_code == 1
     assert "no results of Nsight Compute's rules" in result.stderr
+
+
+def test_a_profile_without_counters_is_not_said_to_be_checked():
+    advice = advise(make_kernels([{"time_us": 5.0}]))
+    said = to_text(advice_document(advice, 5))
+    assert re.search(r"No rule found anything; \d\d rules could not be checked", said)

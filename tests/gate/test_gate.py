@@ -270,3 +270,11 @@ def test_the_page_shows_what_was_counted_on_recorded_repeats():
     equal = [found for what, found in counts.items() if "," not in what]
     assert sum(found["comparisons"] for found in equal) >= 500
     assert not any("gate: worse" in found or "gate: better" in found for found in equal)
+
+
+def test_a_single_launch_cannot_confirm_what_was_counted():
+    result = judge(layers(repeats=1), layers(repeats=1, time=50.0, inst_executed=2e6))
+    assert result.verdict is Verdict.WORSE
+    assert result.layers[0].reason == (
+        "inst_executed +100.0 %, without repeats by which the time could confirm it"
+    )

@@ -209,3 +209,26 @@ def test_text_in_a_folder_that_is_no_profile_is_left_out_and_named(tmp_path, nam
     assert any(name in text for text in landed.warnings)
     with pytest.raises(InputError, match=r"not a profile|the file is empty"):
         ingest([tmp_path / name])
+
+
+def test_a_table_beside_profiles_in_a_folder_is_left_out_and_named(tmp_path):
+    shutil.copy(DATA / "ncu" / "conv_03_cublas.csv", tmp_path / "conv.csv")
+    (tmp_path / "notes.csv").write_text("layer,owner\nconv_03,me\n")
+    found = ingest([tmp_path])
+    assert len(found.frame) == 5
+    assert any("left out: notes.csv" in text for text in found.warnings)
+    (tmp_path / "conv.csv").unlink()
+    with pytest.raises(InputError, match="no profile in this folder"):
+        ingest([tmp_path])
+
+
+def test_a_file_named_twice_is_read_once_and_a_copy_is_told(tmp_path):
+    path = tmp_path / "conv.csv"
+    shutil.copy(DATA / "ncu" / "conv_03_cublas.csv", path)
+    found = ingest([path, tmp_path / "." / "conv.csv"])
+    assert len(found.frame) == 5
+    assert any("conv.csv was named more than once" in text for text in found.warnings)
+    shutil.copy(path, tmp_path / "again.csv")
+    found = ingest([tmp_path])
+    assert found.frame["run_id"].nunique() == 2
+    assert any("again.csv, conv.csv have the same content" in text for text in found.warnings)

@@ -166,7 +166,7 @@ def test_a_run_of_the_same_name_and_other_content_is_refused(tmp_path):
 
 
 def test_one_bad_file_is_reported_and_the_others_land(profiles, tmp_path):
-    (profiles / "net_cublas_b1.csv").write_text("this is no profile\n")
+    (profiles / "net_cublas_b1.csv").write_text('"ID","Process ID","Process Name"\n')
     landed = ingest_folder([profiles], tmp_path / "kernels", n_jobs=2)
     assert len(landed.added) == 2
     ((source, error),) = landed.failed
@@ -308,7 +308,7 @@ def test_the_verbs_go_from_profiles_to_layers_through_a_folder(profiles, tmp_pat
 
 
 def test_the_verb_exits_1_for_a_bad_file_and_names_it(profiles, tmp_path):
-    (profiles / "net_cublas_b1.csv").write_text("this is no profile\n")
+    (profiles / "net_cublas_b1.csv").write_text('"ID","Process ID","Process Name"\n')
     done = run("ingest", profiles, "--partition", "--out", tmp_path / "kernels", "--jobs", 1)
     assert done.exit_code == 1
     assert "net_cublas_b1.csv" in done.output
