@@ -12,18 +12,19 @@ OTHER = "other"
 
 _ELEMENTWISE = (
     "add|sub|mul|div|rsub|pow|exp|log|sqrt|rsqrt|neg|abs|sin|cos|where|gt|lt|ge|le|eq|ne|isinf|"
-    "isnan|bitwise|logical|masked|fill|zero|zeros|ones|full|arange|erf|to|_?to_copy"
+    "isnan|bitwise|logical|masked|fill|zero|zeros|ones|full|arange|erf|to|_?to_copy|"
+    "positionalencoding"
 )
 _COPIES = (
-    "cat|stack|copy|clone|contiguous|roll|flip|pad|constant_pad|reflection|split|unbind|index|"
+    "cat|stack|copy|clone|contiguous|roll|flip|pad|constant_?pad|reflection|split|unbind|index|"
     "slice|permute|transpose|repeat|expand|im2col|unfold|fold|tril|triu|flatten|identity|dropout|"
-    "droppath"
+    "droppath|window(?:de)?partition"
 )
 _PATTERNS = (
     # transformers has a linear layer of this name, with a capital D
     ("product", r"^Conv1D$"),
     # before convolutions: ConvNextLayerNorm
-    ("normalization", r"(?i)norm|affine|scale$"),
+    ("normalization", r"(?i)norm|affine|scale(?:2d)?$"),
     ("convolution", r"(?i)conv(?!ert)"),
     ("attention", r"(?i)attention|scaled_dot_product|transformerencoderlayer"),
     ("recurrent", r"(?i)lstm|gru|rnn"),

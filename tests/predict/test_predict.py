@@ -274,6 +274,10 @@ def test_intervals_hold_for_residuals_like_those_they_were_made_of():
         ("softmax", "softmax"),
         ("add", "elementwise"),
         ("constant_pad_nd", "copy"),
+        ("ConstantPad2d", "copy"),
+        ("WindowDepartition", "copy"),
+        ("PositionalEncoding", "elementwise"),
+        ("LayerScale2d", "normalization"),
         (None, "other"),
     ],
 )
