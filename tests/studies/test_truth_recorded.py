@@ -9,7 +9,7 @@ import pytest
 from perfml.datasets import find
 from perfml.explain import load_tables
 from perfml.explain.counters import resources
-from studies.truth import measure, mixtures, scores
+from studies.truth import measure, scores
 
 pytestmark = pytest.mark.long
 
@@ -65,15 +65,6 @@ def test_causes_name_what_was_planted_between_two_other_levels(recorded, known):
     answers = scores.ask_pairs(*recorded, few, seed=0, shapley=False, between=True)
     assert len([row for row in answers.rows if row.method == "causes"]) >= 17
     assert reached(answers, "causes")
-
-
-@pytest.mark.slow
-def test_causes_of_two_families_kernels_in_one_layer_are_both_named(recorded, known):
-    few = replace(known, families=known.families[5:14])
-    answers = mixtures.ask_mixtures(*recorded, few, seed=0, shapley=False)
-    assert len([row for row in answers.rows if row.method == "causes"]) >= 20
-    assert reached(answers, "causes")
-    assert not reached(answers, "advice")
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def sweeping(host, *arguments, **popen):
 
 def sweep(host, *arguments):
     process = sweeping(host, "--json", *arguments)
-    answer, said = process.communicate(timeout=100)
+    answer, said = process.communicate(timeout=300)
     return process.returncode, json.loads(answer or "null"), said
 
 
@@ -97,7 +97,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     # both at once, or the second GPU bought nothing
     assert {each["CUDA_VISIBLE_DEVICES"] for each in both} == {"0", "1"}
     (host / "control/hold").unlink()
-    answer, said = process.communicate(timeout=100)
+    answer, said = process.communicate(timeout=300)
     code, document = process.returncode, json.loads(answer)
     assert code == 1
     counts = document["summary"]
@@ -140,7 +140,7 @@ def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
     # on the same GPU only after its first profiler was gone, on the other one at any time
     assert second["pid"] != first["pid"]
     (host / "control/hold").unlink()
-    answer, said = process.communicate(timeout=100)
+    answer, said = process.communicate(timeout=300)
     assert process.returncode == 1
     document = json.loads(answer)
     assert "runs" in document, said
@@ -189,12 +189,12 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host):
     process = sweeping(host, "--gpus", "1", start_new_session=True)
     (first,) = until(lambda: held(host))
     second = sweeping(host, "--resume", "--quiet")
-    _, refused = second.communicate(timeout=60)
+    _, refused = second.communicate(timeout=300)
     assert second.returncode == 1
     assert "another sweep is at work in this folder" in refused
     assert f'"pid": {process.pid}' in refused
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers and driver
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert "--resume" in said
     assert "Traceback" not in said
