@@ -41,8 +41,8 @@ before every further pass.
 CUPTI_SECONDS = 0.00104
 """A pass of the hardware's counters of a launch through CUPTI, in seconds.
 
-The mean of the default set's seven on an H200, YOLOv4-Tiny, in an open session
-(``benchmarks/results/collect-h200-once.json``).
+On an H200, YOLOv4-Tiny, in an open session: 0.98 ms each of the published set's five, 1.07 of the
+default set's seven (``benchmarks/results/collect-h200-once.json``).
 """
 
 CUPTI_CODE_SECONDS = (0.00066, 0.00014)
