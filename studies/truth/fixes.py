@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -27,11 +28,12 @@ import numpy as np
 import pandas as pd
 
 from perfml.datasets import find
-from perfml.explain import load_tables, make_side
+from perfml.explain import load_tables, make_side, sides_of
 from perfml.explain.advice.after_fix import doubt, time_after
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.slow_launch import SlowLaunch
-from perfml.explain.launches import Launch, LaunchReader
+from perfml.explain.compared import Side
+from perfml.explain.launches import Launch, Launches, LaunchReader
 from perfml.explain.results import TermTotal
 from perfml.explain.times import compare_times
 from studies.ladders.measure import precisions, steps_of
@@ -43,11 +45,13 @@ LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
 ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
 """The ladders with the default metrics; their own data sets have fewer counters."""
 EARLIER = ", recorded earlier"
+EXAM = "h200-strangers"
 _LIBRARY = re.compile(r"(to |_)(cudnn|cublas)\b")
 """Ends of steps that take another's kernel instead of curing a cause."""
 KNOWN = ", size of the step known"
 WITHOUT = ", without other algorithms and several causes"
-COVERED = (10, 90)
+OUTSIDE = 0.1
+"""Of families, on either side of an interval."""
 LARGEST = 20
 """Errors that are counted by what the step is beside a cure."""
 
@@ -219,19 +223,42 @@ def ladder_questions(name: str, data: Path | None = None) -> list[Question]:
                 make_side(side, _rows(layers, side, precision), _rows(kernels, side, precision))
                 for side, precision in zip((before, after), pair, strict=True)
             ]
-            readers = [LaunchReader(side) for side in sides]
-            there = set(sides[1].layers["layer"])
-            for layer in sides[0].layers["layer"].drop_duplicates().dropna():
-                if layer not in there:
-                    continue
-                times = [side.rows(layer)["time_us"].to_numpy(dtype=float) for side in sides]
-                ratio = compare_times(times[0], times[1])
-                one = readers[0].read(layer, ratio.baseline_us)
-                two = readers[1].read(layer, ratio.target_us)
-                if one.launches and two.launches:
-                    step = f"{name}: {before} to {after}"
-                    found.append(Question(f"{step}, {layer}", step, one, two, True, nothing))
+            step = f"{name}: {before} to {after}"
+            found += [
+                Question(f"{step}, {layer}", step, one, two, True, nothing)
+                for layer, one, two in _pairs(sides[0], sides[1])
+            ]
     return found
+
+
+def exam_questions() -> list[Question]:
+    """Return the pairs of the first exam (`studies.truth.strangers`) that differ."""
+    folder = find(EXAM)
+    assert folder is not None
+    labels = json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["cases"]
+    layers, kernels = load_tables(folder)
+    before, after = sides_of(layers, "before", "after", kernels=kernels)
+    found = []
+    for name, one, two in _pairs(before, after):
+        if name in labels:
+            accepted = Accepted(frozenset(labels[name]["terms"]), frozenset(), (), ())
+            found.append(Question(name, name, one, two, True, accepted))
+    return found
+
+
+def _pairs(before: Side, after: Side) -> Iterator[tuple[str, Launches, Launches]]:
+    """Return every layer with its launches on both sides, where both have some."""
+    readers = [LaunchReader(side) for side in (before, after)]
+    there = set(after.layers["layer"])
+    for layer in before.layers["layer"].drop_duplicates().dropna():
+        if layer not in there:
+            continue
+        times = [side.rows(layer)["time_us"].to_numpy(dtype=float) for side in (before, after)]
+        ratio = compare_times(times[0], times[1])
+        one = readers[0].read(layer, ratio.baseline_us)
+        two = readers[1].read(layer, ratio.target_us)
+        if one.launches and two.launches:
+            yield layer, one, two
 
 
 def _rows(table: pd.DataFrame, backend: str, precision: str) -> pd.DataFrame:
@@ -239,15 +266,21 @@ def _rows(table: pd.DataFrame, backend: str, precision: str) -> pd.DataFrame:
 
 
 def spread_of(rows: Sequence[Fixed]) -> tuple[float, float]:
-    """Return the 10th and 90th percentile of the errors; each family weighs as much."""
+    """Return what one family in ten is below, and one above; each family weighs as much.
+
+    That holds for a family that is not among them: of n families and it, the k-th smallest of n
+    has k of n + 1 below (split conformal prediction; V. Vovk and others, 2005).
+    """
     sizes: dict[str, int] = {}
     for row in rows:
         sizes[row.family] = sizes.get(row.family, 0) + 1
     order = sorted(rows, key=lambda row: row.spread)
-    weights = np.cumsum([1 / sizes[row.family] for row in order])
-    low, high = (
-        order[int(np.searchsorted(weights, part / 100 * weights[-1]))].spread for part in COVERED
-    )
+    weights = np.array([1 / sizes[row.family] for row in order])
+    # each row stands in the middle of its weight
+    places = (np.cumsum(weights) - weights / 2) / weights.sum()
+    spreads = [row.spread for row in order]
+    part = (max(1, math.floor(OUTSIDE * (len(sizes) + 1))) - 0.5) / len(sizes)
+    low, high = (float(np.interp(each, places, spreads)) for each in (part, 1 - part))
     return low, high
 
 
@@ -295,12 +328,14 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         groups[name + EARLIER] = fixes_of(name + EARLIER, ladder_questions(name))
     counted = {name: rows for name, rows in groups.items() if not name.endswith((KNOWN, EARLIER))}
     learnt = [row for name, rows in counted.items() if "aside" not in name for row in rows]
+    groups[EXAM] = counted[EXAM] = fixes_of(EXAM, exam_questions())
     if strangers is not None:
         steps, _ = stranger_questions(strangers)
         groups[STRANGERS] = counted[STRANGERS] = fixes_of(STRANGERS, steps)
         groups[STRANGERS + KNOWN] = fixes_of(STRANGERS + KNOWN, steps, sized=True)
     every = list(itertools.chain(*counted.values()))
-    steps_of_others = [row for name in (*LADDERS, STRANGERS) for row in counted.get(name, [])]
+    sets = (*LADDERS, EXAM, STRANGERS)
+    steps_of_others = [row for name in sets for row in counted.get(name, [])]
     ladders = [row for name in LADDERS for row in counted[name]]
     together = {
         "all planted": [row for name in SETS if name in counted for row in counted[name]],
@@ -309,6 +344,7 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         "all": every,
         "ladders" + WITHOUT: [row for row in ladders if _is_cure(row)],
         STRANGERS + WITHOUT: [row for row in counted.get(STRANGERS, []) if _is_cure(row)],
+        EXAM + WITHOUT: [row for row in counted[EXAM] if _is_cure(row)],
         "all" + WITHOUT: [row for row in every if _is_cure(row)],
     }
     largest = sorted(steps_of_others, key=lambda row: -abs(math.log(row.ratio)))[:LARGEST]

@@ -7,6 +7,7 @@ import pytest
 from perfml.explain.advice.after_fix import SPREAD, doubt, estimate, time_after
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.first_fix import action_for, first_fix
+from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.causes import layer_causes
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.results import Ratio
@@ -36,6 +37,24 @@ def test_what_a_launch_takes_to_start_stays():
     # small grid are no start
     assert time_after(launch(full), "stall_sync") == pytest.approx(0.1 + 0.9 * 0.1)
     assert time_after(launch({**full, "sm_efficiency": 1.0}), "stall_sync") == pytest.approx(0.1)
+
+
+def test_one_warp_keeps_a_quarter_of_a_multiprocessor_busy():
+    row = {
+        "time_us": 9000.0,
+        "sm_efficiency": 0.094,
+        "achieved_occupancy": 1 / 64,
+        "shared_utilization": 0.127,
+        "issue_slot_utilization": 0.15,
+    }
+    state = SlowLaunch(launch(row))
+    # 50 blocks of a warp on 132 multiprocessors
+    assert state.active == pytest.approx(0.376)
+    assert state.level("shared_utilization") == pytest.approx(0.127 / 0.376)
+    # of the part that has a warp
+    assert state.level("issue_slot_utilization") == pytest.approx(0.15)
+    many = SlowLaunch(launch({**row, "achieved_occupancy": 0.5}))
+    assert many.active == pytest.approx(0.094)
 
 
 def test_scattered_loads_leave_the_bytes_that_were_asked_for():

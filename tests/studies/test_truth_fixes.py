@@ -57,12 +57,11 @@ def test_the_spread_that_ships_is_the_measured_one():
 def test_the_page_says_by_how_much_the_goals_are_missed():
     found = measured_fixes()["together"]
     text = PAGE.read_text(encoding="utf-8")
-    planted, ladders, every = (found[name] for name in ("all planted", "all ladders", "all"))
+    planted, every = (found[name] for name in ("all planted", "all"))
     assert planted["median"] <= 0.10
     assert planted["mean"] <= 0.20
     assert f"reach them ({planted['coverage']:.0%} in".replace("%", " %") in text
-    assert min(round(each["coverage"], 2) for each in (planted, ladders, every)) >= 0.75
-    assert max(round(each["coverage"], 2) for each in (planted, ladders, every)) <= 0.85
+    assert all(0.75 <= round(each["coverage"], 2) <= 0.85 for each in (planted, every))
     median, mean = round(100 * every["median"]) - 10, round(100 * every["mean"]) - 20
     assert f"median misses by {median} and the mean by {mean} points" in text
     assert f"{every['coverage']:.0%} are in the interval".replace("%", " %") in text
@@ -91,12 +90,21 @@ def test_the_page_gives_the_errors_without_other_algorithms_and_several_causes()
     assert f"{same['apart'] - 1:.0%} apart in the median" in text
 
 
-def test_the_intervals_hold_as_often_as_they_should_in_every_set_but_the_convolution():
+def test_the_intervals_hold_as_often_as_they_should_in_all_sets_but_those_that_the_page_names():
     found = measured_fixes()["groups"]
-    for name, scored in found.items():
-        if not name.endswith((fixes.KNOWN, fixes.EARLIER)) and name != "h200-conv":
-            assert 0.75 <= round(scored["coverage"], 2) <= 0.85, name
-    assert round(found["h200-conv"]["coverage"], 2) == 0.89
+    shown = {
+        name: round(scored["coverage"], 2)
+        for name, scored in found.items()
+        if not name.endswith((fixes.KNOWN, fixes.EARLIER))
+    }
+    outside = {name: each for name, each in shown.items() if not 0.75 <= each <= 0.85}
+    text = PAGE.read_text(encoding="utf-8").replace(" %", "%")
+    above = f"({100 * outside.pop('h200-conv'):.0f} and {outside.pop('h200-qkv'):.0%})"
+    assert f"the convolution and QKV are above {above}" in text
+    exam = found[fixes.EXAM]
+    told = f"off by {exam['median']:.0%} in the median and {exam['mean']:.0%} in the mean"
+    assert f"{told}, and {outside.pop(fixes.EXAM):.0%} in the interval" in text
+    assert not outside
 
 
 def test_what_a_step_is_beside_a_cure_is_told_without_its_error():

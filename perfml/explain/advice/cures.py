@@ -185,7 +185,8 @@ def _misses(state: SlowLaunch) -> Cure:
     sectors = launch.total(("l2_read_transactions", "l2_write_transactions"))
     share = min(1.0, moved / sectors) if sectors > 0 else math.nan
     part = max(state.waiting("stall_memory_dependency"), state.busy["dram_utilization"])
-    return Cure(part, 1 - _MISS * share, {"dram_utilization": 1 - share})
+    # which of the misses another order of accesses avoids is not known
+    return Cure(part, 1 - _MISS * share, {"dram_utilization": 1 - share}, told=False)
 
 
 def _repeated(state: SlowLaunch) -> Cure:
@@ -253,7 +254,7 @@ def _local(state: SlowLaunch) -> Cure:
     asked = state.ratio(("local_load_requests", "local_store_requests"), ("inst_executed",))
     issue = max(0.0, 1 - 2 * known(asked))
     relieved |= dict.fromkeys(("issue_slot_utilization", "alu_utilization"), issue)
-    return Cure(part, 0.0, relieved)
+    return Cure(part, 0.0, relieved, told=False)
 
 
 def _special(state: SlowLaunch) -> Cure:
@@ -263,7 +264,7 @@ def _special(state: SlowLaunch) -> Cure:
         "special_fu_utilization": 0.0,
         "issue_slot_utilization": 1 - max(slots, state.instructions("inst_bit_convert")),
     }
-    return Cure(1.0, 0.0, relieved)
+    return Cure(1.0, 0.0, relieved, told=False)
 
 
 def _integers(state: SlowLaunch) -> Cure:

@@ -44,6 +44,8 @@ machine loads of one word take 23, 32, 322 and 688 (`perfml.explain.counters.tra
 the estimates for the ladders, whose threads load 16 bytes, are off by 34 % instead of 32 %."""
 _WARPS = 64
 """Warps of a multiprocessor; waiting is counted in their cycles."""
+_PARTS = 4.0
+"""Of a multiprocessor, each with a scheduler of its own and its share of the warps."""
 LANES = 32
 
 
@@ -55,20 +57,31 @@ class SlowLaunch:
 
     @cached_property
     def active(self) -> float:
-        """The part of the time in which a multiprocessor has a block, in the mean of all."""
+        """The part of the time in which a multiprocessor has a block, in the mean of all.
+
+        What is counted is that of its four parts (``smsp__cycles_active``): of one that holds a
+        single warp, three are idle.
+        """
+        warps = known(self.launch["achieved_occupancy"], 1.0) * _WARPS
+        return min(1.0, self._parts_active * _PARTS / min(max(warps, 1.0), _PARTS))
+
+    @cached_property
+    def _parts_active(self) -> float:
         return max(known(self.launch["sm_efficiency"], 1.0), 0.01)
 
     @cached_property
     def busy(self) -> dict[str, float]:
         """Busy fraction of each unit over the launch's time; 0 where it was not collected."""
         return {
-            name: known(self.launch[name]) * (self.active if name in ACTIVE else 1.0)
+            name: known(self.launch[name]) * (self._parts_active if name in ACTIVE else 1.0)
             for name in _UNITS
         }
 
     def level(self, name: str) -> float:
         """Return how busy a unit is while there is a block: of memory below L1, all the time."""
-        return self.busy[name] / (1.0 if name in BELOW else self.active)
+        if name in BELOW:
+            return self.busy[name]
+        return self.busy[name] / (self._parts_active if name in ACTIVE else self.active)
 
     def limit(self, relieved: Mapping[str, float], spreads: bool) -> float:
         """Return the time of the busiest unit, as a fraction of the launch's."""
