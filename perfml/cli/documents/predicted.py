@@ -33,6 +33,15 @@ class FoundHazard(TypedDict):
     hazard: str
     evidence: str
     mitigation: str
+    kernel: str | None
+
+
+class SlowestKernel(TypedDict):
+    """The kernel in which a layer spends most: its bare name, its launches and their time."""
+
+    name: str
+    launches: int
+    time_us: Microseconds
 
 
 class WhySlow(TypedDict):
@@ -43,6 +52,7 @@ class WhySlow(TypedDict):
     unusual: list[UnusualCount]
     reasons: list[FoundHazard]
     peers: list[PeerLayer]
+    kernel: Annotated[SlowestKernel | None, "null without launches"]
     sentence: str
 
 
@@ -67,6 +77,7 @@ class PredictedLayer(TypedDict):
     verdict: Literal["slower", "usual", "faster", "not compared"]
     compared_by: str | None
     note: str | None
+    limits: Annotated[FoundHazard | None, "the first that the rules of advice find in it"]
     why: WhySlow | None
 
 
