@@ -90,11 +90,13 @@ def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machi
     assert case["ratio"]["2"] == pytest.approx(one["wall_s"] / two["wall_s"], abs=0.01)
     assert case["metrics"]["2"]["within"] == 1
     assert "one-pass on 2: all runs ok" in said.stdout
-    assert found["left"]["finished"] == 2
+    # the driver is killed while the last runs go on, and one of them may end just before
+    finished = found["left"]["finished"]
+    assert finished in (2, 3)
     assert [each["on 2"] > 0 for each in found["probes"]] == [True] * 7
 
     said, found = benchmark("--only", "long", "--seconds", "60", "--take-up", str(left))
     assert said.returncode == 2, said.stdout + said.stderr
     assert found["taken up"]["passed"]
-    assert found["taken up"]["kept"] == 2
+    assert found["taken up"]["kept"] == finished
     assert "s needed" in found["cases"]["long"]["skipped"]
