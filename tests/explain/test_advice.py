@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import InputError, PerfmlError
 from perfml.explain import advise
@@ -586,35 +584,6 @@ def test_merged_layers_have_no_launches_to_compare_with(root):
     layers, _ = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=8"])
     with pytest.raises(PerfmlError, match="belong to launches"):
         advise(layers, ncu_rules=results(DIVERGES))
-
-
-def run(*words):
-    return CliRunner().invoke(app, [*map(str, words)])
-
-
-def test_the_verb_says_hazard_numbers_and_what_helps(root):
-    folder = root / "datasets" / "h200-yolov4-tiny"
-    words = ["--where", "batch=1", "--where", "precision=fp32", "--layer", "conv_20", "-q"]
-    result = run("advise", folder, *words)
-    assert result.exit_code == 0, result.output
-    assert "too few blocks to fill the multiprocessors" in result.stdout
-    assert "176 blocks of 64 threads" in result.stdout
-    document = json.loads(run("advise", folder, *words, "--json").stdout)
-    assert document["findings"][0]["rules"] == ["small_grid"]
-    assert {"gain_low", "gain_high", "evidence", "source"} <= set(document["findings"][0])
-
-
-def test_the_verb_refuses_a_layer_that_does_not_exist(root):
-    result = run("advise", root / "datasets" / "h200-yolov4-tiny", "--layer", "conv_99")
-    assert result.exit_code == 1
-    assert "conv_99" in result.stderr
-
-
-def test_the_verb_refuses_a_file_without_rules(root, recorded):
-    table = recorded / "ncu" / "vectors.csv"
-    result = run("advise", table, "--ncu-rules", table)
-    assert result.exit_code == 1
-    assert "no results of Nsight Compute's rules" in result.stderr
 
 
 def test_a_profile_without_counters_is_not_said_to_be_checked():

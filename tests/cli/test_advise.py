@@ -1,0 +1,39 @@
+"""perfml advise: what it says of a recorded layer, and what it refuses."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+
+pytestmark = pytest.mark.long
+
+
+def run(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_the_verb_says_hazard_numbers_and_what_helps(root):
+    folder = root / "datasets" / "h200-yolov4-tiny"
+    words = ["--where", "batch=1", "--where", "precision=fp32", "--layer", "conv_20", "-q"]
+    result = run("advise", folder, *words)
+    assert result.exit_code == 0, result.output
+    assert "too few blocks to fill the multiprocessors" in result.stdout
+    assert "176 blocks of 64 threads" in result.stdout
+    document = json.loads(run("advise", folder, *words, "--json").stdout)
+    assert document["findings"][0]["rules"] == ["small_grid"]
+    assert {"gain_low", "gain_high", "evidence", "source"} <= set(document["findings"][0])
+
+
+def test_the_verb_refuses_a_layer_that_does_not_exist(root):
+    result = run("advise", root / "datasets" / "h200-yolov4-tiny", "--layer", "conv_99")
+    assert result.exit_code == 1
+    assert "conv_99" in result.stderr
+
+
+def test_the_verb_refuses_a_file_without_rules(root, recorded):
+    table = recorded / "ncu" / "vectors.csv"
+    result = run("advise", table, "--ncu-rules", table)
+    assert result.exit_code == 1
+    assert "no results of Nsight Compute's rules" in result.stderr
