@@ -86,7 +86,7 @@ def give_addresses_to_accesses(decomposition: Decomposition, pair: Pair) -> None
     if term not in decomposition or _moves_the_same(pair):
         return
     value = decomposition.log_ratio(term)
-    fast, slow = (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
+    fast, slow = _faster_first(pair, value)
     integer = [_instructions(side, term) for side in (fast, slow)]
     counts = {each: [_instructions(side, each) for side in (fast, slow)] for each in _ACCESSES}
     known = {each: count for each, count in counts.items() if min(count) >= 0}
@@ -109,9 +109,8 @@ def give_conversions_to_division(decomposition: Decomposition, pair: Pair) -> No
     if term not in decomposition:
         return
     value = decomposition.log_ratio(term)
-    fast, slow = (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
-    special = _instructions(slow, term) - _instructions(fast, term)
-    converted = (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
+    fast, slow = _faster_first(pair, value)
+    special, converted = _special_and_converted(fast, slow)
     integer = _instructions(slow, division) - _instructions(fast, division)
     if converted >= MOST * special > 0 and integer >= DIVISION * converted:
         levels = [_instructions(launch, division) for launch in pair.both]
@@ -124,9 +123,8 @@ def give_conversions_to_doubles(decomposition: Decomposition, pair: Pair) -> Non
     if term not in decomposition:
         return
     value = decomposition.log_ratio(term)
-    fast, slow = (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
-    special = _instructions(slow, term) - _instructions(fast, term)
-    converted = (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
+    fast, slow = _faster_first(pair, value)
+    special, converted = _special_and_converted(fast, slow)
     more = _instructions(slow, doubles) - _instructions(fast, doubles)
     if converted >= MOST * special > 0 and more >= _WIDENED * converted:
         levels = [launch["double_precision_fu_utilization"] for launch in pair.both]
@@ -139,7 +137,7 @@ def give_multiplications_to_integers(decomposition: Decomposition, pair: Pair) -
     if term not in decomposition:
         return
     value = decomposition.log_ratio(term)
-    fast, slow = (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
+    fast, slow = _faster_first(pair, value)
     pipe = _pipe_cycles(slow) - _pipe_cycles(fast)
     others = _of_others(slow) - _of_others(fast)
     more = _instructions(slow, integer) - _instructions(fast, integer)
@@ -147,6 +145,18 @@ def give_multiplications_to_integers(decomposition: Decomposition, pair: Pair) -
         levels = [_instructions(launch, integer) for launch in pair.both]
         part = min(1.0, others / pipe) * value
         decomposition.name(integer, levels[0], levels[1], part, of=term)
+
+
+def _faster_first(pair: Pair, value: float) -> tuple[Launch, Launch]:
+    """Return both launches, first the one that does less of what `value` is the log ratio of."""
+    return (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
+
+
+def _special_and_converted(fast: Launch, slow: Launch) -> tuple[float, float]:
+    """Return how many warps more of special functions, and of conversions, the slower one has."""
+    term = "special_function_pipe_time"
+    special = _instructions(slow, term) - _instructions(fast, term)
+    return special, (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
 
 
 def _instructions(launch: Launch, term: str) -> float:
