@@ -8,7 +8,12 @@ from functools import cache
 from studies.atlas.measure import RESULTS
 from studies.page_tables import markdown
 
-NAMES = {"confirm": "atlas-confirm", "unseen": "predict-unseen-2-h200", "beside": "atlas-beside"}
+NAMES = {
+    "confirm": "atlas-confirm",
+    "unseen": "predict-unseen-2-h200",
+    "rest": "predict-rest-h200",
+    "beside": "atlas-beside",
+}
 OWN = {"optimal": "pystreed, the best of its depth", "greedy": "the linear model tree of perfml"}
 
 

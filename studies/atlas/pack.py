@@ -3,6 +3,7 @@
 ``python -m studies.atlas.pack RUNS [--out datasets/atlas]``
 ``python -m studies.atlas.pack RUNS --later`` for runs that came after `perfml predict` had learned:
 a row for equal layers of a run, in ``datasets/atlas/later``, without launches and single repeats.
+``datasets/atlas/rest`` was made by ``--later --counted --out datasets/atlas/rest``.
 
 - ``layers-NN.parquet``: a row a layer and timed process: the median of its repeats, metrics merged
   with the weights of all repeats (so that a row's own time is in none of them), and what the run
@@ -26,7 +27,7 @@ import pandas as pd
 from perfml.datasets.parts import LARGEST, write_parts
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
-from perfml.metrics import load_catalogue
+from perfml.metrics import clock_of, load_catalogue
 from perfml.modeling import with_layer_facts
 from perfml.modeling.layer_shapes import average_copies, average_repeats
 from perfml.redact import redact_table
@@ -136,10 +137,13 @@ def pack(folders, out):
     sys.stdout.write(f"{TIMES}: {size / 2**20:.2f} MiB, {len(times)} rows\n")
 
 
-def pack_later(folders, out):
+def pack_later(folders, out, counted=False):
     """Write a row a distinct layer of some runs, beside the atlas that models were fitted on."""
     parts = [packed_run(folder) for folder in folders]
     frame = pd.concat([_one_a_layer(part[0]) for part in parts], ignore_index=True)
+    if counted:
+        shares = [name for name in metric_columns(frame) if clock_of(name) != "counted"]
+        frame = frame.drop(columns=shares)
     out.mkdir(parents=True, exist_ok=True)
     provenance = {"runs": [part[3] for part in parts]}
     for path in write_parts(frame, out, kind="layers", provenance=provenance):
@@ -159,10 +163,11 @@ def main():
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--later", action="store_true", help="a row a layer, beside the atlas")
+    parser.add_argument("--counted", action="store_true", help="of those, only what was counted")
     given = parser.parse_args()
     folders = sorted(path.parent for runs in given.runs for path in runs.glob("*/run.json"))
     if given.later:
-        pack_later(folders, given.out or ATLAS / LATER)
+        pack_later(folders, given.out or ATLAS / LATER, given.counted)
     else:
         pack(folders, given.out or ATLAS)
 

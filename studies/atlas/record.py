@@ -40,7 +40,10 @@ FIRST = (
 """Backend, precision and batch, the most wanted first, each in all networks before the next."""
 
 LATER = "later"
-"""Folder of an atlas for runs that nothing was fitted on."""
+"""Folder of an atlas for runs that nothing was fitted on, all that `studies.atlas.confirm` has."""
+
+REST = "rest"
+"""The same, for the sweep's runs that came after that."""
 
 TIER = 5
 """Networks that get all other configurations before the next ones get any."""
@@ -82,7 +85,8 @@ def recorded(folder: Path) -> set[str]:
     import pyarrow.parquet as pq
 
     found: set[str] = set()
-    for path in (*part_files(folder, "layers"), *part_files(folder / LATER, "layers")):
+    folders = (folder, folder / LATER, folder / REST)
+    for path in (path for each in folders for path in part_files(each, "layers")):
         runs = pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist()
         found |= {named(run) for run in runs}
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from collectors.sweep.spec import read_sweep
 from studies.atlas.pack import ATLAS
-from studies.atlas.record import FIRST, LATER, TIER, named, order, recorded
+from studies.atlas.record import FIRST, LATER, REST, TIER, named, order, recorded
 
 LEFT_OUT = ("unet", "convnext", "gpt2", "mobilenet_v3", "vit_b", "vit_base", "/bert", "resnet50")
 
@@ -44,15 +44,19 @@ def test_networks_that_confirm_come_first_and_are_in_no_other_run(runs):
 
 
 def test_what_the_atlas_holds_is_known_by_the_runs_names(runs):
-    there, later = recorded(ATLAS), recorded(ATLAS / LATER)
+    there, later, rest = (recorded(each) for each in (ATLAS, ATLAS / LATER, ATLAS / REST))
     names = [named(run.run_id) for run in runs]
     confirming = {named(run.run_id) for run in read_sweep(ATLAS / "confirm.yaml").runs.values()}
     assert len(set(names)) == len(names)
     assert later < there
-    assert there - later <= set(names)
+    assert rest < there
+    assert not later & rest
+    # the whole sweep is recorded
+    assert there - later == set(names) - later
     assert confirming <= later
     assert len(later & set(names)) == 24
     # those that `perfml predict` was asked about are in no sweep's file
     assert len(later - set(names) - confirming) == 7
     card = (ATLAS / "README.md").read_text(encoding="utf-8")
-    assert f"{len(set(names) - there)} runs were not reached" in card
+    assert f"All {len(names)} runs of the sweep's file are recorded" in card
+    assert f"{len(rest)} runs" in card
