@@ -139,6 +139,7 @@ def test_links_and_files_that_a_notebook_names_exist(path):
         assert (FOLDER.parent / name).exists(), name
 
 
+@pytest.mark.slow
 def test_a_first_look_shows_layers_kernels_and_times(run):
     notebook = run(
         "01_first_look",

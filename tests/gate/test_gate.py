@@ -238,6 +238,7 @@ def test_the_exit_code_is_the_verdict(tables):
     assert "missing.parquet" in broken.stderr
 
 
+@pytest.mark.slow
 def test_the_program_that_ci_starts_ends_with_the_verdict(tables):
     words = ("-m", "perfml", "gate", "base.parquet", "more.parquet")
     done = subprocess.run([sys.executable, *words], cwd=tables, capture_output=True, check=False)

@@ -99,6 +99,7 @@ launch = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     rows=st.lists(launch, min_size=1, max_size=30),

@@ -48,6 +48,7 @@ def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed,
     assert set(found.importances["method"]) == {"term-importance"}
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_it_ranks_and_it_classifies(installed, monkeypatch):
     monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 50)

@@ -103,6 +103,7 @@ def _note(number):
     return number
 
 
+@pytest.mark.slow
 def test_notes_come_back_from_other_processes():
     with collecting() as notes:
         pass

@@ -155,6 +155,7 @@ def test_a_resample_keeps_every_backend():
         assert len(np.unique(problem.truth[drawn.rows])) == 3
 
 
+@pytest.mark.slow
 def test_rankings_repeat_and_do_not_depend_on_processes():
     layers = linear_layers()
     one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1, **FEWEST)

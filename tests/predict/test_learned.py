@@ -36,6 +36,7 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     assert Trees.of(fitted).predict(x) == pytest.approx(fitted.predict(x), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_an_unknown_network_gets_the_same_verdicts_from_what_is_kept(network, reference, kept):
     anew, again = (predict(network, reference, kept=each) for each in (None, kept))
     for one, other in zip(anew.layers, again.layers, strict=True):

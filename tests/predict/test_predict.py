@@ -122,6 +122,7 @@ def test_the_width_of_a_picture_is_its_channels_wherever_they_stand(reference):
     assert list(widths.values()) == pytest.approx([96, 96, 56])
 
 
+@pytest.mark.slow
 def test_an_unknown_kind_gets_the_interval_of_a_kind_left_out(network, reference, found):
     # products take three times what other kinds do: who never saw them is off by that
     own = reference.assign(
@@ -160,6 +161,7 @@ def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(ne
         predict(few, reference)
 
 
+@pytest.mark.slow
 def test_another_gpu_gets_no_narrower_interval_than_a_network_or_a_precision_left_out(
     network, reference
 ):
@@ -201,6 +203,7 @@ def test_a_precision_or_backend_that_is_alone_in_the_reference_is_said(network, 
         predict(network.assign(backend="tensorrt"), reference)
 
 
+@pytest.mark.slow
 def test_a_script_that_names_no_backend_is_taken_for_pytorch_as_it_is(network, reference):
     found = predict(network.assign(backend=pd.NA), reference, top=0)
     assert found.compared

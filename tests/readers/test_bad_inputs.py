@@ -265,6 +265,7 @@ def bomb(path, head, packer):
     path.write_bytes(pack(head) + 128 * block)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path):
     heads = [("ncu", "xz"), *((head, "gzip") for head in sorted(HEADS))]

@@ -113,6 +113,7 @@ def test_section_shows_launches_as_a_diff_and_metrics_that_changed(pairs):
     )
 
 
+@pytest.mark.slow
 def test_page_and_markdown_show_the_same_causes(pairs):
     frame = kernels(batches=(1, 8))
     page = build_page(merge(frame), kernels=frame, pairs=pairs)

@@ -67,7 +67,13 @@ def recording():
 # ---- the page ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TABLES)
+EXPLAINED = ("steps", "tensor_steps", "version_steps")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow) if each in EXPLAINED else each for each in TABLES],
+)
 def test_a_table_is_what_the_data_give(name):
     assert table_of(name, CARD if name in ON_CARD else PAGE) == TABLES[name](), ANEW
 

@@ -24,6 +24,7 @@ def test_the_page_tells_what_the_proof_gives_for_one_model():
     assert [row[:5] for row in told if row[0] != "---"] == [row for row in made if row[0] != "---"]
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_a_plan_for_another_precision_gives():
     made, told = (_cells(each) for each in (precisions(["fp16"]), table_of("precisions")))
     assert made[-1] in told, ANEW
