@@ -45,7 +45,10 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", Figure)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow) if each == "models" else each for each in Figure],
+)
 def test_every_figure_is_drawn_into_a_file(name, files, tmp_path):
     table = files / ("kernels.parquet" if name == "kernels" else "layers.parquet")
     out = tmp_path / "figure.svg"

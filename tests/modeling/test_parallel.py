@@ -54,6 +54,7 @@ def cluster():
         yield scheduler
 
 
+@pytest.mark.slow
 def test_dask_workers_do_the_work(cluster):
     with joblib.parallel_config(backend="dask"):
         found = run_all(where, range(8), n_jobs=None, seconds=0.1)

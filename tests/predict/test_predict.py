@@ -88,6 +88,7 @@ def test_without_shapes_and_counters_nothing_can_be_told(network, reference):
         predict(bare, reference)
 
 
+@pytest.mark.slow
 def test_without_counters_the_shape_alone_is_compared(network, reference):
     bare = network.drop(columns=["inst_executed", "dram_read_bytes", "ipc", "threads"])
     found = predict(bare, reference)

@@ -9,6 +9,7 @@ from benchmarks import gate
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_every_limit_holds(monkeypatch, tmp_path):
     monkeypatch.setattr(gate, "TURNS", 3)
     found = {each.name: (each.ratio(), each.limit) for each in gate.gates(tmp_path)}
