@@ -306,6 +306,13 @@ def _measured(
             return merged([first]), first, "iterations"
     if first.differences:
         why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
+        sets = subject.options.sets
+        if first.unit == "region" and first.units > sets:
+            # pairs have no names, so whether they are repeats or parts nobody can tell
+            why += (
+                f", in the first {sets} of {first.units} pairs of cudaProfilerStart and "
+                "cudaProfilerStop; --metric-iterations takes more"
+            )
         return _by_kernel_replay(first, subject, why)
     if first.unit == "none" or first.units < 2:
         why = (

@@ -166,6 +166,12 @@ def test_parts_that_count_their_iterations_anew_are_all_measured(measure, repeat
     assert "begins its iterations anew with other kernels" in profile.warnings[0]
 
 
+def test_pairs_with_other_kernels_each_are_counted_where_not_all_are_measured(measure):
+    profile = measure("unlike:9", sets=2)
+    assert len(profile.rows) == 2
+    assert "in the first 2 of 9 pairs of cudaProfilerStart" in profile.warnings[0]
+
+
 def test_epochs_that_count_their_steps_anew_are_the_same_work(measure):
     profile = measure("epoch:4 epoch:4")
     assert profile.measurement.replay == "iterations"

@@ -2,6 +2,7 @@
 //
 // iter:N           N iterations of three launches, each in a range
 // pairs:N          the same between cudaProfilerStart and cudaProfilerStop
+// unlike:N         N pairs, each with a kernel of its own
 // bare:N           the same without any mark
 // part:N           N iterations, counted anew, of one launch in a range of this part's own
 // epoch:N          N iterations, counted anew, of the same work as iter:N
@@ -76,8 +77,8 @@ void work(const std::string& kind, bool odd, int more) {
     return;
   }
   if (kind == "meeting") return meeting();
-  if (kind == "part") {
-    const std::string number = std::to_string(g_part);
+  if (kind == "part" || kind == "unlike") {
+    const std::string number = std::to_string(kind == "part" ? g_part : g_iteration);
     return in_range(("part_" + number).c_str(), 0, ("_Z5part" + number + "Pf").c_str(), 10);
   }
   in_range("conv", 0, "_Z4convPf", 10);
@@ -101,11 +102,12 @@ void work(const std::string& kind, bool odd, int more) {
 
 void iteration(const std::string& kind, bool odd, int more) {
   const std::string name = "iter_" + std::to_string(g_iteration++);
-  const bool marked = kind != "bare" && kind != "pairs";
+  const bool paired = kind == "pairs" || kind == "unlike";
+  const bool marked = kind != "bare" && !paired;
   if (marked) nvtxRangePushA(name.c_str());
-  if (kind == "pairs") profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStart);
+  if (paired) profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStart);
   work(kind, odd, more);
-  if (kind == "pairs") profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStop);
+  if (paired) profiler(CUPTI_DRIVER_TRACE_CBID_cuProfilerStop);
   if (marked) nvtxRangePop();
 }
 
