@@ -192,6 +192,11 @@ class CounterRecord:
         """Whether every group was measured."""
         return self.groups > 0 and len(self.finished_groups) == self.groups
 
+    @property
+    def region_only(self) -> bool:
+        """Whether iterations of a further run count in the program's region alone."""
+        return self.region and self.unit == "nvtx"
+
 
 def read_record(path: Path) -> CounterRecord:
     """Read the record of one process.

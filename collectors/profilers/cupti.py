@@ -292,21 +292,19 @@ def _measured(
     first: CounterRecord, subject: _Program
 ) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
     """Return the measured launches: of the first run, of further runs, or of kernel replay."""
+    sets = subject.options.sets
     if first.complete:
         rows = _whole(first)
         if rows:
             return rows, first, "iterations"
         # instrumented code ran in other launches than the measured ones: read all side by side
-        region_only = first.region and first.unit == "nvtx"
-        sets = subject.options.sets
         first = subject.start(
-            _Pass(unit=first.unit, sets=sets, region_only=region_only, apart=False)
+            _Pass(unit=first.unit, sets=sets, region_only=first.region_only, apart=False)
         )
         if first.complete:
             return merged([first]), first, "iterations"
     if first.differences:
         why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
-        sets = subject.options.sets
         if first.unit == "region" and first.units > sets:
             # pairs have no names, so whether they are repeats or parts nobody can tell
             why += (
@@ -336,11 +334,9 @@ def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, C
         "kernels, so each launch was repeated on the spot"
     )
     subject.warnings += (why,)
-    region_only = first.region and first.unit == "nvtx"
-    request = _Pass(unit=first.unit, region_only=region_only, parts=True)
+    request = _Pass(unit=first.unit, region_only=first.region_only, parts=True)
     timed = subject.start(replace(request, timed=subject.options.timed))
-    sets = subject.options.sets
-    return timed, subject.start(replace(request, replay="kernel", sets=sets))
+    return timed, subject.start(replace(request, replay="kernel", sets=subject.options.sets))
 
 
 def _whole(record: CounterRecord) -> list[MeasuredLaunch]:
@@ -370,7 +366,7 @@ def _by_several_runs(
         sets=1,
         most_passes=first.units,
         launches=first.launches,
-        region_only=first.region and first.unit == "nvtx",
+        region_only=first.region_only,
     )
     records: list[CounterRecord] = []
     group = 0
@@ -417,7 +413,7 @@ def _by_kernel_replay(
         unit=unit,
         sets=subject.options.sets,
         launches=0 if unit == "program" else first.launches,
-        region_only=first.region and unit == "nvtx",
+        region_only=first.region_only,
     )
     record = subject.start(request)
     return record.rows, record, "kernel"

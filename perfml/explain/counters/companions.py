@@ -105,30 +105,34 @@ def give_addresses_to_accesses(decomposition: Decomposition, pair: Pair) -> None
 
 def give_conversions_to_division(decomposition: Decomposition, pair: Pair) -> None:
     """Give special functions that are parts of integer divisions to the integer arithmetic."""
-    term, division = "special_function_pipe_time", "integer_arithmetic"
-    if term not in decomposition:
-        return
-    value = decomposition.log_ratio(term)
-    fast, slow = _faster_first(pair, value)
-    special, converted = _special_and_converted(fast, slow)
-    integer = _instructions(slow, division) - _instructions(fast, division)
-    if converted >= MOST * special > 0 and integer >= DIVISION * converted:
-        levels = [_instructions(launch, division) for launch in pair.both]
-        decomposition.name(division, levels[0], levels[1], value, of=term)
+    term = "integer_arithmetic"
+    levels = [_instructions(launch, term) for launch in pair.both]
+    _give_conversions(decomposition, pair, to=term, least=DIVISION, levels=levels)
 
 
 def give_conversions_to_doubles(decomposition: Decomposition, pair: Pair) -> None:
     """Give conversions from and to doubles to the arithmetic in double precision."""
-    term, doubles = "special_function_pipe_time", "fp64_pipe_time"
+    levels = [launch["double_precision_fu_utilization"] for launch in pair.both]
+    _give_conversions(decomposition, pair, to="fp64_pipe_time", least=_WIDENED, levels=levels)
+
+
+def _give_conversions(
+    decomposition: Decomposition, pair: Pair, *, to: str, least: float, levels: list[float]
+) -> None:
+    """Give the unit of special functions to `to` where conversions are the most of what it does.
+
+    Each additional conversion has at least `least` additional instructions of `to`.
+    """
+    term = "special_function_pipe_time"
     if term not in decomposition:
         return
     value = decomposition.log_ratio(term)
     fast, slow = _faster_first(pair, value)
-    special, converted = _special_and_converted(fast, slow)
-    more = _instructions(slow, doubles) - _instructions(fast, doubles)
-    if converted >= MOST * special > 0 and more >= _WIDENED * converted:
-        levels = [launch["double_precision_fu_utilization"] for launch in pair.both]
-        decomposition.name(doubles, levels[0], levels[1], value, of=term)
+    special = _instructions(slow, term) - _instructions(fast, term)
+    converted = (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
+    more = _instructions(slow, to) - _instructions(fast, to)
+    if converted >= MOST * special > 0 and more >= least * converted:
+        decomposition.name(to, levels[0], levels[1], value, of=term)
 
 
 def give_multiplications_to_integers(decomposition: Decomposition, pair: Pair) -> None:
@@ -150,13 +154,6 @@ def give_multiplications_to_integers(decomposition: Decomposition, pair: Pair) -
 def _faster_first(pair: Pair, value: float) -> tuple[Launch, Launch]:
     """Return both launches, first the one that does less of what `value` is the log ratio of."""
     return (pair.before, pair.after) if value > 0 else (pair.after, pair.before)
-
-
-def _special_and_converted(fast: Launch, slow: Launch) -> tuple[float, float]:
-    """Return how many warps more of special functions, and of conversions, the slower one has."""
-    term = "special_function_pipe_time"
-    special = _instructions(slow, term) - _instructions(fast, term)
-    return special, (slow["inst_bit_convert"] - fast["inst_bit_convert"]) / _LANES
 
 
 def _instructions(launch: Launch, term: str) -> float:
