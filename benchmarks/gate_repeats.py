@@ -24,10 +24,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.datasets import find
+from perfml.datasets import load
 from perfml.gate import Verdict, judge
 from perfml.gate.work import COUNTED, LAUNCHES
-from perfml.tables import read_table
 
 GROWTH = 1.02
 THRESHOLD = 1.05
@@ -66,7 +65,7 @@ def recorded() -> Iterator[Pair]:
 
 
 def _layers(name: str) -> pd.DataFrame:
-    frame = read_table(find(name) / "layers.parquet").frame
+    frame = load(name).frame
     return frame[frame["inst_executed"].notna()]
 
 

@@ -32,6 +32,9 @@ DERIVED = "derived"
 DEVICE_FACTS = "device_facts"
 """Key of ``DataFrame.attrs``: what the profiles say of each device, by its name."""
 
+KERNELS_FILE = "kernels.parquet"
+"""The Kernels table of a folder; its layers are merged from it where no Layers table is there."""
+
 UNKNOWN = "unknown"
 """A workload that nobody named."""
 
@@ -395,6 +398,10 @@ def _folder(name: str, path: Path) -> Given:
         beside = sorted(path.glob("*kernels*.parquet"))
         kernels = read_table(beside[0], kind="kernels").frame if len(beside) == 1 else None
         return Given(name, kernels, table.frame, table.provenance)
+    if not tables and (path / KERNELS_FILE).is_file():
+        # a data set of few launches: merging them takes as long as reading their layers would
+        table = read_table(path / KERNELS_FILE, kind="kernels")
+        return Given(name, table.frame, None, table.provenance)
     if (path / COMMON).is_file():
         # larger than memory, perhaps: merged file by file
         with tempfile.TemporaryDirectory(prefix="perfml-") as folder:

@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 
 from collectors.workloads.attention.variants import LADDER, VARIANTS
+from perfml.datasets import load
 from perfml.explain import explain, load_tables, make_side
-from perfml.tables import read_table
 from studies.ladders import measure as steps_of
 from studies.ladders.reasons import because, causes_in_words
 from studies.page_tables import markdown
@@ -38,7 +38,7 @@ MULTIPROCESSORS = 132
 @functools.cache
 def rows_of(layer):
     """Return the means of a layer's metrics and the medians of its times, a row a backend."""
-    frame = read_table(DATA / "layers.parquet", kind="layers").frame
+    frame = load(DATA).frame
     found = frame[frame["layer"] == layer].groupby("backend").mean(numeric_only=True)
     found["time_us"] = frame[frame["layer"] == layer].groupby("backend")["time_us"].median()
     return found

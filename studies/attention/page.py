@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from collectors.workloads.attention.variants import KV_TILES, LADDER, Q_TILES
-from perfml.tables import read_table
+from perfml.datasets import load
 from studies.attention import counters as counters_of
 from studies.attention.measure import RIVAL, blocks, teraflops
 from studies.page_tables import markdown, table_on, write_tables
@@ -237,7 +237,7 @@ def other():
 
 
 def _medians(names):
-    frame = read_table(DATA / "layers.parquet", kind="layers").frame
+    frame = load(DATA).frame
     wide = frame.pivot_table(
         index="layer", columns="backend", values="time_us", aggfunc="median", sort=False
     )[list(names)].dropna(how="all")
@@ -260,7 +260,7 @@ def times_fp16():
 
 def ranges():
     """Least and largest value of the published metrics, beside those of another workload."""
-    frame = read_table(DATA / "layers.parquet", kind="layers").frame
+    frame = load(DATA).frame
     rows = []
     for metric, published in PUBLISHED_RANGES.items():
         low, high = (f"{value:.2f}" for value in (frame[metric].min(), frame[metric].max()))

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from collectors.workloads.attention.problems import Problem
+from perfml.datasets import load
 from perfml.tables import read_table
 from studies.page_tables import markdown, write_tables
 from studies.seeds.darknet_runs import RESULTS as DARKNET
@@ -130,7 +131,7 @@ PAIRS = (
 @functools.cache
 def conv_times():
     """Microseconds of conv: what was measured here, else what the data set has."""
-    frame = read_table(ROOT / "datasets/h200-conv/layers.parquet", kind="layers").frame
+    frame = load(ROOT / "datasets/h200-conv").frame
     frame = frame[frame["precision"] == "fp32"]
     found = dict(frame.groupby(["backend", "layer"])["time_us"].median())
     found |= {
@@ -224,7 +225,7 @@ OURS = "b1360_n128_d32"
 
 def throughputs():
     """GB/s of the fp32 ladder, the report's in brackets."""
-    frame = read_table(ROOT / "datasets/h200-attention/layers.parquet", kind="layers").frame
+    frame = load(ROOT / "datasets/h200-attention").frame
     means = frame[frame["layer"] == OURS].groupby("backend").mean(numeric_only=True)
     rows = []
     for version, told in THROUGHPUTS.items():

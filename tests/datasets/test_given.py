@@ -13,6 +13,7 @@ from perfml.datasets.loading import Given, without_guesses
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
+from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.tables import make_kernels
 
@@ -54,6 +55,17 @@ def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
     settings = Settings(Identity(), ReadOptions(), None, None)
     ingest_folder([report], tmp_path / "parts", settings=settings, n_jobs=1)
     assert len(read_given(tmp_path / "parts").layers) == 6
+
+
+def test_a_folder_of_launches_gives_their_layers_whatever_raw_files_lie_beside(report, tmp_path):
+    found = ingest([report])
+    kernels = found.frame[found.frame["layer"].notna()]
+    few = kernels.head(3).reset_index(drop=True)
+    write_table(few, tmp_path / "kernels.parquet", kind="kernels", provenance=found.provenance)
+    (tmp_path / report.name).write_bytes(report.read_bytes())
+    given = read_given(tmp_path)
+    pd.testing.assert_frame_equal(given.launches, few)
+    pd.testing.assert_frame_equal(given.layers, merge(few))
 
 
 def test_a_place_counts_from_0(report):

@@ -13,7 +13,7 @@ import pytest
 from collectors.workloads import Options, parse_settings
 from collectors.workloads.attention import launch
 from collectors.workloads.attention.workload import plan
-from perfml.datasets import load_h200_attention
+from perfml.datasets import load, load_h200_attention
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.metrics import PUBLISHED, load_catalogue
@@ -53,7 +53,7 @@ ON_CARD = ("times", "times_fp16", "ranges")
 
 @pytest.fixture(scope="module")
 def layers():
-    return read_table(DATA / "layers.parquet", kind="layers").frame
+    return load(DATA).frame
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_the_card_tells_the_rows_and_the_spread_of_the_tables(layers):
     card = CARD.read_text(encoding="utf-8")
     launches = len(read_table(DATA / "kernels.parquet", kind="kernels").frame)
     assert f"`kernels.parquet` | {launches:,} launches" in card
-    assert f"`layers.parquet` | {len(layers):,} rows" in card
+    assert f"into {len(layers):,} rows of layers" in card
     times = layers.groupby(["backend", "layer"])["time_us"].agg(["min", "median", "max"])
     spread = (times["max"] - times["min"]) / times["median"]
     wide = {place for place, each in spread.items() if each > 0.02 and place[0] in LADDER}
