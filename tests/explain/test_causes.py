@@ -350,6 +350,17 @@ def test_where_no_unit_is_busy_what_warps_wait_for_tells_whose_work_counts():
     assert found["term"].iloc[0] == "l2_sectors"
 
 
+def test_warps_that_wait_for_answers_of_atomics_wait_for_the_units_that_add():
+    waiting = {"stall_memory_dependency": 0.95, "stall_exec_dependency": 0.02}
+    atomics = {"global_atomic_requests": 6e4, "global_reduction_requests": 0.0}
+    before = {**LATENCY, **atomics, "l2_atomic_utilization_max": 0.5}
+    more = {"time_us": 220.0, "l2_read_transactions": 2e6, **waiting}
+    found = split({**more, "global_atomic_requests": 1.4e5}, before)
+    # as busy for 2.2 times as long
+    assert found["term"].iloc[0] == "global_atomics"
+    assert values(found)["global_atomics"] == pytest.approx(math.log(2.2))
+
+
 def test_fewer_warps_cost_a_busy_unit_no_more_than_its_idle_time():
     counted = {"shared_utilization": 0.5, "flop_count_sp": math.nan, "ipc": 2.0}
     counted |= {"single_precision_fu_utilization": math.nan}

@@ -48,6 +48,15 @@ def test_addresses_of_more_loads_are_the_loads():
     assert found["integer_arithmetic"] == pytest.approx(0.0, abs=1e-9)
 
 
+def test_integers_beyond_what_an_address_takes_are_a_cause_of_their_own():
+    # twenty integer instructions an access before, sixty after: six of them may be addresses
+    integer = {"inst_integer": 1e8 * 32, "inst_executed": 1.5e8}
+    more = {"global_load_requests": 8e6, "gld_transactions": 3.2e7, "inst_executed": 6e8}
+    found = parts({**LOADS, **integer}, {**more, "inst_integer": 5.4e8 * 32})
+    assert max(found, key=found.get) == "integer_arithmetic"
+    assert found.get("global_requests", 0.0) + found.get("redundant_traffic", 0.0) < 0.2
+
+
 def test_integers_of_as_many_loads_are_a_cause_of_their_own():
     found = parts(LOADS, {"inst_executed": 8e7, "inst_integer": 4e7 * 32})
     assert found["integer_arithmetic"] > 0.8

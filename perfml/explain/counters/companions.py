@@ -39,6 +39,10 @@ _ACCESSES = ("global_requests", "shared_loads")
 _CLEARLY = 1.2
 """Accesses that grew by less than this factor bring no addresses with them that matter."""
 
+_ADDRESS = 6.0
+"""Integer instructions an access at most that compute its address: a wide multiplication and an
+addition make 64 bits, and a few more the index. Beyond that integers are computed for themselves."""
+
 DIVISION = 4.0
 """Integer instructions a conversion. The compiler divides integers of 32 bits by a reciprocal: two
 conversions and about sixteen integer instructions; a plain conversion needs one or none."""
@@ -94,7 +98,8 @@ def give_addresses_to_accesses(decomposition: Decomposition, pair: Pair) -> None
     more = integer[1] - integer[0]
     if not (more > 0 and accesses[0] > 0 and accesses[1] >= _CLEARLY * accesses[0]):
         return
-    share = min(1.0, integer[0] * (accesses[1] / accesses[0] - 1) / more)
+    addresses = min(integer[0] / accesses[0], _ADDRESS) * (accesses[1] - accesses[0])
+    share = min(1.0, addresses / more)
     grown = {each: count[1] - count[0] for each, count in known.items() if count[1] > count[0]}
     for each, growth in grown.items():
         levels = [_instructions(launch, each) for launch in pair.both]

@@ -133,6 +133,11 @@ class Resource:
         """Whether accesses to global memory pass it."""
         return self.memory is not None and self.memory.is_global
 
+    @property
+    def is_waited_for_as_memory(self) -> bool:
+        """Whether warps that wait for the unit wait for global memory: atomics answer from L2."""
+        return self.is_global or self.work.id == "global_atomics"
+
     def is_used(self, launch: Launch) -> bool:
         """Return whether a launch uses the unit at all, as far as that was counted."""
         counts = [launch[name] for name in self.used]
@@ -317,7 +322,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
         known.sort(key=lambda resource: -_telling(longer[resource.label], levels[resource.label]))
         memory = _waits_for_memory(before, after)
         if memory is not None:
-            known.sort(key=lambda resource: resource.is_global != memory)
+            known.sort(key=lambda resource: resource.is_waited_for_as_memory != memory)
     elif longer[first] < LONGER:
         # as busy on the faster side, which was not slow for it
         known.sort(key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0)
