@@ -54,7 +54,8 @@ class Score:
     ----------
     pairs, first, three, wrong
         Pairs that differ; the cause stands first; among the first three; something else stands
-        first, is no rest, and is at least half of the ratio.
+        first, is no rest, and is at least half of the ratio, and the first line does not say that
+        it cannot be told.
     action
         What `explain` says to do is what the label says.
     advised, named
@@ -63,6 +64,9 @@ class Score:
         Pairs of equal kernels; called no difference.
     claimed
         Equal kernels that are called slower or faster.
+    doubted
+        Pairs that differ where the first line says that the cause cannot be told, and what would
+        tell. Answers before 2026-11-23 did not keep it, and count as without doubt.
     """
 
     pairs: int = 0
@@ -75,6 +79,7 @@ class Score:
     equal: int = 0
     told: int = 0
     claimed: int = 0
+    doubted: int = 0
 
     def __add__(self, other: Score) -> Score:
         """Return the counts of both together."""
@@ -188,6 +193,7 @@ def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, An
             }
             for row in rows.to_dict(orient="records")
         ],
+        "doubt": None if detail.causes.untold is None else detail.causes.untold.sentence(),
         "what_to_do_term": None if detail.fix is None else detail.fix.term.id,
         "advice": [{"rules": list(each)} for each in rules],
     }
@@ -201,16 +207,18 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
     terms = answer["terms"]
     right = [each["term"] in accepted["terms"] for each in terms]
     sure = bool(terms) and not terms[0]["residual"] and terms[0]["part"] >= CONFIDENT
+    doubted = answer.get("doubt") is not None
     wanted = {*accepted["rules"], *accepted.get("rules_added", ())}
     rules = [bool(wanted & set(each["rules"])) for each in answer["advice"]]
     return Score(
         pairs=1,
         first=right[:1] == [True],
         three=any(right[:3]),
-        wrong=sure and not right[0],
+        wrong=sure and not right[0] and not doubted,
         action=answer["what_to_do_term"] in accepted["action_terms"],
         advised=rules[:1] == [True],
         named=any(rules),
+        doubted=doubted,
     )
 
 

@@ -12,9 +12,10 @@ from studies.truth.strangers import EXAMS, HALVES, Score, score
 ACCEPTED = {"terms": ["local_memory"], "rules": ["local_memory"], "action_terms": ["local_memory"]}
 
 
-def answer(*terms, verdict="faster", residual=False, part=0.9, todo=None, advice=()):
+def answer(*terms, verdict="faster", residual=False, part=0.9, todo=None, advice=(), doubt=None):
     return {
         "verdict": verdict,
+        "doubt": doubt,
         "terms": [{"term": each, "residual": residual, "part": part} for each in terms],
         "what_to_do_term": todo,
         "advice": [{"rules": [rule]} for rule in advice],
@@ -63,6 +64,8 @@ def test_a_cause_first_a_cause_behind_and_a_confident_mistake_are_told_apart():
     assert score(answer("throughput", residual=True), ACCEPTED) == Score(pairs=1)
     assert score(answer("instructions", part=0.4), ACCEPTED) == Score(pairs=1)
     assert score(answer(), ACCEPTED) == Score(pairs=1)
+    unsure = answer("instructions", doubt="cannot tell local memory from instructions: ...")
+    assert score(unsure, ACCEPTED) == Score(pairs=1, doubted=1)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.counters.evidence import Told, find_untold
-from perfml.explain.counters.factors import Pair, factorise_time
-from perfml.explain.counters.refine import REFINEMENTS, log_mean
+from perfml.explain.counters.refine import log_mean
 from perfml.explain.counters.resources import Resource, candidate_resources
+from perfml.explain.counters.rivals import count_in, find_rival
 from perfml.explain.counters.terms import TERMS, Contribution
 from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
 from perfml.explain.results import Causes, PairCauses
@@ -189,7 +189,9 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
         for one in pair.contributions
         if one.term.id in ("kernels_vanished", "kernels_appeared")
     ]
-    untold = find_untold(told, others, ratio) if same_device else None
+    untold = None
+    if same_device:
+        untold = find_untold(told, others, ratio) or find_rival(told, ratio, single=single)
     return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold)
 
 
@@ -198,11 +200,8 @@ def decompose_pair(
 ) -> tuple[Resource | None, tuple[Contribution, ...]]:
     """Return the resource that a pair was counted in, and terms that add up to its log ratio."""
     resources = candidate_resources(before, after, same_device=same_device)
-    pair = Pair(before, after, resources[0] if resources else None, single)
-    decomposition = factorise_time(pair)
-    for refine in REFINEMENTS:
-        refine(decomposition, pair)
-    return pair.resource, decomposition.contributions()
+    resource = resources[0] if resources else None
+    return resource, count_in(resource, before, after, single=single)
 
 
 def _missing(matches: Sequence[Match], same_device: bool) -> tuple[str, ...]:

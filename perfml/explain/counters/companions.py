@@ -41,7 +41,7 @@ _CLEARLY = 1.2
 
 _ADDRESS = 6.0
 """Integer instructions an access at most that compute its address: a wide multiplication and an
-addition make 64 bits, and a few more the index. Beyond that integers are computed for themselves."""
+addition make 64 bits, and a few more the index. More integers are computed for themselves."""
 
 DIVISION = 4.0
 """Integer instructions a conversion. The compiler divides integers of 32 bits by a reciprocal: two

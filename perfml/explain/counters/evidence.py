@@ -119,6 +119,8 @@ class Untold:
         The set of perfml's ``collect --metrics`` that holds them.
     share
         How much of the difference is left, as a share of all that speaks for it.
+    why
+        What decides where every counter was collected and none does; empty otherwise.
     """
 
     causes: tuple[Term, ...]
@@ -127,6 +129,7 @@ class Untold:
     sections: tuple[str, ...]
     collect: str
     share: float
+    why: str = ""
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -134,6 +137,8 @@ class Untold:
         more = len(self.causes) - len(names)
         told = " or ".join(names) + (f" ({more} more)" if more else "")
         other = "the rest" if self.instead_of.residual else _short(self.instead_of)
+        if self.why:
+            return f"cannot tell {told} from {other}: {self.why}"
         where = f"section {' and '.join(self.sections)}; " if self.sections else ""
         return (
             f"cannot tell {told} from {other}: collect {', '.join(self.metrics)} "

@@ -1,0 +1,97 @@
+"""Two readings of one difference: another unit's work explains as much, and nothing decides.
+
+Time is counted in the work of one unit (`perfml.explain.counters.resources`). A unit that is busy
+limits the launch, and its work is proven. Where no unit is, the time is waiting, and which work the
+waiting belongs to is a guess: if counting in another unit, about as busy, names another cause for
+most of the difference, the first line says so instead of claiming either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from perfml.explain.counters.evidence import Told, Untold
+from perfml.explain.counters.factors import Pair, factorise_time
+from perfml.explain.counters.refine import REFINEMENTS
+from perfml.explain.counters.resources import BUSY, LONGER, Resource, candidate_resources
+from perfml.explain.counters.terms import Contribution, Kind
+from perfml.explain.launches import Launch
+
+MOST = 0.5
+"""A cause of less than this part of the difference is not claimed."""
+
+_AS_BUSY = 0.5
+"""A unit that is less than half as busy as another is no rival to it."""
+
+_GUESSED = (Kind.WORK, Kind.MEMORY, Kind.STALL)
+"""Kinds of causes that depend on whose work the time was counted in."""
+
+WHY = (
+    "no unit is busy enough to be the limit; stall samples of single instructions would tell "
+    "(section SourceCounters; ncu --section SourceCounters)"
+)
+
+
+def count_in(
+    resource: Resource | None, before: Launch, after: Launch, *, single: bool
+) -> tuple[Contribution, ...]:
+    """Return the terms of two launches whose time is counted in the work of a unit."""
+    pair = Pair(before, after, resource, single)
+    decomposition = factorise_time(pair)
+    for refine in REFINEMENTS:
+        refine(decomposition, pair)
+    return decomposition.contributions()
+
+
+def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Untold | None:
+    """Return the causes that explain as much as the first one, if no counter decides.
+
+    Parameters
+    ----------
+    pairs
+        The launches of a layer that answer to each other, with their terms.
+    log_ratio
+        Of the layer.
+    single
+        Whether rows are single launches.
+    """
+    sign = math.copysign(1.0, log_ratio)
+    if not pairs or log_ratio == 0:
+        return None
+    main = max(pairs, key=lambda pair: sign * sum(one.log_ratio for one in pair.contributions))
+    first = max(main.contributions, key=lambda one: sign * one.log_ratio)
+    share = first.log_ratio / log_ratio
+    if share < MOST or first.term.kind not in _GUESSED:
+        return None
+    resources = candidate_resources(main.before, main.after, same_device=True)
+    slower = main.after if main.after.time_us > main.before.time_us else main.before
+    if not resources or not slower[resources[0].level] < BUSY:
+        return None
+    rivals = dict.fromkeys(
+        one.term
+        for one in _first_terms(main, resources, slower, single)
+        if one.term != first.term and one.term.kind in (Kind.WORK, Kind.MEMORY)
+    )
+    if not rivals:
+        return None
+    return Untold(tuple(rivals), first.term, (), ("SourceCounters",), "", share, WHY)
+
+
+def _first_terms(
+    pair: Told, resources: Sequence[Resource], slower: Launch, single: bool
+) -> Iterator[Contribution]:
+    """Yield what is first, and most of the pair's difference, counted in other units.
+
+    The levels of global memory see the same accesses: they are no rivals of each other.
+    """
+    chosen, *others = resources
+    step = math.log(pair.after.time_us / pair.before.time_us)
+    for resource in others:
+        least = max(LONGER, _AS_BUSY * slower[chosen.level])
+        if resource.is_global == chosen.is_global or not slower[resource.level] >= least:
+            continue
+        terms = count_in(resource, pair.before, pair.after, single=single)
+        first = max(terms, key=lambda one: one.log_ratio / step)
+        if first.log_ratio / step >= MOST:
+            yield first
