@@ -1,6 +1,7 @@
 """The house as docs/architecture.md draws it: no circle, no arrow upwards, private is private."""
 
 from tests.support.architecture import arrows, circle, floors, imports, modules, room_of
+from tests.support.walk import stays
 
 
 def test_every_room_stands_on_a_floor_and_every_floor_names_rooms_that_exist():
@@ -52,3 +53,39 @@ def test_a_circle_is_found():
         ["a", "c", "b", "a"], ["c", "b", "a", "c"], ["b", "a", "c", "b"],
     )  # fmt: skip
     assert circle({"a": {"b"}, "b": {"c"}}) == []
+
+
+def test_the_layers_of_a_report_enter_a_file_at_most_25_times():
+    way = stays("perfml.report.build:build_report", "layers")
+    assert {"perfml.report.conditions", "perfml.modeling.features"} <= set(way)
+    assert len(way) <= 25, way
+
+
+SOURCES = {
+    "a": """
+from b import half, whole
+from c import Box
+
+def first(table, other):
+    mine = table[table.x == 1]
+    part = half(mine)
+    for row in part.rows:
+        half(row)
+    whole(other)
+    kept = Box(other)
+    _last(kept)
+    return _last(value=part)
+
+def _last(value):
+    return value
+""",
+    "b": "def half(table):\n    return table.head(2)\n\ndef whole(table):\n    return table\n",
+    "c": "class Box:\n    pass\n",
+}
+
+
+def test_a_parameter_is_followed_through_calls_parts_and_results_until_an_object_holds_it():
+    assert stays("a:first", "table", SOURCES) == ["a", "b", "a"]
+    assert stays("a:first", "other", SOURCES) == ["a", "b"]
+    to_and_fro = SOURCES["a"].replace("    whole(other)", "    _last(mine)\n    whole(mine)")
+    assert stays("a:first", "table", {**SOURCES, "a": to_and_fro}) == ["a", "b", "a", "b", "a"]
