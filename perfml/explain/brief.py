@@ -172,7 +172,7 @@ def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
     """Return what to do about a cause on the slower side; about the first, with what it saves."""
     fix = detail.fix
     known = fix is not None and fix.term == term
-    text = f"{fix.action} {fix.saving()}".rstrip() if fix is not None and known else term.action
+    text = f"{fix.action} {fix.saving()}" if fix is not None and known else term.action
     return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 

@@ -1,13 +1,13 @@
 """Do estimates come true: the time after a fix, from the slow launch alone, beside what it was.
 
 Run: ``python -m studies.truth.fixes [--strangers DIR] --out FILE``. A fix whose result was recorded
-is a planted level taken back to the base, a step of a ladder, or a step of a stranger. For planted
-causes the estimate is of the cause that was planted, for the others of the cause that comes first.
-The interval of a row is made of the errors of other families and ladders; strangers and the
-families kept aside have no part in any, nor have the ladders' earlier recordings.
+is a planted level taken back to the base, a step of a ladder, a pair of an exam, or a step of a
+stranger. For planted causes and exams the estimate is of the cause that was planted, for the others
+of the cause that comes first. Where `explain` says that it cannot say how much (`unsaid`), the
+error that its number would have had is counted among all, and not among those given.
 
-What a step is beside the cure of its cause (`Beside`) is told from its name and from the counters
-of both sides, never from the estimate.
+The interval of a row is made without the row's author (`studies.truth.intervals`); the ladders'
+earlier recordings have no part in any.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,17 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side, sides_of
-from perfml.explain.advice.after_fix import doubt, time_after
+from perfml.explain.advice.after_fix import Width, time_after, told
+from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.cures import CURES
+from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.compared import Side
 from perfml.explain.launches import Launch, Launches, LaunchReader
-from perfml.explain.results import TermTotal
+from perfml.explain.results import Causes, TermTotal
 from perfml.explain.times import compare_times
 from studies.ladders.measure import precisions, steps_of
+from studies.truth.intervals import choose, first_answers, held_out, holds
 from studies.truth.questions import Accepted, Question, stranger_questions
 from studies.truth.scores import EFFECT, hand_over
 from studies.truth.sets import BULK, SETS, STRANGERS, causes_of
@@ -45,24 +47,13 @@ LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
 ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
 """The ladders with the default metrics; their own data sets have fewer counters."""
 EARLIER = ", recorded earlier"
-EXAM = "h200-strangers"
-_LIBRARY = re.compile(r"(to |_)(cudnn|cublas)\b")
-"""Ends of steps that take another's kernel instead of curing a cause."""
+EXAMS = ("h200-strangers", "h200-strangers2")
 KNOWN = ", size of the step known"
-WITHOUT = ", without other algorithms and several causes"
-OUTSIDE = 0.1
-"""Of families, on either side of an interval."""
 LARGEST = 20
-"""Errors that are counted by what the step is beside a cure."""
-
-
-class Beside(Enum):
-    """What a step is beside the cure of the cause that its estimate takes out."""
-
-    ALGORITHM = "another algorithm: a library's kernel in place of one's own"
-    SEVERAL = "the cause is less than half of what the step changed"
-    PART = "the step leaves half as much again of the cause as the estimate, or more"
-    NOTHING = "none of these"
+"""Errors that are counted by what the step is."""
+PART = "the step leaves half as much again of the cause as the estimate, or more"
+CURE = "none of these"
+PLANTED = "planted"
 
 
 @dataclass(frozen=True)
@@ -79,12 +70,14 @@ class Fixed:
         Measured before and after the fix.
     estimate_us
         Estimated from the launches before it.
-    doubt
-        What intervals scale with.
+    told
+        The part of the time whose cure the counters tell.
+    unsaid
+        Why `explain` gives no number; None where it does.
+    part
+        Whether the step leaves more of its cause than the estimate.
     rules_us
         By the rule of Nsight Compute that says the cause; None where there is none.
-    beside
-        What else the step is.
     """
 
     group: str
@@ -94,9 +87,16 @@ class Fixed:
     now_us: float
     after_us: float
     estimate_us: float
-    doubt: float
+    told: float
+    unsaid: CannotSay | None = None
+    part: bool = False
     rules_us: float | None = None
-    beside: str = Beside.NOTHING.value
+
+    @property
+    def author(self) -> str:
+        """Who wrote the kernels."""
+        name = self.group.removesuffix(KNOWN).removesuffix(EARLIER)
+        return PLANTED if name in SETS else name
 
     @property
     def error(self) -> float:
@@ -109,18 +109,13 @@ class Fixed:
         return self.estimate_us / self.after_us
 
     @property
-    def spread(self) -> float:
-        """The error's logarithm in units of `doubt`."""
-        return math.log(self.after_us / self.estimate_us) / self.doubt
-
-    def holds(self, spread: tuple[float, float]) -> bool:
-        """Return whether the interval with this spread holds the time after the fix."""
-        low, high = (self.estimate_us * math.exp(each * self.doubt) for each in spread)
-        return low <= self.after_us <= min(high, self.now_us)
+    def step(self) -> str:
+        """What the step is beside the cure of its cause."""
+        return self.unsaid.value if self.unsaid else PART if self.part else CURE
 
 
 def fixes_of(group: str, questions: Iterable[Question], *, sized: bool = False) -> list[Fixed]:
-    """Return the fixes among some questions for which there is an estimate.
+    """Return the fixes among some questions.
 
     Parameters
     ----------
@@ -134,37 +129,34 @@ def fixes_of(group: str, questions: Iterable[Question], *, sized: bool = False) 
     found = []
     for question in questions:
         sides = sorted((question.before, question.after), key=_total)
-        fast, slow = (_total(side) for side in sides)
-        if slow / fast < EFFECT:
-            continue
-        turned = replace(question, before=sides[1], after=sides[0])
-        named = _cause(turned)
-        if named is None:
-            continue
-        term, left, share = named
-        launches = _fixed_launches(turned)
-        times = [(one, time_after(one, term, left if sized else None)) for one in launches]
-        if any(math.isnan(fraction) for _, fraction in times):
-            continue
-        saved = sum(one.time_us * (1 - fraction) for one, fraction in times)
-        unsure = doubt(launches, term)
-        row = Fixed(group, question.family, question.case, term, slow, fast, slow - saved, unsure)
-        beside = _beside(question.case, share, left, launches, term)
-        found.append(replace(row, rules_us=_rules(turned, slow), beside=beside.value))
+        if _total(sides[1]) / _total(sides[0]) >= EFFECT:
+            found.append(_fixed(group, replace(question, before=sides[1], after=sides[0]), sized))
     return found
 
 
-def _beside(
-    case: str, share: float, left: float | None, launches: Sequence[Launch], term: str
-) -> Beside:
-    if _LIBRARY.search(case):
-        return Beside.ALGORITHM
-    if share < 0.5:
-        return Beside.SEVERAL
+def _fixed(group: str, turned: Question, sized: bool) -> Fixed:
+    slow, fast = _total(turned.before), _total(turned.after)
+    causes = causes_of(turned)
+    named = _cause(turned, causes)
+    unknown = Fixed(group, turned.family, turned.case, "", slow, fast, math.nan, 0.0)
+    unknown = replace(unknown, unsaid=CannotSay.COUNTERS, rules_us=_rules(turned, slow))
+    if named is None:
+        return unknown
+    term, left = named.term.id, _left(named, causes.pairs)
+    launches = _fixed_launches(turned)
+    times = [(one, time_after(one, term, left if sized else None)) for one in launches]
+    estimate_us = slow - sum(one.time_us * (1 - fraction) for one, fraction in times)
+    if math.isnan(estimate_us):
+        return replace(unknown, term=term)
     longest = max(launches, key=lambda one: one.time_us)
-    if left is not None and left > 1.5 * CURES[term](SlowLaunch(longest)).left:
-        return Beside.PART
-    return Beside.NOTHING
+    return replace(
+        unknown,
+        term=term,
+        estimate_us=estimate_us,
+        told=told(launches, term),
+        unsaid=cannot_say(term, causes, turned.before.launches or (), turned.after.launches or ()),
+        part=left is not None and left > 1.5 * CURES[term](SlowLaunch(longest)).left,
+    )
 
 
 def _total(side: Any) -> float:
@@ -179,19 +171,14 @@ def _fixed_launches(question: Question) -> Sequence[Launch]:
     return [max(launches, key=lambda one: one.time_us)]
 
 
-def _cause(question: Question) -> tuple[str, float | None, float] | None:
-    """Return the cause that is taken out, what is left of it, and its share of all that changed."""
-    causes = causes_of(question)
+def _cause(question: Question, causes: Causes) -> TermTotal | None:
+    """Return the cause that is taken out."""
     along = [each for each in causes.totals if each.log_ratio < 0]
     wanted = question.accepted.terms
     named = [each for each in along if each.term.id in wanted] or (along if not wanted else [])
     if not named and question.family and wanted:
         named = along
-    if not named or named[0].term.id not in CURES:
-        return None
-    changed = sum(abs(each.log_ratio) for each in causes.totals)
-    share = abs(named[0].log_ratio) / changed
-    return named[0].term.id, _left(named[0], causes.pairs), share
+    return named[0] if named and named[0].term.id in CURES else None
 
 
 def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:
@@ -231,18 +218,18 @@ def ladder_questions(name: str, data: Path | None = None) -> list[Question]:
     return found
 
 
-def exam_questions() -> list[Question]:
-    """Return the pairs of the first exam (`studies.truth.strangers`) that differ."""
-    folder = find(EXAM)
+def exam_questions(name: str) -> list[Question]:
+    """Return the pairs of an exam (`studies.truth.strangers`) that differ."""
+    folder = find(name)
     assert folder is not None
     labels = json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["cases"]
     layers, kernels = load_tables(folder)
     before, after = sides_of(layers, "before", "after", kernels=kernels)
     found = []
-    for name, one, two in _pairs(before, after):
-        if name in labels:
-            accepted = Accepted(frozenset(labels[name]["terms"]), frozenset(), (), ())
-            found.append(Question(name, name, one, two, True, accepted))
+    for layer, one, two in _pairs(before, after):
+        if layer in labels:
+            accepted = Accepted(frozenset(labels[layer]["terms"]), frozenset(), (), ())
+            found.append(Question(layer, layer, one, two, True, accepted))
     return found
 
 
@@ -265,59 +252,49 @@ def _rows(table: pd.DataFrame, backend: str, precision: str) -> pd.DataFrame:
     return table[(table["backend"] == backend) & (table["precision"] == precision)]
 
 
-def spread_of(rows: Sequence[Fixed]) -> tuple[float, float]:
-    """Return what one family in ten is below, and one above; each family weighs as much.
+def summary(rows: Sequence[Fixed], widths: Mapping[str, Width]) -> dict[str, Any]:
+    """Return the errors of a group, and of Nsight Compute's rules on the rows that it has.
 
-    That holds for a family that is not among them: of n families and it, the k-th smallest of n
-    has k of n + 1 below (split conformal prediction; V. Vovk and others, 2005).
+    Parameters
+    ----------
+    rows
+        The group.
+    widths
+        Of the intervals, by author: made without that author.
     """
-    sizes: dict[str, int] = {}
-    for row in rows:
-        sizes[row.family] = sizes.get(row.family, 0) + 1
-    order = sorted(rows, key=lambda row: row.spread)
-    weights = np.array([1 / sizes[row.family] for row in order])
-    # each row stands in the middle of its weight
-    places = (np.cumsum(weights) - weights / 2) / weights.sum()
-    spreads = [row.spread for row in order]
-    part = (max(1, math.floor(OUTSIDE * (len(sizes) + 1))) - 0.5) / len(sizes)
-    low, high = (float(np.interp(each, places, spreads)) for each in (part, 1 - part))
-    return low, high
-
-
-def coverage(rows: Sequence[Fixed], learnt: Sequence[Fixed]) -> float:
-    """Return in how many rows the interval holds, made of other families than the row's."""
-    spreads = {
-        family: spread_of([each for each in learnt if each.family != family])
-        for family in {row.family for row in rows}
+    able = [row for row in rows if not math.isnan(row.estimate_us)]
+    given = [row for row in able if row.unsaid is None]
+    return {
+        "cases": len(rows),
+        "unsaid": {why.name: sum(row.unsaid is why for row in rows) for why in CannotSay},
+        "all": _errors(able),
+        "given": _errors(given),
+        "coverage": _round(np.mean, [holds(widths[row.author], row) for row in given]),
     }
-    return float(np.mean([row.holds(spreads[row.family]) for row in rows]))
 
 
-def summary(rows: Sequence[Fixed], learnt: Sequence[Fixed]) -> dict[str, Any]:
-    """Return the errors of a group, and of Nsight Compute's rules on the rows that it has."""
-    errors = [row.error for row in rows]
+def _errors(rows: Sequence[Fixed]) -> dict[str, Any]:
     ruled = [row for row in rows if row.rules_us is not None]
     theirs = [abs((row.rules_us or math.nan) / row.after_us - 1) for row in ruled]
     return {
         "cases": len(rows),
-        "median": float(np.median(errors)),
-        "mean": float(np.mean(errors)),
-        "coverage": coverage(rows, learnt),
-        "same_rows": {
-            "cases": len(ruled),
-            "ours": [_round(np.median, [row.error for row in ruled]),
-                     _round(np.mean, [row.error for row in ruled])],
-            "rules": [_round(np.median, theirs), _round(np.mean, theirs)],
-        },
-    }  # fmt: skip
+        "errors": _both([row.error for row in rows]),
+        "ruled": len(ruled),
+        "ours": _both([row.error for row in ruled]),
+        "rules": _both(theirs),
+    }
+
+
+def _both(errors: Sequence[float]) -> list[float | None]:
+    return [_round(np.median, errors), _round(np.mean, errors)]
 
 
 def _round(of: Any, values: Sequence[float]) -> float | None:
-    return float(of(values)) if values else None
+    return round(float(of(values)), 4) if values else None
 
 
 def measure(strangers: Path | None) -> dict[str, Any]:
-    """Return the errors of every group, the spread that ships, and every row."""
+    """Return the errors of every group, the width that ships, and every row."""
     groups: dict[str, list[Fixed]] = {
         name: fixes_of(name, questions()) for name, questions in SETS.items() if name != BULK
     }
@@ -326,52 +303,53 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         groups[name] = fixes_of(name, asked)
         groups[name + KNOWN] = fixes_of(name + KNOWN, asked, sized=True)
         groups[name + EARLIER] = fixes_of(name + EARLIER, ladder_questions(name))
-    counted = {name: rows for name, rows in groups.items() if not name.endswith((KNOWN, EARLIER))}
-    learnt = [row for name, rows in counted.items() if "aside" not in name for row in rows]
-    groups[EXAM] = counted[EXAM] = fixes_of(EXAM, exam_questions())
+    for name in EXAMS:
+        groups[name] = fixes_of(name, exam_questions(name))
     if strangers is not None:
         steps, _ = stranger_questions(strangers)
-        groups[STRANGERS] = counted[STRANGERS] = fixes_of(STRANGERS, steps)
+        groups[STRANGERS] = fixes_of(STRANGERS, steps)
         groups[STRANGERS + KNOWN] = fixes_of(STRANGERS + KNOWN, steps, sized=True)
+    counted = {name: rows for name, rows in groups.items() if not name.endswith((KNOWN, EARLIER))}
     every = list(itertools.chain(*counted.values()))
-    sets = (*LADDERS, EXAM, STRANGERS)
-    steps_of_others = [row for name in sets for row in counted.get(name, [])]
-    ladders = [row for name in LADDERS for row in counted[name]]
     together = {
-        "all planted": [row for name in SETS if name in counted for row in counted[name]],
-        "all ladders": ladders,
+        "all planted": [row for row in every if row.author == PLANTED],
+        "all ladders": [row for row in every if row.author in LADDERS],
         "all ladders" + EARLIER: [row for name in LADDERS for row in groups[name + EARLIER]],
+        "both exams": [row for row in every if row.author in EXAMS],
         "all": every,
-        "ladders" + WITHOUT: [row for row in ladders if _is_cure(row)],
-        STRANGERS + WITHOUT: [row for row in counted.get(STRANGERS, []) if _is_cure(row)],
-        EXAM + WITHOUT: [row for row in counted[EXAM] if _is_cure(row)],
-        "all" + WITHOUT: [row for row in every if _is_cure(row)],
     }
-    largest = sorted(steps_of_others, key=lambda row: -abs(math.log(row.ratio)))[:LARGEST]
+    given = [row for row in every if row.unsaid is None]
+    first = first_answers()
+    held = held_out(given, first)
+    widths = {each.author: each.width for each in held}
+    width, level = choose(given, first)
+    able = [row for row in every if not math.isnan(row.estimate_us) and row.author != PLANTED]
+    largest = sorted(able, key=lambda row: -abs(math.log(row.ratio)))[:LARGEST]
+    kinds = (CannotSay.ALGORITHM.value, CannotSay.SEVERAL.value, PART, CURE)
     return {
-        "spread": list(spread_of(learnt)),
-        "groups": {name: summary(rows, learnt) for name, rows in groups.items() if rows},
-        "together": {name: summary(rows, learnt) for name, rows in together.items() if rows},
-        "beside": [_beside_summary(each, steps_of_others, largest) for each in Beside],
-        "same_launch": same_launch(steps_of_others),
-        "rows": [asdict(row) for row in itertools.chain(*groups.values())],
+        "width": asdict(width),
+        "level": level,
+        "authors": [asdict(each) for each in held],
+        "groups": {name: summary(rows, widths) for name, rows in groups.items()},
+        "together": {name: summary(rows, widths) for name, rows in together.items() if rows},
+        "steps": [_step_summary(each, able, largest) for each in kinds],
+        "same_launch": same_launch(able),
+        "rows": [_row(row) for row in itertools.chain(*groups.values())],
     }
 
 
-def _is_cure(row: Fixed) -> bool:
-    return row.beside not in (Beside.ALGORITHM.value, Beside.SEVERAL.value)
+def _row(row: Fixed) -> dict[str, Any]:
+    return asdict(row) | {"unsaid": row.unsaid and row.unsaid.name}
 
 
-def _beside_summary(
-    beside: Beside, rows: Sequence[Fixed], largest: Sequence[Fixed]
-) -> dict[str, Any]:
-    some = [row for row in rows if row.beside == beside.value]
+def _step_summary(step: str, rows: Sequence[Fixed], largest: Sequence[Fixed]) -> dict[str, Any]:
+    some = [row.error for row in rows if row.step == step]
     return {
-        "beside": beside.value,
+        "step": step,
         "cases": len(some),
-        "median": _round(np.median, [row.error for row in some]),
-        "mean": _round(np.mean, [row.error for row in some]),
-        "largest": sum(row.beside == beside.value for row in largest),
+        "median": _round(np.median, some),
+        "mean": _round(np.mean, some),
+        "largest": sum(row.step == step for row in largest),
     }
 
 

@@ -221,30 +221,58 @@ def fixes():
     found = measured_fixes()
     rows = []
     for name, scored in {**found["groups"], **found["together"]}.items():
-        same = scored["same_rows"]
-        both = [
-            "-" if same[whose][0] is None else f"{same[whose][0]:.0%}, {same[whose][1]:.0%}"
-            for whose in ("ours", "rules")
-        ]
-        ours = [f"{scored[each]:.0%}" for each in ("median", "mean", "coverage")]
-        rows.append([name, scored["cases"], *ours, same["cases"], *both])
-    header = ["fixes", "cases", "median error", "mean error", "in the 80 % interval", "with a rule"]
-    return markdown([*header, "perfml on these", "Nsight Compute on these"], rows)
+        cells = [name, scored["cases"], scored["cases"] - scored["given"]["cases"]]
+        cells += [_errors(scored[which]["errors"]) for which in ("all", "given")]
+        cells.append(_part_held(scored["coverage"]))
+        for which in ("all", "given"):
+            ruled = scored[which]
+            cells.append(f"{ruled['ruled']}: {_errors(ruled['ours'])}; {_errors(ruled['rules'])}")
+        rows.append([cell if ruled["ruled"] or at < 6 else "-" for at, cell in enumerate(cells)])
+    header = ["fixes", "cases", "no number", "error of all", "error where a number is given"]
+    header += ["in the 80 % interval", "all with a rule: perfml; Nsight Compute"]
+    return markdown([*header, "of these, with a number: perfml; Nsight Compute"], rows)
 
 
-def beside():
-    """What steps are beside the cure of a cause, and how many of the largest errors."""
+def _errors(both):
+    return "-" if both[0] is None else f"{both[0]:.0%}, {both[1]:.0%}"
+
+
+def _part_held(share):
+    return "-" if share is None else f"{share:.0%}"
+
+
+def authors():
+    """How often intervals hold on an author's kernels that were made of all others'."""
+    rows = []
+    for each in measured_fixes()["authors"]:
+        width = each["width"]
+        ends = f"{width['low']:.2f}, {width['high']:.2f}"
+        shape = f"{width['untold']:g}, {width['saved']:g}"
+        shares = [_part_held(each[name]) for name in ("share", "first")]
+        rows.append([each["author"], each["rows"], each["families"], *shares])
+        rows[-1] += [shape, f"{each['level']:.0%}", ends]
+    header = [
+        "author left out",
+        "numbers",
+        "families",
+        "in the 80 % interval",
+        "first answers in it",
+    ]
+    return markdown([*header, "untold, saved", "level", "ends"], rows)
+
+
+def unsaid():
+    """Why `explain` gives no number, and what the error would have been."""
     rows = [
         [
-            each["beside"],
+            each["step"],
             each["cases"],
-            *("-" if each[name] is None else f"{each[name]:.0%}" for name in ("median", "mean")),
+            "-" if each["median"] is None else _errors((each["median"], each["mean"])),
             each["largest"],
         ]
-        for each in measured_fixes()["beside"]
+        for each in measured_fixes()["steps"]
     ]
-    header = ["the step is", "steps", "median error", "mean error", "of the 20 largest errors"]
-    return markdown(header, rows)
+    return markdown(["the step", "steps", "error", "of the 20 largest errors"], rows)
 
 
 def measured_advice():
@@ -296,7 +324,8 @@ TABLES = {
     "lines": lines,
     "advised": advised,
     "fixes": fixes,
-    "beside": beside,
+    "authors": authors,
+    "unsaid": unsaid,
     "sets": by_set,
     "rivals": rivals,
     "stillwrong": still_wrong,

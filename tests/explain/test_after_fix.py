@@ -4,9 +4,11 @@ import math
 
 import pytest
 
-from perfml.explain.advice.after_fix import SPREAD, doubt, estimate, time_after
+from perfml.explain.advice.after_fix import WIDTH, Width, estimate, time_after, told
+from perfml.explain.advice.cannot_say import cannot_say, share_of
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.first_fix import action_for, first_fix
+from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.causes import layer_causes
 from perfml.explain.counters.terms import TERMS
@@ -231,33 +233,117 @@ def test_the_interval_ends_at_the_time_as_it_is():
     small, large = (estimate(100.0, each, waiting, "stall_sync") for each in (0.95, 0.1))
     assert small.time_us == pytest.approx(95.0)
     assert small.high_us == 100.0
-    assert small.low_us == pytest.approx(95 * math.exp(SPREAD[0] * 0.15))
+    assert small.low_us == pytest.approx(
+        95 * math.exp(WIDTH.low * WIDTH.doubt(1.0, -math.log(0.95)))
+    )
     assert large.low_us < large.time_us < large.high_us
 
 
-def test_a_launch_that_waits_for_two_things_is_in_more_doubt():
-    one = {"time_us": 100.0, "stall_sync": 0.6, "stall_exec_dependency": 0.1}
-    doubts = [
-        doubt([launch({**one, **other})], "stall_sync")
-        for other in ({}, {"stall_exec_dependency": 0.4}, {"stall_not_selected": 0.5})
-    ]
-    assert doubts[0] < doubts[1]
-    # a warp that is ready waits for nothing
-    assert doubts[2] == pytest.approx(doubts[0])
-    unknown = doubt([launch({"time_us": 1.0})], "stall_sync")
-    assert doubts[0] < unknown < doubts[1]
+def test_intervals_are_wider_where_more_is_saved_and_where_no_counter_tells():
+    width = Width(-1.0, 0.5, untold=2.0, saved=0.5)
+    assert width.doubt(1.0, 0.0) == 1.0
+    assert width.doubt(0.5, 0.0) == 1.5
+    assert width.doubt(0.0, 2.0) == 4.0
+    low, high = width.around(50.0, 400.0, told=1.0)
+    doubt = 1 + math.log(8) / 2
+    assert (low, high) == pytest.approx((50 * math.exp(-doubt), 50 * math.exp(doubt / 2)))
 
 
-def test_what_no_counter_says_is_in_more_doubt():
+def test_what_the_counters_tell_is_a_part_of_the_time():
     waiting = [launch({"time_us": 100.0, "stall_sync": 0.6, "stall_exec_dependency": 0.1})]
-    told, assumed = (doubt(waiting, term) for term in ("stall_sync", "shared_loads"))
-    assert assumed == pytest.approx(5 * told)
+    assert told(waiting, "stall_sync") == 1.0
+    assert told(waiting, "shared_loads") == 0.0
     # a tail is filled; a grid below one wave can be split, but how far is not known
-    few, many = (
-        doubt([launch({"time_us": 100.0, "waves_per_sm": waves})], "wave_quantization")
-        for waves in (0.25, 1.25)
-    )
-    assert few == pytest.approx(5 * many)
+    both = [launch({"time_us": 100.0, "waves_per_sm": waves}) for waves in (0.25, 1.25)]
+    assert told(both, "wave_quantization") == 0.5
+
+
+def test_accesses_of_local_memory_go_with_their_instructions_and_addresses():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_dependency": 0.5,
+        "stall_exec_dependency": 0.5,
+        "local_load_requests": 1e6,
+        "local_store_requests": 1e6,
+        "local_load_transactions": 4e6,
+        "local_store_transactions": 4e6,
+        "global_load_requests": 0.0,
+        "gld_transactions": 0.0,
+        "inst_executed": 8e6,
+    }
+    # spilled values: a quarter of the instructions
+    assert time_after(launch(row), "local_memory") == pytest.approx(0.5 * 0.75)
+    array = {**row, "inst_integer": 32 * 1e6}
+    assert time_after(launch(array), "local_memory") == pytest.approx(0.5 * (0.75 - 0.125))
+    # of sectors, where requests were not counted
+    del row["local_load_requests"], row["local_store_requests"]
+    assert time_after(launch(row), "local_memory") == pytest.approx(0.5 * 0.75)
+
+
+def test_misses_that_wait_for_longer_than_their_latency_wait_in_a_queue():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_dependency": 0.8,
+        "stall_exec_dependency": 0.2,
+        "global_load_requests": 1e6,
+        "gld_transactions": 4e6,
+        "l2_read_transactions": 4e6,
+        "l2_write_transactions": 0.0,
+        "dram_read_bytes": 32 * 4e6,
+        "dram_write_bytes": 0.0,
+        "achieved_occupancy": 1.0,
+        "inst_executed": 4e6,
+        "ipc": 0.1,
+    }
+    # 0.8 x 64 x 4 / 0.1 cycles a load, 570 of them latency; without misses 55 % of that
+    left = 0.55 * 570 / 2048
+    assert time_after(launch(row), "dram_bytes_per_sector") == pytest.approx(0.2 + 0.8 * left)
+    fast = launch({**row, "ipc": 1.0})
+    assert time_after(fast, "dram_bytes_per_sector") == pytest.approx(0.2 + 0.8 * 0.55)
+
+
+def test_who_waits_for_room_does_not_wait_for_a_latency_and_partial_writes_cost_twice():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_throttle": 0.8,
+        "shared_utilization": 0.2,
+        "gld_transactions": 8e6,
+        "gst_transactions": 4e6,
+        "gld_efficiency": 1.0,
+        "gst_efficiency": 0.25,
+        "global_load_requests": 1e6,
+    }
+    # of 8 + 2 x 4 there are 8 + 2 x 1 asked for
+    left = (8 + 2) / (8 + 8)
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 * left)
+
+
+def test_fewer_instructions_do_not_shorten_the_wait_for_memory():
+    row = {"time_us": 100.0, "stall_memory_dependency": 0.6, "issue_slot_utilization": 0.2}
+    assert time_after(launch(row), "instructions") == pytest.approx(0.6 + 0.4 / 2)
+    assert time_after(launch(row), "tensor_unused") == pytest.approx(0.6)
+
+
+def test_conversions_go_with_doubles_and_with_divisions():
+    row = {
+        "time_us": 100.0,
+        "inst_executed": 1e6,
+        "inst_bit_convert": 32 * 2e5,
+        "double_precision_fu_utilization": 0.3,
+        "special_fu_utilization": 0.9,
+        "issue_slot_utilization": 0.4,
+    }
+    # a fifth of the instructions convert; of the rest half
+    assert time_after(launch(row), "fp64_pipe_time") == pytest.approx(0.5 * 0.8)
+    divisions = {**row, "inst_bit_convert": 32 * 4e4, "inst_integer": 32 * 5e5}
+    # two conversions and twenty instructions a division, of 1e6
+    assert time_after(launch(divisions), "integer_arithmetic") == pytest.approx(1 - 0.4)
+
+
+def test_constants_are_asked_for_once_a_warp_at_the_least():
+    row = {"time_us": 100.0, "constant_cache_utilization": 0.96, "stall_mio_throttle": 0.0}
+    least = 0.04 + 0.96 / 32
+    assert time_after(launch(row), "constant_serialization") == pytest.approx(least)
 
 
 def fix_of(term, ratio=SLOWER):
@@ -276,6 +362,24 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     assert "µs instead of 40.0 µs (" in fix.sentence()
     assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
     assert fix.to_dict()["after_low_us"] < fix.after.time_us < fix.to_dict()["after_high_us"]
+
+
+def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs():
+    merged = [
+        launch({**one.counters, "kernel": name, "time_us": one.time_us})
+        for one, name in zip(
+            pair_with("memory_fence"), ("ampere_sgemm_64x64_nn", "mine"), strict=True
+        )
+    ]
+    causes = layer_causes(*merged, same_device=True)
+    fix = first_fix(SLOWER, causes, ("one", "two"), ((merged[0],), (merged[1],)))
+    assert fix.unsaid is CannotSay.ALGORITHM
+    assert "How much that saves cannot be said: one side runs a library's" in fix.sentence()
+    assert (fix.to_dict()["after_us"], fix.to_dict()["unsaid"]) == (None, "algorithm")
+    term = causes.totals[0].term.id
+    assert cannot_say(term, causes, merged[1:], merged[1:]) is None
+    assert cannot_say("stall_sync", causes, merged[1:], merged[1:]) is CannotSay.SEVERAL
+    assert 0.5 <= share_of(term, causes) <= 1.0
 
 
 def test_where_nothing_differs_nothing_is_to_be_done():

@@ -185,6 +185,7 @@ class Fix(TypedDict):
     after_us: MaybeMicroseconds
     after_low_us: Annotated[Number, "the interval holds the time in 80 % of such cases"]
     after_high_us: Number
+    unsaid: Annotated[str | None, "why there is no time: algorithm, several or counters"]
     sentence: str
 
 

@@ -10,7 +10,8 @@ their instructions do, and no unit can become busier than it sustains. So
 
 where `start` is the time before the first and after the last instruction, which no fix of a kernel
 changes. From one launch alone: nothing of the faster side is used. What `studies.truth.fixes`
-measured of it backwards, on launches whose fix is known, gives the interval.
+measured of it backwards, on launches whose fix is known, gives the interval. Where no such number
+must be given, `cannot_say` tells why.
 
 Here to change: what a fix takes away is in `cures`, what limits a launch in `slow_launch`.
 """
@@ -23,17 +24,50 @@ from dataclasses import dataclass
 
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.slow_launch import SlowLaunch
-from perfml.explain.counters.traffic import waits
 from perfml.explain.launches import Launch
 
-SPREAD = (-0.51, 1.0)
-"""The error's logarithm over `doubt`: between these in 80 % of the planted families and ladders
-(`studies.truth.fixes`)."""
-_LEAST_DOUBT, _UNKNOWN = 0.05, 0.25
-"""Doubt in launches that wait for one thing alone, and the second wait of one whose stalls were not
-collected."""
-_UNTOLD = 5.0
-"""How many times as much where no counter says what the fix leaves of its cause."""
+
+@dataclass(frozen=True)
+class Width:
+    """How wide an interval is: its ends are this far from the estimate, in units of the doubt.
+
+    Attributes
+    ----------
+    low, high
+        Of the logarithm of the time after the fix, over the estimate.
+    untold
+        How many times as much where no counter says what the fix leaves of its cause.
+    saved
+        How much it grows with the logarithm of the saving (0: it does not).
+    """
+
+    low: float
+    high: float
+    untold: float
+    saved: float
+
+    def doubt(self, told: float, saving: float) -> float:
+        """Return what the ends are multiplied by.
+
+        Parameters
+        ----------
+        told
+            The part of the time whose cure the counters tell.
+        saving
+            The logarithm of the time as it is, over the estimate.
+        """
+        return (told + (1 - told) * self.untold) * (1 + self.saved * saving)
+
+    def around(self, estimate_us: float, now_us: float, told: float) -> tuple[float, float]:
+        """Return both ends, microseconds; no fix makes a launch slower."""
+        doubt = self.doubt(told, math.log(max(now_us / estimate_us, 1.0)))
+        low, high = (estimate_us * math.exp(each * doubt) for each in (self.low, self.high))
+        return min(low, now_us), min(high, now_us)
+
+
+WIDTH = Width(-0.35, 0.22, 2.0, 0.5)
+"""Measured and chosen by ``python -m studies.truth.fixes`` (the rule is in
+`studies.truth.intervals`)."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +133,11 @@ def estimate(now_us: float, fraction: float, launches: Sequence[Launch], term: s
         Id of the cause that is taken out.
     """
     after = now_us * fraction
-    low, high = (after * math.exp(each * doubt(launches, term)) for each in SPREAD)
-    return Estimate(after, low, min(high, now_us))
+    return Estimate(after, *WIDTH.around(after, now_us, told(launches, term)))
 
 
-def doubt(launches: Sequence[Launch], term: str) -> float:
-    """Return what errors grow with: a second thing that the launches wait for.
-
-    It is larger for a fix of which no counter says what it leaves. How much is saved is no part of
-    it: that goes with neither the errors of the planted families nor those of the ladders.
-    """
+def told(launches: Sequence[Launch], term: str) -> float:
+    """Return the part of the time of some launches whose counters tell what a fix leaves."""
     time = sum(one.time_us for one in launches)
-    return sum(one.time_us * _doubt(one, term) for one in launches) / time
-
-
-def _doubt(launch: Launch, term: str) -> float:
-    shares = [share for reason, share in waits(launch).items() if reason != "stall_not_selected"]
-    second = sorted(shares)[-2] if len(shares) > 1 else _UNKNOWN
-    told = CURES[term](SlowLaunch(launch)).told
-    return (_LEAST_DOUBT + second) * (1.0 if told else _UNTOLD)
+    sure = sum(one.time_us for one in launches if CURES[term](SlowLaunch(one)).told)
+    return sure / time

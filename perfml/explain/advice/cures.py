@@ -24,13 +24,14 @@ _FIXED = 0.07
 family ``dependency``)."""
 _HALF = 0.5
 """What stays of a work whose least amount a launch does not tell, as in rules of advice."""
+_WRITTEN = 2.0
+"""How many times as much a sector costs that is written as one that is read."""
 _SECTORS = 4
 """Of a request in which neighbouring lanes ask for neighbouring words."""
+_DIVISION = 20
+"""Instructions that go with a division of integers by a number that the compiler does not know."""
 _WIDEST = 512
 """Bytes of a request in which each lane moves sixteen."""
-_XU_CYCLES = 8
-"""Issue slots a special function's pipe is busy for (CUDA C++ Programming Guide, throughput of
-native arithmetic instructions: 16 a cycle and multiprocessor)."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,22 @@ class Cure:
 def _scattered(state: SlowLaunch) -> Cure:
     launch = state.launch
     loads, stores = known(launch["gld_transactions"]), known(launch["gst_transactions"])
-    if loads + stores == 0:
-        loads = stores = 1.0
+    # a sector that is written in part is read and written again in L2
+    moved = loads + _WRITTEN * stores
     asked = loads * known(launch["gld_efficiency"], 1.0)
-    asked += stores * known(launch["gst_efficiency"], 1.0)
-    left = min(1.0, asked / (loads + stores))
+    asked += _WRITTEN * stores * known(launch["gst_efficiency"], 1.0)
+    left = min(1.0, asked / moved) if moved > 0 else 1.0
     requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
     sectors = (loads + stores) / requests if requests > 0 else math.nan
     if math.isnan(launch["gld_efficiency"]) and math.isnan(launch["gst_efficiency"]):
         # what lanes ask for was not collected: a word each, as far as is known
         left = min(1.0, known(_SECTORS / sectors, 1.0))
-    cycles = state.waited("stall_memory_dependency", "stall_memory_throttle", by=_LOADS)
-    stays = max(left, _latency_left(state.latency, sectors, left, cycles))
+    waiting = state.waiting("stall_memory_dependency")
+    cycles = state.waited("stall_memory_dependency", by=_LOADS)
+    alone = max(left, _latency_left(state.latency, sectors, left, cycles))
+    # who waits for room in the queue of requests does not wait for a latency
+    share = waiting / max(waiting + state.waiting("stall_memory_throttle"), 0.01)
+    stays = share * alone + (1 - share) * left
     return Cure(state.memory, stays, dict.fromkeys(BELOW, left), told=stays <= left)
 
 
@@ -185,8 +190,13 @@ def _misses(state: SlowLaunch) -> Cure:
     sectors = launch.total(("l2_read_transactions", "l2_write_transactions"))
     share = min(1.0, moved / sectors) if sectors > 0 else math.nan
     part = max(state.waiting("stall_memory_dependency"), state.busy["dram_utilization"])
+    cycles = state.waited("stall_memory_dependency", by=_LOADS)
+    # a load that waits for longer than its latency stands in DRAM's queue
+    queue = min(1.0, known(state.latency / cycles, 1.0)) if cycles > 0 else 1.0
+    # what is read from DRAM passes L2 once more
+    relieved = {"dram_utilization": 1 - share, "l2_utilization": 1 - _HALF * known(share)}
     # which of the misses another order of accesses avoids is not known
-    return Cure(part, 1 - _MISS * share, {"dram_utilization": 1 - share}, told=False)
+    return Cure(part, (1 - _MISS * share) * queue, relieved, told=False)
 
 
 def _repeated(state: SlowLaunch) -> Cure:
@@ -225,11 +235,11 @@ def _atomics(state: SlowLaunch) -> Cure:
     behind = max(0.0, 1 - known(state.latency / cycles, 1.0)) if cycles > 0 else 0.0
     part = state.waiting("global_atomics", "stall_memory_throttle") + state.queued
     part += behind * state.waiting("stall_memory_dependency")
-    # spread over all slices of L2, the busiest has as much to do as the mean
+    # spread over all slices of L2, the busiest has as much to do as the mean, and no queue
     left = known(state.ratio(("l2_atomic_utilization",), ("l2_atomic_utilization_max",)))
     busy = state.busy["l2_atomic_utilization_max"]
     relieved = {"l2_atomic_utilization_max": left}
-    return Cure(min(1.0, max(part, busy)), left, relieved, told=False)
+    return Cure(min(1.0, max(part, busy)), 0.0, relieved, told=False)
 
 
 def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure]:
@@ -239,8 +249,10 @@ def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure
             relieved["ldst_fu_utilization"] = 0.0
             relieved["issue_slot_utilization"] = 1 - state.instructions(*kinds)
         part = max(state.waiting(term), state.busy[unit])
-        # how many constants a warp asked for at a time is not counted
-        return Cure(part, 0.0, relieved, told=unit != "constant_cache_utilization")
+        if unit == "constant_cache_utilization":
+            # how many constants a warp asked for at a time is not counted; once is the least
+            return Cure(part, 1 / LANES, {unit: 1 / LANES}, told=False)
+        return Cure(part, 0.0, relieved)
 
     return cure
 
@@ -250,44 +262,73 @@ def _local(state: SlowLaunch) -> Cure:
     share = traffic["local_memory"] / max(sum(traffic.values()), 1.0)
     part = max(state.waiting("local_memory"), share * max(state.busy[name] for name in BELOW))
     relieved = dict.fromkeys((*BELOW, "ldst_fu_utilization"), 1 - share)
-    # each access computes an address, too
-    asked = state.ratio(("local_load_requests", "local_store_requests"), ("inst_executed",))
-    issue = max(0.0, 1 - 2 * known(asked))
-    relieved |= dict.fromkeys(("issue_slot_utilization", "alu_utilization"), issue)
-    return Cure(part, 0.0, relieved, told=False)
+    # its instructions go, and the addresses of arrays; spilled values have none
+    asked = known(_local_requests(state) / state.launch["inst_executed"])
+    work = max(0.0, 1 - asked - min(asked, state.instructions("inst_integer")))
+    relieved |= dict.fromkeys(_ISSUED, work)
+    return Cure(part, 0.0, relieved, work, told=False)
+
+
+def _local_requests(state: SlowLaunch) -> float:
+    """Return the requests of local memory; of sectors, where only those were counted."""
+    launch, found = state.launch, 0.0
+    for kind in ("load", "store"):
+        counted = launch[f"local_{kind}_requests"]
+        sectors = known(launch[f"local_{kind}_transactions"])
+        found += known(counted, sectors / _SECTORS)
+    return found
 
 
 def _special(state: SlowLaunch) -> Cure:
-    issue = max(state.busy["issue_slot_utilization"], 0.01)
-    slots = min(1.0, state.busy["special_fu_utilization"] / _XU_CYCLES / issue)
-    relieved = {
-        "special_fu_utilization": 0.0,
-        "issue_slot_utilization": 1 - max(slots, state.instructions("inst_bit_convert")),
-    }
+    slots = max(state.special_slots, state.instructions("inst_bit_convert"))
+    relieved = {"special_fu_utilization": 0.0, "issue_slot_utilization": 1 - slots}
     return Cure(1.0, 0.0, relieved, told=False)
 
 
 def _integers(state: SlowLaunch) -> Cure:
     # where no pipe is full, a warp still issues them one after another
     share = state.instructions("inst_integer")
+    # each division of integers converts one of them there and back
+    divisions = state.instructions("inst_bit_convert") / 2 * _DIVISION
+    gone = min(max(share * (1 - _HALF), divisions), 1.0)
     names = ("alu_utilization", "issue_slot_utilization", "single_precision_fu_utilization")
-    return Cure(share, _HALF, dict.fromkeys(names, 1 - share * _HALF), told=False)
+    relieved = dict.fromkeys(names, 1 - gone)
+    if divisions > 0:
+        relieved["special_fu_utilization"] = 1 - min(1.0, divisions)
+    return Cure(max(share, gone), 1 - gone / max(share, gone, 0.01), relieved, told=False)
 
 
 def _half_of(unit: str) -> Callable[[SlowLaunch], Cure]:
     return lambda _: Cure(1.0, _HALF, {unit: _HALF}, told=False)
 
 
+def _doubles(state: SlowLaunch) -> Cure:
+    """Floats in their place, at twice the rate; conversions from and to doubles go."""
+    converted = state.instructions("inst_bit_convert")
+    slots = min(1.0, state.special_slots)
+    relieved = {
+        "double_precision_fu_utilization": _HALF,
+        "special_fu_utilization": 1 - min(1.0, known(converted / slots)) if slots else 1.0,
+        "issue_slot_utilization": 1 - converted,
+    }
+    return Cure(1.0, _HALF * (1 - converted), relieved, told=False)
+
+
 def _fewer(state: SlowLaunch) -> Cure:
     """Half of the instructions, but no fewer than its floating-point operations need."""
     needed = state.ratio(("flop_count_sp",), ("inst_executed",)) / 2 / LANES
     left = min(1.0, max(_HALF, known(needed)))
-    return Cure(1.0, left, dict.fromkeys(_ISSUED, left), told=False)
+    return Cure(_but_memory(state), left, dict.fromkeys(_ISSUED, left), told=False)
 
 
-def _tensor(_: SlowLaunch) -> Cure:
+def _tensor(state: SlowLaunch) -> Cure:
     relieved = dict.fromkeys(ACTIVE, 1 / 8) | {"shared_utilization": 1 / 4}
-    return Cure(1.0, 0.0, relieved, told=False)
+    return Cure(_but_memory(state), 0.0, relieved, told=False)
+
+
+def _but_memory(state: SlowLaunch) -> float:
+    """Return the part of the time in which no warp waits for global memory."""
+    return 1 - state.waiting("stall_memory_dependency", "stall_memory_throttle", "stall_texture")
 
 
 CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
@@ -334,7 +375,7 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "local_memory": _local,
     "special_function_pipe_time": _special,
     "integer_arithmetic": _integers,
-    "fp64_pipe_time": _half_of("double_precision_fu_utilization"),
+    "fp64_pipe_time": _doubles,
     "fp32_pipe_time": _half_of("single_precision_fu_utilization"),
     "fp32_operations": _half_of("single_precision_fu_utilization"),
     "instructions": _fewer,

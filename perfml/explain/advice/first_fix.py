@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfml.explain.advice.after_fix import Estimate, estimate, time_after
-from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.cannot_say import cannot_say
+from perfml.explain.advice.fix import CannotSay, Fix
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.counters.terms import Kind, Term
 from perfml.explain.launches import Launch, kernel_label
@@ -70,7 +71,11 @@ def first_fix(
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     action = action_for(term, fixed[0].kernel if fixed else label, other)
-    return Fix(names[slow], term, label, action, now, _after(term, fixed, now))
+    unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
+    after = _after(term, fixed, now) if unsaid is None else None
+    if after is None and unsaid is None:
+        unsaid = CannotSay.COUNTERS
+    return Fix(names[slow], term, label, action, now, after, unsaid)
 
 
 def _label(launch: Launch) -> str:

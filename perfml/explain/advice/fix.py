@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.counters.terms import Term
 from perfml.util.json_values import json_value
 from perfml.util.words import micros
+
+
+class CannotSay(Enum):
+    """Why the time after a fix is not said."""
+
+    ALGORITHM = "one side runs a library's kernel and the other does not: another algorithm"
+    SEVERAL = "this cause is less than half of what differs between the sides"
+    COUNTERS = "the counters of one launch do not tell"
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,9 @@ class Fix:
     now_us
         The layer's time on that side.
     after
-        Of the layer without this cause; None where one side's counters cannot tell.
+        Of the layer without this cause; None where that cannot be said.
+    unsaid
+        Why not.
     """
 
     side: str
@@ -37,12 +48,14 @@ class Fix:
     action: str
     now_us: float
     after: Estimate | None
+    unsaid: CannotSay | None = None
 
     def saving(self) -> str:
-        """Say what it may save; empty where that cannot be told."""
+        """Say what it may save, or why that cannot be said."""
         time = self.after
         if time is None:
-            return ""
+            why = (self.unsaid or CannotSay.COUNTERS).value
+            return f"how much that saves cannot be said: {why}"
         return (
             f"without this cause about {micros(time.time_us)} instead of "
             f"{micros(self.now_us)} ({micros(time.low_us)} to "
@@ -52,8 +65,7 @@ class Fix:
     def sentence(self) -> str:
         """Say it in words."""
         saving = self.saving()
-        text = f"what to do in {self.side}: {self.action}"
-        return f"{text} {saving[0].upper()}{saving[1:]}" if saving else text
+        return f"what to do in {self.side}: {self.action} {saving[0].upper()}{saving[1:]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -67,6 +79,7 @@ class Fix:
             "after_us": None if after is None else after.time_us,
             "after_low_us": None if after is None else after.low_us,
             "after_high_us": None if after is None else after.high_us,
+            "unsaid": None if self.unsaid is None else self.unsaid.name.lower(),
             "sentence": self.sentence(),
         }
         cleaned: dict[str, Any] = json_value(document)

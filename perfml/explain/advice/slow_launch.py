@@ -46,6 +46,9 @@ _WARPS = 64
 """Warps of a multiprocessor; waiting is counted in their cycles."""
 _PARTS = 4.0
 """Of a multiprocessor, each with a scheduler of its own and its share of the warps."""
+_XU_CYCLES = 8
+"""Issue slots a special function's pipe is busy for (CUDA C++ Programming Guide, throughput of
+native arithmetic instructions: 16 a cycle and multiprocessor)."""
 LANES = 32
 
 
@@ -146,6 +149,12 @@ class SlowLaunch:
         """Return the share of instructions of a kind, from counts of threads."""
         share = self.launch.total(names) / LANES / self.launch["inst_executed"]
         return min(1.0, known(share))
+
+    @property
+    def special_slots(self) -> float:
+        """The share of issue slots in which an instruction goes to the special function unit."""
+        issue = max(self.busy["issue_slot_utilization"], 0.01)
+        return min(1.0, self.busy["special_fu_utilization"] / _XU_CYCLES / issue)
 
     def ratio(self, above: tuple[str, ...], below: tuple[str, ...]) -> float:
         """Return a ratio of counts; NaN where one was not collected or the lower one is 0."""

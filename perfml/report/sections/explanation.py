@@ -174,8 +174,7 @@ def _main_points(detail: LayerDiff, *, short: bool) -> tuple[Block, ...]:
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
-        points.append(f"do: {fix.action}")
-        points += [fix.saving()] if fix.after is not None else []
+        points += [f"do: {fix.action}", fix.saving()]
     if others:
         named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
         points.append(f"also: {listed(named, 3)}")

@@ -1,0 +1,45 @@
+"""Where an explanation must not say how much a fix saves: the fix would not be of one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfml.explain.advice.fix import CannotSay
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.launches import Launch
+from perfml.explain.results import Causes
+
+_MOST = 0.5
+"""Of all that differs between two sides, by the logarithms of its factors."""
+
+
+def cannot_say(
+    term: str, causes: Causes, slow: Sequence[Launch], fast: Sequence[Launch]
+) -> CannotSay | None:
+    """Return why the time without a cause cannot be said; None where it can.
+
+    Parameters
+    ----------
+    term
+        Id of the cause.
+    causes
+        All that differs between the sides.
+    slow, fast
+        Their launches.
+    """
+    if _of_library(slow) != _of_library(fast):
+        return CannotSay.ALGORITHM
+    if share_of(term, causes) < _MOST:
+        return CannotSay.SEVERAL
+    return None
+
+
+def share_of(term: str, causes: Causes) -> float:
+    """Return the share of a cause among all that differs, whichever side it is in favour of."""
+    parts = [(each.term.id, abs(each.log_ratio)) for each in causes.totals]
+    whole = sum(part for _, part in parts)
+    return sum(part for name, part in parts if name == term) / whole if whole > 0 else 0.0
+
+
+def _of_library(launches: Sequence[Launch]) -> bool:
+    return any(person_of(one.kernel) is not Person.AUTHOR for one in launches)
