@@ -36,7 +36,7 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> report, in a
 	@$(PERFML) merge $(DEMO)/kernels.parquet --layers 'conv_.*' --out $(DEMO)/layers.parquet --quiet >> $(DEMO)/log.txt
 	@$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --out $(DEMO)/report.html --quiet
 	@echo "Next, in this folder:"
-	@echo "  $(PERFML) explain $(DEMO)/layers.parquet $(WHERE) --baseline cublas --target cudnn"
+	@echo "  $(PERFML) explain $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --baseline cublas --target cudnn"
 	@echo "  $(PERFML) advise $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --top 3"
 	@echo "  $(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20"
 

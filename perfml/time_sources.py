@@ -86,5 +86,8 @@ def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str |
 
 def time_notes(*sides: tuple[str, pd.DataFrame]) -> tuple[str, ...]:
     """Return what `time_note` says of each side, by its name."""
+    bare = {time_note(table) for _, table in sides}
+    if len(sides) > 1 and len(bare) == 1 and None not in bare:
+        return tuple(time_note(table, "both sides") for _, table in sides[:1])  # type: ignore[misc]
     notes = (time_note(table, name) for name, table in sides)
     return tuple(note for note in notes if note is not None)

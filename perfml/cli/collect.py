@@ -75,9 +75,12 @@ def doctor(
             save_peaks(document, out)
     out_.result({"checks": [vars(each) for each in checks], "peaks": document})
     out_.table(
-        ["", "what", "found", "cure"],
-        [[each.status, each.name, each.found, each.cure] for each in checks],
+        ["", "what", "found"],
+        [[each.status, each.name, each.found] for each in checks],
     )
+    cures = [f"  {each.name}: {each.cure}" for each in checks if each.cure]
+    if cures and not as_json:
+        out_.result({}, ["", "What helps, where you need it:", *cures])
     if any(each.status == "fail" for each in checks):
         raise typer.Exit(1)
 
@@ -188,7 +191,7 @@ def collect(
             out_.warn(f"{each.run_id}: {warning}")
     out_.result({"out": str(out), "runs": [vars(each) for each in results]})
     out_.table(
-        ["run", "status", "folder", ""],
+        ["run", "status", "folder", "note"],
         [
             [each.run_id, each.status, str(each.folder), each.message or _checked(each.record)]
             for each in results

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.report.compared import compare_tables
-from perfml.report.conditions import Condition, conditions
+from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
 from perfml.report.labels import listed
@@ -142,8 +142,8 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
     low, high = min(repeats), max(repeats)
     facts = (
         ("device", listed(results.named("device"), 3)),
-        ("backends", listed(list(results.series), 8)),
-        ("conditions", labels + more),
+        ("backends", listed([name for name in results.series if name not in UNNAMED.values()], 8)),
+        ("conditions", "" if labels == EVERY_RUN else labels + more),
         ("layers", f"{max(len(condition.layers) for condition in shown):,}"),
         ("repeats", f"{low}" if low == high else f"{low} to {high}"),
         ("times", _time_note(shown)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.report.conditions import named_layers
+from perfml.report.conditions import EVERY_RUN, UNNAMED, named_layers
 from perfml.report.labels import clean, listed
 from perfml.report.results import Pair
 from perfml.tables import metric_columns
@@ -205,10 +205,11 @@ def _told(key: tuple[str, ...], keys: list[str], among: list[tuple[str, ...]]) -
     shown = [
         place
         for place, name in enumerate(keys)
-        if name == "backend" or len({each[place] for each in among}) > 1
+        if (name == "backend" and key[place] not in UNNAMED)
+        or len({each[place] for each in among}) > 1
     ]
     parts = [f"batch {key[at]}" if keys[at] == "batch" else key[at] for at in shown]
-    return clean(", ".join(parts), 120) or "all layers"
+    return clean(", ".join(parts), 120) or EVERY_RUN
 
 
 def _listed(found: Mapping[tuple[str, ...], Any]) -> str:

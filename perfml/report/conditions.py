@@ -21,6 +21,8 @@ _CONDITION = ("workload", "device", "precision", "batch")
 EVERY_RUN = "all runs"
 _NO_LAYER = "(no layer)"
 _NO_BACKEND = "(unnamed)"
+UNNAMED = {"unknown": "this profile"}
+"""What people read for the backend of a profile whose name and options tell none."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def named_layers(layers: pd.DataFrame) -> pd.DataFrame:
         msg = "there are no layers to report"
         raise TableError(msg, where="report", cure="Merge a Kernels table that has layers.")
     frame = layers.copy(deep=False)
-    frame["backend"] = _texts(frame["backend"], _NO_BACKEND)
+    frame["backend"] = _texts(frame["backend"], _NO_BACKEND).replace(UNNAMED)
     names = frame["layer"] if "layer" in frame.columns else pd.Series(None, index=frame.index)
     frame["layer"] = _texts(names, _NO_LAYER)
     frame["time_us"] = pd.to_numeric(frame["time_us"], errors="coerce").astype(float)
@@ -107,6 +109,17 @@ def named_layers(layers: pd.DataFrame) -> pd.DataFrame:
 def _texts(names: pd.Series, missing: str) -> pd.Series:
     kept = {name: clean(name, 200) for name in names.dropna().unique()}
     return names.map(kept).astype(object).where(names.notna(), missing)
+
+
+def labelled(text: str, label: str) -> str:
+    """Return a text with the condition that it holds under, where that tells anything.
+
+    Examples
+    --------
+    >>> labelled("Time of every layer", "fp32, batch 1"), labelled("Time of every layer", EVERY_RUN)
+    ('Time of every layer, fp32, batch 1', 'Time of every layer')
+    """
+    return text if label in ("", EVERY_RUN) else f"{text}, {label}"
 
 
 def conditions(layers: pd.DataFrame) -> list[Condition]:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.kernel_names import short_kernel
-from perfml.report.conditions import Condition
+from perfml.kernel_names import kernel_label, shortened
+from perfml.report.conditions import UNNAMED, Condition
 from perfml.report.labels import clean
 from perfml.util.words import count
 
 EVERYTHING = "All launches"
 OUTSIDE = "(outside every layer)"
 
+_SHORT = 64
 _NAME_LIMIT = 2000
 _ROW_LIMIT = 30_000
 _NAMES_BYTES = 1_000_000
@@ -151,7 +152,8 @@ class _Packer:
     def short_and_full(self) -> list[tuple[str, str]]:
         """Every name, printable and no longer than the page can hold."""
         full = [clean(name, self._longest) for name in self.names]
-        return [(short_kernel(name), name) for name in full]
+        labels = [kernel_label(name, _NAME_LIMIT) for name in full]
+        return list(zip(shortened(labels, _SHORT), full, strict=True))
 
     @property
     def cut(self) -> str:
@@ -167,7 +169,7 @@ class _Packer:
 def printable(kernels: pd.DataFrame) -> pd.DataFrame:
     """Name backends and layers of a Kernels table as the Conditions do, so that they match."""
     return kernels.assign(
-        backend=_printable(kernels["backend"]), layer=_printable(kernels["layer"])
+        backend=_printable(kernels["backend"]).replace(UNNAMED), layer=_printable(kernels["layer"])
     )
 
 

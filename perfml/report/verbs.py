@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import listed
+from perfml.report.labels import listed, percent
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import ranks_table
 from perfml.report.sections.summary import error_sentence
@@ -125,6 +125,8 @@ def roofline_document(
     if by_kernel:
         shown.insert(1, "kernel")
         rows = rows.assign(kernel=[kernel_label(str(name)) for name in rows["kernel"]])
+    if len(rows) and (rows["bound"] == UNKNOWN).all() and rows["flop_rate"].notna().any():
+        return _arithmetic_rates(rows, peaks, by_kernel=by_kernel, time_notes=time_notes)
     notes = ["intensity: operations a byte; fraction: of the roof that bounds."]
     if rows["flops"].isna().any():
         notes.append(
@@ -145,6 +147,28 @@ def roofline_document(
         Points(tuple(notes)),
     )
     return _single("Roofline", *blocks, *time_texts(time_notes))
+
+
+def _arithmetic_rates(
+    rows: pd.DataFrame, peaks: Peaks, *, by_kernel: bool, time_notes: Sequence[str]
+) -> Document:
+    """Return what is known where no bytes were counted: the share of the arithmetic peak."""
+    names = ("layer", *(("kernel",) if by_kernel else ()), "backend", "precision", "batch")
+    shown = rows[[name for name in names if name in rows.columns]].copy()
+    peak = rows["precision"].map(peaks.values) if "precision" in rows.columns else float("nan")
+    shown["time_us"] = rows["time_us"]
+    shown["TFLOP/s"] = rows["flop_rate"] / 1e12
+    shown["of the peak"] = (rows["flop_rate"] / peak).map(percent)
+    return _single(
+        "Roofline",
+        Text(
+            "No roofline: the bytes that each memory moved were not counted (collect with "
+            "--metrics roofline). What is known is the share of the arithmetic peak."
+        ),
+        Text(f"Peaks, {peaks.sentence()}"),
+        frame_table(shown, spare=("batch", "precision")),
+        *time_texts(time_notes),
+    )
 
 
 def advice_document(advice: Advice, top: int) -> Document:

@@ -38,13 +38,22 @@ def analysed(
     Parameters are those of `report`.
     """
     from perfml.modeling import evaluate, rank
+    from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
     from perfml.report.pairs import advise_conditions, explain_pairs
 
     several = len(layers["backend"].dropna().unique()) > 1
+    distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
     evaluations, rankings, warnings = [], [], []
     for task in ("regression", "classification") if several else ("regression",):
         words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
+        if distinct < ENOUGH_LAYERS:
+            # a model of so few layers only tells their repeats apart
+            warnings.append(
+                f"no {task} analysis: it needs {ENOUGH_LAYERS} distinct layers or kernels, "
+                f"and there {'is' if distinct == 1 else 'are'} {distinct}"
+            )
+            continue
         try:
             evaluations.append(evaluate(layers, splits=splits, average=True, **words))
             rankings.append(

@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.tables import write_table
+from tests.support.report_data import on_h200
 
 pytestmark = pytest.mark.process
 
@@ -211,6 +213,35 @@ def test_datasets_are_listed_and_found(sweep):
 def test_doctor_lists_checks():
     document = json.loads(run("doctor", "--json").stdout)
     assert {"python", "gpu", "ncu"} <= {each["name"] for each in document["checks"]}
+
+
+def test_doctor_says_what_helps_on_a_narrow_terminal_too(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    checks = json.loads(run("doctor", "--json").stdout)["checks"]
+    printed = " ".join(run("doctor").stdout.split())
+    assert all(each["cure"] in printed for each in checks if each["cure"])
+
+
+def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
+    _, table = on_h200(layers=2)
+    path = tmp_path / "layers.parquet"
+    write_table(table, path, kind="layers", provenance={})
+    printed = run("roofline", str(path)).stdout
+    assert "bytes that each memory moved were not counted" in " ".join(printed.split())
+    assert "unknown" not in printed
+    (line,) = (each for each in printed.splitlines() if each.startswith("conv_01  cublas"))
+    rate = 1e9 / (1.01 * 5e-6)
+    assert f"{rate / 1e12:.4g}" in line
+
+
+def test_advice_leaves_out_the_launches_of_layers_that_the_table_lacks(tmp_path):
+    frame, table = on_h200(layers=3)
+    paths = [str(tmp_path / f"{name}.parquet") for name in ("kernels", "layers")]
+    write_table(frame, paths[0], kind="kernels", provenance={})
+    some = table[table["layer"] == "conv_01"].reset_index(drop=True)
+    write_table(some, paths[1], kind="layers", provenance={})
+    found = json.loads(run("advise", paths[1], "--kernels", paths[0], "--json").stdout)
+    assert found["layers"] == len(some["backend"].unique())
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,20 @@ def test_small_print_goes_before_a_column_does():
     assert "small print of ratio" in " ".join(narrow)
 
 
+def test_small_print_that_tells_rows_apart_stays_and_columns_go():
+    rows = [
+        [Cell("conv_02", note=f"{backend} fp32 b1"), Cell("conv"), Cell("48.4")]
+        for backend in ("cudnn", "inductor")
+    ]
+    table = ReportTable("", (*words("layer", "kind"), *numbers("µs")), rows, spare=("kind",))
+    lines = table_grid(table, rows, 34)
+    assert [line.split("  ")[0] for line in lines[1:3]] == [
+        "conv_02 (cudnn fp32 b1)",
+        "conv_02 (inductor fp32 b1)",
+    ]
+    assert "small print" not in " ".join(lines)
+
+
 def test_long_names_differ_where_they_are_cut():
     names = [f"sm80_xmma_gemm_f32f32_tilesize{size}x64x8_aligned_execute" for size in (32, 64, 128)]
     table = ReportTable("", words("kernel", "of"), [[Cell(each), Cell("a b")] for each in names])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -294,6 +295,29 @@ def test_stalls_of_one_layer_or_of_none():
         figures.stall_breakdown(layers(), layer="pool")
     with pytest.raises(PerfmlError, match="no stall metric"):
         figures.stall_breakdown(layers()[["backend", "layer", "time_us"]])
+
+
+@pytest.mark.parametrize("width", [352, 900])
+def test_nothing_of_the_stalls_lies_outside_of_the_figure(width):
+    names = ["memory_dependency", "exec_dependency", "math_pipe_throttle", "short_scoreboard"]
+    names += ["not_selected", "memory_throttle", "branch_resolving", "lg_throttle"]
+    table = pd.DataFrame({"backend": ["inductor"], "layer": "x", "time_us": 1.0})
+    ax = figures.stall_breakdown(table.assign(**{f"stall_{n}": 0.1 for n in names}), width=width)
+    assert inside(ax, ax.get_legend())
+
+
+def test_the_axis_of_factors_has_room_for_its_name():
+    terms = pd.DataFrame({"label": ["throughput per resident warp (unexplained)"] * 2})
+    ax = figures.attribution(terms.assign(log_ratio=[0.5, -0.2]), width=520)
+    assert inside(ax, ax.xaxis.label)
+
+
+def inside(ax, drawn):
+    """Say whether something lies within its figure, left and right."""
+    figure = ax.figure
+    FigureCanvasAgg(figure).draw()
+    box = drawn.get_window_extent()
+    return box.x0 >= 0 and box.x1 <= figure.bbox.width
 
 
 def test_metrics_that_move_together_are_one_cluster():

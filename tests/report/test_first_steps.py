@@ -1,5 +1,6 @@
 """The top of a report: what to do first, what it gains, and the words that it uses."""
 
+import dataclasses
 import html
 import re
 
@@ -90,6 +91,18 @@ def test_of_one_backend_the_largest_possible_saving_is_told():
         assert found == ()
 
 
+def test_without_findings_the_counters_that_are_missing_come_first():
+    table = layers(backends=("cudnn",))
+    advice = {
+        label: dataclasses.replace(each, table=each.table.iloc[:0])
+        for label, each in advise_conditions(table).items()
+    }
+    rules = {rule for each in advice.values() for rule in each.not_checked["rule"]}
+    (step,) = build_report(table, advice=advice).answer.first
+    assert step.gain == f"{len(rules)} rules not checked"
+    assert "perfml metrics default --request" in step.text
+
+
 def test_several_conditions_are_three_steps_too():
     table = layers(batches=(1, 8))
     steps = build_report(table).answer.first
@@ -101,7 +114,7 @@ def test_page_markdown_and_terminal_show_the_steps_first():
     document = build_report(table_of(TWO))
     page, text = to_html(document), to_markdown(document)
     assert page.index("Do this first") < page.index("Use a") < page.index("10.0 µs less (25 %)")
-    assert "1. **Use a: 40.0 µs less than b.** Over all runs, a is fastest" in text
+    assert "1. **Use a: 40.0 µs less than b.** a is fastest" in text
     assert document.lines[0].startswith("Use a: ")
     assert document.lines[0].endswith("[40.0 µs less than b; firm]")
 

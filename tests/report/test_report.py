@@ -20,7 +20,7 @@ from perfml.explain import advise
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
 from perfml.merge.rule import merge
-from perfml.report import advise_conditions, build_report, explain_pairs, to_markdown
+from perfml.report import advise_conditions, build_report, explain_pairs, to_html, to_markdown
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
@@ -28,6 +28,7 @@ from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classe
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
 from perfml.report.verbs import advice_document
+from perfml.report.write import analysed
 from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
@@ -276,11 +277,44 @@ def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
     assert layer_shapes({}) == {}
 
 
-def test_page_shows_the_filter_table_with_shapes_and_says_when_there_are_none():
+def test_page_shows_the_filter_table_with_shapes_only():
     with_shapes = build_page(layers(), provenance=shapes())
     assert "Of the 5 slowest layers" in with_shapes
     without = build_page(layers())
-    assert "does not tell the layers' filter sizes" in html.unescape(without)
+    assert "filter" not in without.partition('id="extremes"')[2].partition("<section")[0]
+    one = build_page(layers(layers=1, backends=("a",)))
+    assert 'id="extremes"' not in one
+
+
+def test_an_unnamed_profile_is_no_backend_called_unknown():
+    unnamed = {"backend": "unknown", "precision": "unknown", "batch": pd.NA}
+    table = layers(backends=("a",), layers=3).assign(**unnamed)
+    document = build_report(table, kernels=kernels(backends=("a",), layers=3).assign(**unnamed))
+    assert document.lines[0].startswith("This profile takes ")
+    assert not any("unknown" in line for line in document.lines)
+    assert not {"backends", "conditions"} & {name for name, _ in document.facts}
+    assert "unknown" not in to_html(document).partition('id="times"')[2].partition("<script")[0]
+
+
+def test_few_layers_are_not_learned_from():
+    document, warnings = analysed(layers(layers=4), None, splits=2, resamples=2)
+    assert len(warnings) == 2
+    assert "needs 5 distinct layers" in warnings[0]
+    assert "metrics" not in {part.anchor for part in document.sections}
+
+
+def test_runs_without_launches_outside_of_layers_are_not_listed():
+    outside = [{"run_id": name, "launches": n, "time_us": n} for name, n in (("a", 0), ("b", 2))]
+    pages = [build_page(layers(), provenance={"unattributed": outside[:n]}) for n in (1, 2)]
+    assert ["Launches outside every layer" in page for page in pages] == [False, True]
+
+
+def test_kernels_of_the_chooser_differ_where_their_names_do():
+    frame = kernels(layers=2, backends=("a",))
+    stem = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize2x2x1_ffma_"
+    frame["kernel"] = [f"{stem}{name}_execute_kernel" for name in ("aligned", "split")] * 6
+    data = pack_kernels(frame, conditions(merge(frame)), {"a": 0})
+    assert len({short for short, _ in data.names}) == len(data.names) == 2
 
 
 def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():
@@ -383,7 +417,7 @@ def test_numbers_have_three_significant_digits(value, text):
 def test_page_is_made_from_a_table_of_backend_and_time_alone():
     page = build_page(pd.DataFrame({"backend": ["a"], "time_us": [3.0]}))
     # a number is not parted from its unit
-    assert "Over all runs, a takes 3.00\xa0µs for 1 layer" in page
+    assert "a takes 3.00\xa0µs for 1 layer" in page
     assert "The table carries no provenance." in page
 
 

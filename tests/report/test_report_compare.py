@@ -14,7 +14,7 @@ from perfml.report import build_comparison, to_html, to_markdown
 from perfml.report.compared import compare_tables
 from perfml.report.document import Panels
 from perfml.report.sections.comparison import changed_table, comparison_document
-from perfml.report.sections.explanation import layers_table
+from perfml.report.sections.explanation import layers_table, undecided_note
 from perfml.tables import write_table
 from tests.support.report_data import kernels, without_links
 
@@ -55,6 +55,29 @@ def test_identical_datasets_differ_in_nothing():
     said = [each.text for each in sentences(found)]
     assert said[0].startswith("cublas: no difference between after and before over 6 aligned")
     assert said[1] == "cublas: no metric changed beyond its noise on any layer."
+
+
+def test_profiles_without_labels_are_compared_without_a_word_for_them():
+    unnamed = {"backend": "unknown", "precision": "unknown", "workload": "unknown"}
+    ((found,), _) = compared(table().assign(**unnamed), table(1.5).assign(**unnamed))
+    said = [each.text for each in sentences(found)]
+    assert said[0].startswith("after takes ")
+    assert not any("unknown" in text or "all runs" in text for text in said)
+    names = [name for name, _ in comparison_document([found], [], ({}, {}), None).facts]
+    assert names == ["baseline", "target"]
+
+
+def test_layers_that_are_undecided_in_spite_of_their_intervals_are_explained():
+    before, after = table(), table(1.045)
+    # two repeats that scatter: each interval lies clear of 1, but not so surely six times
+    before, after = (frame[frame["iteration"] < 2] for frame in (before, after))
+    ((found,), _) = compared(before, after)
+    layers_ = found.pair.explanation.layers
+    clear = (layers_["verdict"] == "undecided") & (layers_["low"] > 1.01)
+    note = undecided_note(found.pair.explanation)
+    assert clear.any()
+    assert note.startswith(f"{int(clear.sum())} of the ")
+    assert "2 repeats" in note
 
 
 def test_a_slower_dataset_is_slower_by_its_factor_with_an_interval():

@@ -182,7 +182,9 @@ def attribution(
     ax.set_xlabel(
         "factor on the time (log)"
         if narrow
-        else "factor on the time (log scale); to the right: slower"
+        else "factor on the time (log scale); to the right: slower",
+        # long names leave the axis less room than this takes: it ends where the axis does
+        loc="right",
     )
     return ax
 

@@ -105,17 +105,17 @@ def stall_breakdown(
         raise PerfmlError(msg, cure="Collect with --metrics published or --metrics stalls.")
     kept = list(shares.columns[:_MOST_STALLS])
     narrow = is_narrow(width)
-    columns = 2 if narrow else 4
+    labels = [plain(name.removeprefix("stall_").replace("_", " "), 40) for name in kept]
+    columns = _legend_columns(labels, width) if narrow else 4
     lines = -(-len(kept) // columns)
     ax = new_axes(ax, width, 44 * len(shares) + 62 + 22 * lines)
     place = np.arange(len(shares), dtype=float)
     left = np.zeros(len(shares))
-    for name, tint in zip(kept, STALLS, strict=False):
+    for name, label, tint in zip(kept, labels, STALLS, strict=False):
         value = np.nan_to_num(shares[name].to_numpy(dtype=float))
-        label = plain(name.removeprefix("stall_").replace("_", " "), 40)
         ax.barh(place, value, 0.62, left=left, color=tint, label=label)
         for at, size, start in zip(place, value, left, strict=True):
-            if size >= (0.12 if narrow else 0.05):
+            if size >= (0.18 if narrow else 0.05):
                 white = tint in _DARK
                 ax.text(
                     start + size / 2,
@@ -128,6 +128,8 @@ def stall_breakdown(
         left += value
     name_rows(ax, [plain(name, 24) for name in shares.index])
     ax.set_xlim(0, max(1.0, float(left.max())))
+    if narrow:
+        ax.set_xticks([0, 0.5, 1])
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
     ax.set_xlabel(
         "share of warps' active cycles"
@@ -143,6 +145,13 @@ def stall_breakdown(
         columnspacing=1.2,
     )
     return ax
+
+
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """Return 2 where two columns of a legend fit on a phone beside the bars' names, else 1."""
+    half = -(-len(labels) // 2)
+    widest = [max(map(len, part), default=0) for part in (labels[:half], labels[half:])]
+    return 2 if sum(widest) * 7.2 + 2 * 34 <= width - 72 else 1
 
 
 def clusters(layers: pd.DataFrame, threshold: float = 0.8) -> tuple[pd.DataFrame, list[list[str]]]:

@@ -89,10 +89,17 @@ def _fit(
         grid = _Grid.of(table, rows, kept, notes=notes)
         if grid.needs <= width:
             return grid
-        if not notes:
+        spare = notes - _telling_apart(rows)
+        if not spare:
             squeezed = grid.squeezed(width)
             return squeezed if squeezed.needs <= width else None
-        notes = notes - {max(notes, key=lambda at: max(len(row[at].note) for row in rows))}
+        notes = notes - {max(spare, key=lambda at: max(len(row[at].note) for row in rows))}
+
+
+def _telling_apart(rows: Sequence[Sequence[Cell]]) -> set[int]:
+    """Return the first column where rows of one name differ in its small print alone."""
+    names, whole = {row[0].text for row in rows}, {told(row[0]) for row in rows}
+    return {0} if len(names) < len(whole) else set()
 
 
 @dataclass(frozen=True)

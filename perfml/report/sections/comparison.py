@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.report import figures
 from perfml.report.compared import Comparison
+from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (
     Answer,
     Card,
@@ -30,6 +31,7 @@ from perfml.report.labels import listed
 from perfml.report.sections.explanation import (
     layers_alone,
     layers_table,
+    undecided_note,
     why_section,
     why_sentence,
 )
@@ -57,9 +59,10 @@ RULES = {
 
 _TIMES_LEAD = (
     "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
-    "equal; it is no difference where the interval lies within 5 % of equal, and undecided where "
-    "the repeats scatter too much to say, or where single launches differ by less than 3 %. The "
-    "repeats of one process agree better than two processes do."
+    "equal, and so surely that it holds for all layers judged together; it is no difference where "
+    "the interval lies within 5 % of equal, and undecided where the repeats scatter too much to "
+    "say, or where single launches differ by less than 3 %. The repeats of one process agree "
+    "better than two processes do."
 )
 _WHY_LEAD = (
     "Causes come from counters, without training, and their factors multiply to the time ratio; "
@@ -112,10 +115,21 @@ def comparison_document(
         (
             ("baseline", names[0] + (f", ingested {made[0]}" if made[0] else "")),
             ("target", names[1] + (f", ingested {made[1]}" if made[1] else "")),
-            ("compared", labels),
+            *((("compared", labels),) if labels != EVERY_RUN else ()),
         ),
         "perfml comparison",
     )
+
+
+def _of(comparison: Comparison) -> str:
+    """Name a measurement before what is said of it; not where it is the only one, without name."""
+    label = comparison.pair.label
+    return "" if label in ("", EVERY_RUN) else f"{label}: "
+
+
+def _begun(of: str, words: str) -> str:
+    """Begin a sentence with a measurement's name, or with a capital."""
+    return f"{of}{words}" if of else f"{words[:1].upper()}{words[1:]}"
 
 
 def _changes(comparison: Comparison) -> pd.DataFrame:
@@ -150,9 +164,9 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     if _changes(first).empty:
         return []
     row = _changes(first).iloc[0]
-    names, where = first.pair.explanation, first.pair.label
+    names, where = first.pair.explanation, _of(first)
     text = (
-        f"{where}: {names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
+        f"{where}{names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
         f"{names.baseline} {micros(float(row['baseline_us']))} ({row['ratio']:.2f}×)."
     )
     detail = next((each for each in names.details if each.layer == row["layer"]), None)
@@ -165,13 +179,12 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     changes = pd.concat([_changes(each) for each in comparisons])
     if len(changes) > 1:
         text = "; ".join(
-            f"{each.pair.label}: {_gains_and_losses(each)}"
-            for each in comparisons
-            if len(_changes(each))
+            f"{_of(each)}{_gains_and_losses(each)}" for each in comparisons if len(_changes(each))
         )
         slower = float(changes.loc[changes["cost"] > 0, "size"].sum())
         faster = float(changes.loc[changes["cost"] < 0, "size"].sum())
-        gain = f"{micros(slower)} lost, {micros(faster)} gained"
+        sums = ((slower, "lost"), (faster, "gained"))
+        gain = ", ".join(f"{micros(size)} {word}" for size, word in sums if size)
         title = "What slower layers cost, and faster ones save"
         steps.append(Sentence("do", "firm", f"{text}.", title, gain))
     return steps
@@ -186,15 +199,14 @@ def _times_section(comparisons: Sequence[Comparison], left_out: Sequence[str]) -
 
 def _times(comparison: Comparison) -> Section:
     explanation, label = comparison.pair.explanation, comparison.pair.label
-    caption = (
-        f"Time of {explanation.target} over {explanation.baseline}, {label}: thick lines are 95 % "
-        "intervals from the repeats."
-    )
+    caption = labelled(f"Time of {explanation.target} over {explanation.baseline}", label)
+    caption += ": thick lines are 95 % intervals from the repeats."
     alone = [
         f"Measured in {side} alone, so not compared: {listed(only, 8)}."
         for side, only in comparison.alone.items()
     ]
-    notes = [Text(text, note=True) for text in (*layers_alone(explanation), *alone)]
+    told = (undecided_note(explanation), *layers_alone(explanation), *alone)
+    notes = [Text(text, note=True) for text in told if text]
     return section(
         label,
         _totals(comparison),
@@ -263,7 +275,7 @@ def changed_table(comparison: Comparison) -> ReportTable:
         *words("most on"),
         *numbers(explanation.baseline, explanation.target, "difference"),
     )
-    caption = f"Metrics that changed beyond their noise, {comparison.pair.label}"
+    caption = labelled("Metrics that changed beyond their noise", comparison.pair.label)
     return ReportTable(caption, columns, rows[:_MOST_METRICS])
 
 
@@ -275,30 +287,30 @@ def _sentences(comparison: Comparison) -> list[Sentence]:
 
 
 def _time_sentence(comparison: Comparison) -> Sentence:
-    explanation, label = comparison.pair.explanation, comparison.pair.label
+    explanation, of = comparison.pair.explanation, _of(comparison)
     total, target, baseline = explanation.total, explanation.target, explanation.baseline
     layers = len(explanation.layers)
     if total.verdict in ("slower", "faster"):
         text = (
-            f"{label}: {target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
+            f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
             f"against {micros(total.baseline_us)} ({total.ratio:.3f}×{_interval(total)}) over "
             f"{count(layers, 'aligned layer')}"
         )
     elif total.verdict == "no difference" and len(_changes(comparison)):
         text = (
-            f"{label}: gains and losses cancel over {count(layers, 'aligned layer')}: "
+            f"{_begun(of, 'gains')} and losses cancel over {count(layers, 'aligned layer')}: "
             f"{_gains_and_losses(comparison)} (in all {total.ratio:.3f}×{_interval(total)})"
         )
     elif total.verdict == "no difference":
         text = (
-            f"{label}: no difference between {target} and {baseline} over "
+            f"{_begun(of, 'no difference')} between {target} and {baseline} over "
             f"{count(layers, 'aligned layer')} ({total.ratio:.3f}×{_interval(total)})"
         )
     else:
         why = f"the repeats of {target} and {baseline} scatter too much"
         if total.interval is None:
             why = "one time a side is not exact to this"
-        text = f"{label}: undecided, {why} ({total.ratio:.3f}×{_interval(total)})"
+        text = f"{_begun(of, 'undecided')}, {why} ({total.ratio:.3f}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "open" if total.verdict == "undecided" or total.interval is None else "firm"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
@@ -312,15 +324,15 @@ def _interval(ratio: Ratio) -> str:
 
 
 def _changed_sentence(comparison: Comparison) -> Sentence | None:
-    label, metrics = comparison.pair.label, comparison.changed["metric"]
+    of, metrics = _of(comparison), comparison.changed["metric"]
     if not comparison.tested and metrics.empty:
         return None
     if metrics.empty:
-        text = f"{label}: no metric changed beyond its noise on any layer."
+        text = f"{_begun(of, 'no metric')} changed beyond its noise on any layer."
         return Sentence("metric", "firm", text)
     layers = len(comparison.pair.explanation.layers)
     most = metrics.value_counts().head(3)
     often = [f"{name} ({amount} of {layers} layers)" for name, amount in most.items()]
     many = count(len(metrics.unique()), "metric")
-    text = f"{label}: {many} changed beyond noise, most often {listed(often)}."
+    text = f"{of}{many} changed beyond noise, most often {listed(often)}."
     return Sentence("metric", "likely", text)

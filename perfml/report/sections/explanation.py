@@ -86,12 +86,12 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
     for pair in pairs:
         explanation = pair.explanation
         label = f"{explanation.target} against {explanation.baseline}"
-        if several and pair.label not in (EVERY_RUN, ""):
+        at = "" if pair.label == EVERY_RUN else pair.label
+        if several and at:
             label = f"{pair.label}: {label}"
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
         layers: list[Block] = [
-            layer_section(detail, explanation, rows=pair.rows, at=pair.label)
-            for detail in differing
+            layer_section(detail, explanation, rows=pair.rows, at=at) for detail in differing
         ]
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
@@ -114,7 +114,7 @@ def explanation_document(explanation: Explanation) -> Document:
         f"{title}, all aligned layers",
         *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True),
-        *(Text(text) for text in layers_alone(explanation)),
+        *(Text(text) for text in (undecided_note(explanation), *layers_alone(explanation)) if text),
         *time_texts(explanation.time_notes),
         summary=explanation.total.sentence(),
     )
@@ -129,6 +129,7 @@ def explanation_summary(explanation: Explanation) -> Document:
         f"{title}, all aligned layers",
         *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True, most=_FIRST_LAYERS),
+        *(Text(text) for text in (undecided_note(explanation),) if text),
         *time_texts(explanation.time_notes),
         summary=explanation.total.sentence(),
     )
@@ -189,6 +190,28 @@ def layers_alone(explanation: Explanation) -> list[str]:
         (explanation.target, explanation.only_target),
     )
     return [f"Only in {name}: {listed(layers, 12)}." for name, layers in sides if layers]
+
+
+def undecided_note(explanation: Explanation) -> str:
+    """Say why layers are undecided whose own intervals lie clear of 1; empty without any.
+
+    With few repeats an interval alone is not sure enough to hold for all layers at once
+    (`perfml.explain.times.corrected_verdicts`).
+    """
+    from perfml.explain.times import TOLERANCE
+
+    rows = explanation.layers
+    undecided = rows[rows["verdict"] == "undecided"]
+    clear = (undecided["low"] > 1 + TOLERANCE) | (undecided["high"] < 1 / (1 + TOLERANCE))
+    if not clear.any() or not explanation.details:
+        return ""
+    repeats = min(explanation.details[0].time.repeats)
+    which = f"{int(clear.sum())} of the {count(len(undecided), 'undecided layer')}"
+    return (
+        f"{which} differ by their own intervals, but not so surely that all verdicts on "
+        f"{count(len(rows), 'layer')} hold together (Holm's correction): measure more than "
+        f"{count(repeats, 'repeat')} of each side."
+    )
 
 
 def layers_table(
@@ -464,7 +487,8 @@ def _cures(detail: LayerDiff) -> Points | None:
     from perfml.explain.counters.sentences import sided_causes
 
     if detail.fix is not None:
-        return Points((_capital(detail.fix.sentence()),), "What to do", "advised")
+        told = detail.fix.sentence().removeprefix("what to do ")
+        return Points((_capital(told),), "What to do", "advised")
     causes, _ = sided_causes(detail.time, detail.causes)
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.explain.advice.persons import what_to_do
-from perfml.report.conditions import EVERY_RUN, Condition
+from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
@@ -33,7 +33,8 @@ _NAMED = 2
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
     several = [each for each in results.conditions if len(each.totals.dropna()) > 1 and each.common]
-    steps = [_use(several), _mix(several), _loss(results.pairs) or _saving(results.advice)]
+    loss = _loss(results.pairs) or _saving(results.advice) or _unchecked(results.advice)
+    steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
 
 
@@ -219,8 +220,24 @@ def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
         return None
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
     text = (
-        f"{row['layer']}, {row['label']}, has the largest possible saving: {row['hazard']}. "
+        f"{labelled(str(row['layer']), str(row['label']))} has the largest possible saving: "
+        f"{row['hazard']}. "
         f"{row['evidence']}. {what_to_do(row)}"
     )
     gain = f"at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)
+
+
+def _unchecked(advice: Mapping[str, Advice]) -> Sentence | None:
+    """Say what to collect, where no rule of advice found anything and some could not be checked."""
+    rules = {str(rule) for each in advice.values() for rule in each.not_checked.get("rule", ())}
+    if not rules or any(len(each.table) for each in advice.values()):
+        return None
+    text = (
+        f"No rule of advice found anything, but {count(len(rules), 'rule')} could not be checked, "
+        "because their counters were not collected. Profile again with ncu --metrics "
+        "$(perfml metrics default --request), or with perfml collect."
+    )
+    return Sentence(
+        "do", "open", text, "Collect more counters", f"{count(len(rules), 'rule')} not checked"
+    )

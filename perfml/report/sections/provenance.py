@@ -60,7 +60,7 @@ def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
     tables = (
         sources_table(_records(document.get("sources"))),
         record_table("Runs", _records(document.get("runs"))),
-        record_table("Launches outside every layer", _records(document.get("unattributed"))),
+        record_table("Launches outside every layer", _outside(document.get("unattributed"))),
     )
     blocks: list[Block] = [Notices(sentences_of(document.get("warnings")), "what was recorded")]
     blocks += [Facts(facts)] if facts else []
@@ -78,6 +78,11 @@ def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
 
 def _records(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _outside(value: object) -> list[Mapping[str, Any]]:
+    """Return the runs that have launches outside every layer."""
+    return [record for record in _records(value) if record.get("launches") != 0]
 
 
 def sources_table(sources: list[Mapping[str, Any]]) -> ReportTable | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfml.report.conditions import Condition
+from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import TASKS, is_random, listed, members, model, percent, protocol
 from perfml.report.results import Pair, Results
@@ -63,14 +63,15 @@ def answer(results: Results) -> Answer:
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
     heading = "Do this first" if steps else "The answer, and how sure it is"
     if len(shown) == 1:
-        said = said[:1] + [_without(where(shown[0]), each) for each in said[1:]]
+        named = 0 if shown[0].label == EVERY_RUN else 1
+        said = said[:named] + [_without(where(shown[0]), each) for each in said[named:]]
     return Answer(heading, tuple(said), SURE_RULES)
 
 
 def _without(condition: str, sentence: Sentence) -> Sentence:
     """Return a sentence without the only condition, which the first one has named."""
     text = sentence.text.removeprefix(f"{condition}, ")
-    if text.startswith(("the ", "no ")):  # a backend's name keeps its small letter
+    if text.startswith(("the ", "no ", "this profile ")):  # a backend keeps its small letter
         text = text[:1].upper() + text[1:]
     return replace(sentence, text=text)
 
@@ -109,6 +110,8 @@ def _fastest(condition: Condition) -> Sentence:
         share = slowest["median"] / only["median"].sum()
         text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
     sure: Sure = "firm" if int(condition.times["repeats"].max()) > 1 else "open"
+    if first["backend"] in UNNAMED.values():
+        return Sentence("time", sure, f"{text}.")
     return Sentence("time", sure, f"{text}. Only one backend was measured.")
 
 

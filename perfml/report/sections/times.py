@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import pandas as pd
 
 from perfml.report import figures
-from perfml.report.conditions import Condition
+from perfml.report.conditions import Condition, labelled
 from perfml.report.document import (
     NARROW,
     Card,
@@ -38,7 +38,7 @@ def times_section(results: Results) -> Section:
     """Return the totals, the figure and the table of every condition."""
     panels = []
     for index, condition in enumerate(results.conditions):
-        drawn = index < MOST_FIGURES and condition.slowest is not None
+        drawn = index < MOST_FIGURES and int(condition.times["median"].notna().sum()) > 1
         panels.append(
             section(
                 condition.label,
@@ -77,7 +77,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
 
 def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
     slowest = condition.slowest
-    caption = f"Time of every layer, {condition.label}."
+    caption = f"{labelled('Time of every layer', condition.label)}."
     if slowest is not None:
         caption += (
             f" The slowest is {slowest['layer']} under {slowest['backend']} with "
@@ -124,7 +124,8 @@ def times_table(
         if several:
             cells += [Cell("–"), Cell("–")] if best is None else _lead(best, series)
         rows.append(cells)
-    caption = f"Time of every layer, {condition.label}: medians, and the range of the repeats"
+    caption = labelled("Time of every layer", condition.label)
+    caption += ": medians, and the range of the repeats"
     return ReportTable(caption, columns, rows, title="Every layer")
 
 
@@ -135,8 +136,8 @@ def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Ce
     return [Cell(fastest, series=series.get(fastest)), lead]
 
 
-def extremes_section(results: Results) -> Section:
-    """Return the slowest and fastest layers of every condition and backend."""
+def extremes_section(results: Results) -> Section | None:
+    """Return the slowest and fastest layers of every condition and backend; None with one layer."""
     panels = []
     for condition in results.conditions[:MOST_FIGURES]:
         for backend in condition.backends:
@@ -148,13 +149,15 @@ def extremes_section(results: Results) -> Section:
                 groups = filter_groups(medians, results.shapes)
                 blocks = (_layer_map(groups, label), _filter_claim(groups), _extremes(medians))
                 panels.append(section(label, *blocks))
+    if not panels:
+        return None
     return Section(
         "Slowest and fastest layers",
         (Panels("layers of", tuple(panels)),),
         lead="Layers by filter size and number of filters; the five slowest and the five fastest "
         "are marked."
         if results.shapes
-        else "The recording does not tell the layers' filter sizes; perfml collect records them.",
+        else "The five slowest and the five fastest.",
         anchor="extremes",
         link="Slow and fast",
         page_only=True,
