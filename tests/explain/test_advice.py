@@ -335,11 +335,15 @@ def test_a_threshold_that_is_met_exactly_is_met(rule, cells):
 
 def test_a_store_promises_no_more_than_its_share_of_the_traffic():
     cells = {"gst_efficiency": 0.125, "dram_utilization": 0.9, "gld_transactions": 99e6}
-    table = by_rule(advise(launch(**cells, gst_transactions=1e6), min_gain=0.0).table)
+    table = by_rule(
+        advise(launch(**cells, gst_transactions=1e6, global_store_requests=5e4), min_gain=0.0).table
+    )
     store = table.loc["uncoalesced_store"]
     assert store["gain_high"] == pytest.approx((1 - 0.125) * 0.9 * 0.01)
     assert "at most 1 % of the sectors" in store["evidence"]
-    assert "uncoalesced_store" not in found(launch(**cells, gst_transactions=1e6))
+    assert "uncoalesced_store" not in found(
+        launch(**cells, gst_transactions=1e6, global_store_requests=5e4)
+    )
 
 
 def test_an_undefined_metric_is_not_called_uncollected():
@@ -590,3 +594,35 @@ def test_a_profile_without_counters_is_not_said_to_be_checked():
     advice = advise(make_kernels([{"time_us": 5.0}]))
     said = to_text(advice_document(advice, 5))
     assert re.search(r"No rule found anything; \d\d rules could not be checked", said)
+
+
+def test_a_load_of_one_word_for_all_lanes_is_not_uncoalesced():
+    scattered = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.8}
+    words = {"gld_transactions": 1e6, "global_load_requests": 1e6}
+    assert "uncoalesced_load" not in found(launch(**scattered, **words))
+    assert "uncoalesced_load" in found(launch(**scattered, **{**words, "gld_transactions": 8e6}))
+
+
+def test_lanes_that_read_one_word_of_shared_memory_have_no_conflict():
+    cycles = {"inst_executed": 2e8, "ipc": 2.0, "shared_utilization": 0.9}
+    loads = {"shared_efficiency": 0.3, "inst_executed_shared_loads": 8e7}
+    broadcast = launch(**cycles, **loads, shared_load_transactions=8.5e7)
+    assert "bank_conflicts" not in found(broadcast)
+    assert "shared_bound" in found(broadcast)
+    # rounds that are no loads: stores, whose conflicts are not counted
+    assert "bank_conflicts" in found(launch(**cycles, **loads, shared_load_transactions=2e7))
+    ways = {**loads, "inst_executed_shared_loads": 1e7, "shared_load_transactions": 8.5e7}
+    assert "bank_conflicts" in found(launch(**cycles, **ways))
+
+
+def test_integers_that_fill_issue_slots_are_a_limit_though_their_pipe_is_not_full():
+    full = {"inst_executed": 1e8, "issue_slot_utilization": 0.94, "alu_utilization": 0.5}
+    assert "integer_bound" in found(launch(**full, inst_integer=0.5e8 * 32))
+    assert "integer_bound" not in found(launch(**full, inst_integer=0.2e8 * 32))
+
+
+def test_loads_that_l1_answers_again_and_again_are_found():
+    again = {"dram_read_bytes": 2e7, "gld_transactions": 6e7, "global_load_requests": 1.5e7}
+    busy = {"inst_executed": 6e7, "ipc": 2.6}
+    assert "repeated_loads" in found(launch(**again, **busy))
+    assert "repeated_loads" not in found(launch(**again, **{**busy, "ipc": 1.0}))

@@ -13,6 +13,19 @@ import pandas as pd
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice import pressures
+from perfml.explain.advice.accesses import (
+    LOCAL,
+    SECTORS,
+    cache_level,
+    first_known,
+    integer_level,
+    integer_slots,
+    is_present,
+    l1_level,
+    mean_of_each,
+    numbers,
+    shared_filled,
+)
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.companions import DIVISION
@@ -61,40 +74,28 @@ class Input:
 
     def lacks(self, frame: pd.DataFrame) -> list[str]:
         """Return the columns that it cannot be made without and `frame` does not hold."""
-        absent = [name for name in self.needs if not _present(frame, name)]
-        if self.either and not any(_present(frame, name) for name in self.either):
+        absent = [name for name in self.needs if not is_present(frame, name)]
+        if self.either and not any(is_present(frame, name) for name in self.either):
             absent += self.either[:1]
         return absent
 
 
-def _numbers(frame: pd.DataFrame, name: str) -> Array:
-    return np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan))
-
-
 def _most(*names: str) -> Callable[[pd.DataFrame], Array]:
     def make(frame: pd.DataFrame) -> Array:
-        highest: Array = np.max([_numbers(frame, name) for name in names], axis=0)
+        highest: Array = np.max([numbers(frame, name) for name in names], axis=0)
         return highest
 
     return make
-
-
-def _first_known(frame: pd.DataFrame, *names: str) -> Array:
-    known = np.full(len(frame), np.nan)
-    for name in names:
-        if _present(frame, name):
-            known = np.where(np.isnan(known), _numbers(frame, name), known)
-    return known
 
 
 def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
     """Make the share of one kind of access among the sectors of all global ones."""
 
     def make(frame: pd.DataFrame) -> Array:
-        if not set(_SECTORS) <= set(frame.columns):
+        if not set(SECTORS) <= set(frame.columns):
             return np.ones(len(frame))
-        own = _numbers(frame, name)
-        whole = np.sum([_numbers(frame, each) for each in _SECTORS], axis=0)
+        own = numbers(frame, name)
+        whole = np.sum([numbers(frame, each) for each in SECTORS], axis=0)
         share = own / np.where(whole > 0, whole, np.nan)
         return np.where(np.isnan(share), 1.0, share)
 
@@ -102,12 +103,12 @@ def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
 
 
 def _without_fences(frame: pd.DataFrame) -> Array:
-    fences = _numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
-    return np.maximum(_numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
+    fences = numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
+    return np.maximum(numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
 
 
 def _waves(frame: pd.DataFrame) -> Array:
-    return np.array([wave_fill(value) for value in _numbers(frame, "waves_per_sm")])
+    return np.array([wave_fill(value) for value in numbers(frame, "waves_per_sm")])
 
 
 def _tail(frame: pd.DataFrame) -> Array:
@@ -116,7 +117,7 @@ def _tail(frame: pd.DataFrame) -> Array:
     While it runs, multiprocessors without a block are idle, and how long they are was counted. One
     with few blocks is not idle, and works them faster than a full one.
     """
-    waves = _numbers(frame, "waves_per_sm")
+    waves = numbers(frame, "waves_per_sm")
     lacks = 1 - _waves(frame)
     if not set(SHAPE) <= set(frame.columns):
         return lacks
@@ -129,11 +130,11 @@ def _tail(frame: pd.DataFrame) -> Array:
 
 def _missing_blocks(frame: pd.DataFrame) -> Array:
     """Return what more blocks can gain: idle multiprocessors work, and waiting is hidden."""
-    lacks = 1 - _numbers(frame, "waves_per_sm")
+    lacks = 1 - numbers(frame, "waves_per_sm")
     stalls = [
-        _numbers(frame, name)
+        numbers(frame, name)
         for name in ("stall_memory_dependency", "stall_exec_dependency")
-        if _present(frame, name)
+        if is_present(frame, name)
     ]
     if not stalls:
         return lacks
@@ -143,9 +144,9 @@ def _missing_blocks(frame: pd.DataFrame) -> Array:
 
 def _balance(frame: pd.DataFrame) -> Array:
     names = ("sm_active_cycles_mean", "sm_active_cycles_max")
-    if not all(_present(frame, name) for name in names):
+    if not all(is_present(frame, name) for name in names):
         return np.full(len(frame), np.nan)
-    return np.asarray(_numbers(frame, names[0]) / _numbers(frame, names[1]))
+    return np.asarray(numbers(frame, names[0]) / numbers(frame, names[1]))
 
 
 def _even_blocks(frame: pd.DataFrame) -> Array:
@@ -154,7 +155,7 @@ def _even_blocks(frame: pd.DataFrame) -> Array:
     132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
     some of them, and two waves of time.
     """
-    waves, fill = _numbers(frame, "waves_per_sm"), _waves(frame)
+    waves, fill = numbers(frame, "waves_per_sm"), _waves(frame)
     if not set(SHAPE) <= set(frame.columns):
         return np.where(waves > _HALF, fill, 0.0)
     each = waves * resident_blocks(frame).min(axis=1).to_numpy(dtype=float)
@@ -173,11 +174,11 @@ def _divisions(frame: pd.DataFrame) -> Array:
     """
     lanes = 32 * 0.5  # the unit takes 16 lanes a cycle of the 32 of a warp
     names = ("inst_bit_convert", "inst_integer", "inst_executed", "ipc")
-    if not all(_present(frame, name) for name in names):
+    if not all(is_present(frame, name) for name in names):
         return np.zeros(len(frame))
-    converted, integers, executed, ipc = (_numbers(frame, name) for name in names)
+    converted, integers, executed, ipc = (numbers(frame, name) for name in names)
     with np.errstate(invalid="ignore", divide="ignore"):
-        done = _numbers(frame, "special_fu_utilization") * executed / ipc * lanes
+        done = numbers(frame, "special_fu_utilization") * executed / ipc * lanes
         share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
     return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
 
@@ -199,10 +200,8 @@ def _limited_by(name: str) -> Callable[[pd.DataFrame], Array]:
     return make
 
 
-_SECTORS = ("gld_transactions", "gst_transactions")
 _REQUESTS = ("global_load_requests", "global_store_requests")
 _COPIES = "inst_executed_async_copies"
-_LOCAL = ("local_load_transactions", "local_store_transactions")
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization")
 
 INPUTS: dict[str, Input] = {
@@ -221,17 +220,58 @@ INPUTS: dict[str, Input] = {
         ("dram_utilization", "l2_utilization", "stall_memory_dependency"),
         _most("dram_utilization", "l2_utilization", "stall_memory_dependency"),
     ),
+    "sectors_per_load": Input(
+        "sectors that a load of a warp touches; 32 where they were not counted",
+        (),
+        mean_of_each("gld_transactions", "global_load_requests", 32.0),
+    ),
+    "sectors_per_store": Input(
+        "sectors that a store of a warp touches; 32 where they were not counted",
+        (),
+        mean_of_each("gst_transactions", "global_store_requests", 32.0),
+    ),
+    "shared_filled": Input(
+        "bytes that a round of shared memory carries, of its width; or the share of rounds that "
+        "are loads without conflicts, whose lanes read the same words",
+        ("shared_efficiency",),
+        shared_filled,
+    ),
+    "integer_slots": Input(
+        "share of issue slots that integer instructions take; 0 where they were not counted",
+        (),
+        integer_slots,
+    ),
+    "integer_level": Input(
+        "how busy the integer pipe is; or issue slots, where integers take most of them",
+        ("alu_utilization",),
+        integer_level,
+    ),
+    "integer_share": Input(
+        "how busy the integer pipe is, or the share of issue slots that integers take",
+        ("alu_utilization",),
+        lambda frame: np.fmax(numbers(frame, "alu_utilization"), integer_slots(frame)),
+    ),
+    "l1_level": Input(
+        "sectors that L1 gives a multiprocessor in a cycle, of four; 0 where not counted",
+        (),
+        l1_level,
+    ),
+    "cache_level": Input(
+        "how busy L1 or L2 is, of what it sustains",
+        ("l2_utilization",),
+        cache_level,
+    ),
     "latency_stalls": Input(
         "stalls on global memory plus stalls on operands",
         ("stall_memory_dependency", "stall_exec_dependency"),
         lambda frame: (
-            _numbers(frame, "stall_memory_dependency") + _numbers(frame, "stall_exec_dependency")
+            numbers(frame, "stall_memory_dependency") + numbers(frame, "stall_exec_dependency")
         ),
     ),
     "tensor_level": Input(
         "how busy tensor cores are: in cycles, or in instructions where cycles were not counted",
         (),
-        lambda frame: _first_known(frame, *_TENSOR),
+        lambda frame: first_known(frame, *_TENSOR),
         _TENSOR,
     ),
     "barrier_waits": Input(
@@ -243,7 +283,7 @@ INPUTS: dict[str, Input] = {
         "asynchronous copies of warps; 0 where they were not counted",
         (),
         lambda frame: np.nan_to_num(
-            _numbers(frame, _COPIES) if _COPIES in frame.columns else np.zeros(len(frame))
+            numbers(frame, _COPIES) if _COPIES in frame.columns else np.zeros(len(frame))
         ),
     ),
     "shared_access_share": Input(
@@ -313,17 +353,17 @@ INPUTS: dict[str, Input] = {
     ),
     "local_share": Input(
         "share of local memory among the sectors that pass L1",
-        (*_LOCAL, *_SECTORS),
-        per_launch(pressures.local_share, _LOCAL),
+        (*LOCAL, *SECTORS),
+        per_launch(pressures.local_share, LOCAL),
     ),
     "local_pressure": Input(
         "time that local memory takes: busy, or waiting",
-        (*_LOCAL, *_SECTORS),
-        per_launch(pressures.local_memory, _LOCAL),
+        (*LOCAL, *SECTORS),
+        per_launch(pressures.local_memory, LOCAL),
     ),
     "bytes_per_request": Input(
         "bytes that a warp loads or stores at once",
-        (*_SECTORS, *_REQUESTS),
+        (*SECTORS, *_REQUESTS),
         per_launch(pressures.bytes_per_request, _REQUESTS),
     ),
     "loads_for_dram": Input(
@@ -365,7 +405,7 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
     if name in INPUTS:
         absent = INPUTS[name].lacks(frame)
         return INPUTS[name].make(frame) if not absent else ", ".join(absent)
-    return _numbers(frame, name) if _present(frame, name) else name
+    return numbers(frame, name) if is_present(frame, name) else name
 
 
 class InputValues:
@@ -421,10 +461,6 @@ def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
     if len(undefined) == len(names):
         return "undefined: no launch does what it measures"
     return "not collected"
-
-
-def _present(frame: pd.DataFrame, name: str) -> bool:
-    return name in frame.columns and bool(frame[name].notna().any())
 
 
 def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:

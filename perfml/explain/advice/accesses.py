@@ -1,0 +1,108 @@
+"""How requests of memory, rounds of shared memory and issue slots are used: inputs of rules.
+
+Each is made of the columns of all launches at once; what was not counted has a value that lets no
+rule claim anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.advice.slow_launch import SUSTAINED
+from perfml.metrics.expressions import Array
+
+SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
+LOCAL: tuple[str, ...] = ("local_load_transactions", "local_store_transactions")
+
+_L1_SECTORS = 4.0
+"""Sectors that L1 gives a multiprocessor in a cycle at most: 128 bytes."""
+_OF_SLOTS = 0.35
+"""Of all issue slots: integers that take as many are the most of what is issued where these are
+full, floating point and memory having less each."""
+_CONFLICT = 1.5
+"""Rounds of shared memory a load, below which most loads have no conflict."""
+
+
+def numbers(frame: pd.DataFrame, name: str) -> Array:
+    """Return a column; what is missing is NaN."""
+    return np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan))
+
+
+def first_known(frame: pd.DataFrame, *names: str) -> Array:
+    """Return the first of some columns that is known, row by row."""
+    known = np.full(len(frame), np.nan)
+    for name in names:
+        if is_present(frame, name):
+            known = np.where(np.isnan(known), numbers(frame, name), known)
+    return known
+
+
+def is_present(frame: pd.DataFrame, name: str) -> bool:
+    """Tell whether a column holds a number."""
+    return name in frame.columns and bool(frame[name].notna().any())
+
+
+def mean_of_each(parts: str, requests: str, otherwise: float) -> Callable[[pd.DataFrame], Array]:
+    """Make the mean of what a request touches; another value where that was not counted."""
+
+    def make(frame: pd.DataFrame) -> Array:
+        if not {parts, requests} <= set(frame.columns):
+            return np.full(len(frame), otherwise)
+        asked = numbers(frame, requests)
+        each = numbers(frame, parts) / np.where(asked > 0, asked, np.nan)
+        return np.where(np.isnan(each), otherwise, each)
+
+    return make
+
+
+def shared_filled(frame: pd.DataFrame) -> Array:
+    """Return what a round of shared memory carries of its width, broadcasts as full ones."""
+    filled = numbers(frame, "shared_efficiency")
+    names = ("shared_load_transactions", "inst_executed_shared_loads", "shared_utilization")
+    if not all(is_present(frame, name) for name in (*names, "inst_executed", "ipc")):
+        return filled
+    rounds, loads, busy = (numbers(frame, name) for name in names)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = rounds / (busy * numbers(frame, "inst_executed") / numbers(frame, "ipc"))
+        alone = np.where(rounds < _CONFLICT * loads, np.clip(share, 0.0, 1.0), 0.0)
+    return np.asarray(np.where(np.isnan(filled), np.nan, np.fmax(filled, np.nan_to_num(alone))))
+
+
+def integer_slots(frame: pd.DataFrame) -> Array:
+    """Return the share of issue slots that integer instructions take; 0 where not counted."""
+    names = ("inst_integer", "inst_executed", "issue_slot_utilization")
+    if not all(is_present(frame, name) for name in names):
+        return np.zeros(len(frame))
+    integers, executed, slots = (numbers(frame, name) for name in names)
+    active = first_known(frame, "warp_execution_efficiency")
+    lanes = 32 * np.where(active > 0, active, 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.clip(integers / lanes / executed, 0.0, 1.0)
+    return np.asarray(np.nan_to_num(share * slots))
+
+
+def integer_level(frame: pd.DataFrame) -> Array:
+    """Return how busy the integer pipe is, or issue slots that integers fill."""
+    slots, pipe = integer_slots(frame), numbers(frame, "alu_utilization")
+    busy = first_known(frame, "issue_slot_utilization")
+    return np.asarray(np.where(slots >= _OF_SLOTS, np.fmax(pipe, busy), pipe))
+
+
+def l1_level(frame: pd.DataFrame) -> Array:
+    """Return how busy L1 is at least: four sectors a cycle are all; 0 where not counted."""
+    if not all(is_present(frame, name) for name in (*SECTORS, "inst_executed", "ipc")):
+        return np.zeros(len(frame))
+    there = [name for name in (*SECTORS, *LOCAL) if name in frame.columns]
+    sectors = np.nansum([numbers(frame, name) for name in there], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cycles = numbers(frame, "inst_executed") / numbers(frame, "ipc")
+        return np.asarray(np.clip(np.nan_to_num(sectors / cycles / _L1_SECTORS), 0.0, 1.0))
+
+
+def cache_level(frame: pd.DataFrame) -> Array:
+    """Return how busy L1 or L2 is, of what it sustains."""
+    below = numbers(frame, "l2_utilization") / SUSTAINED["l2_utilization"]
+    return np.asarray(np.fmin(np.fmax(below, l1_level(frame)), 1.0))
