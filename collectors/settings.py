@@ -10,7 +10,6 @@ Here to change: a new option is one field. Nothing else needs to list it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from inspect import Parameter
@@ -125,7 +124,7 @@ OPTIONS: dict[str, Option] = {
 """The options by the name of their field."""
 
 
-def command_line_options(left_out: Sequence[str] = ()) -> list[Parameter]:
+def command_line_options() -> list[Parameter]:
     """Return the options as typer wants them: annotated parameters of a function."""
     return [
         Parameter(
@@ -135,7 +134,7 @@ def command_line_options(left_out: Sequence[str] = ()) -> list[Parameter]:
             annotation=_annotated(each.name, each.default, OPTIONS[each.name]),
         )
         for each in fields(Settings)
-        if each.name in OPTIONS and each.name not in left_out
+        if each.name in OPTIONS
     ]
 
 

@@ -50,7 +50,7 @@ class Gpu:
         return int(major), int(minor or 0)
 
 
-def gpus(executable: str = "nvidia-smi") -> list[Gpu]:
+def gpus() -> list[Gpu]:
     """Return the GPUs of this machine.
 
     Raises
@@ -58,7 +58,7 @@ def gpus(executable: str = "nvidia-smi") -> list[Gpu]:
     NoGpuError
         If there is no driver, it does not answer, or it knows no GPU.
     """
-    found = shutil.which(executable)
+    found = shutil.which("nvidia-smi")
     if found is None:
         msg = "no NVIDIA driver on this machine: nvidia-smi is not on the PATH"
         raise NoGpuError(msg, cure="Run this where the GPU is, or install the NVIDIA driver.")

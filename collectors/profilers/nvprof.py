@@ -79,7 +79,7 @@ def _common(options: NvprofOptions) -> list[str]:
     return [*region, "--force-overwrite"]
 
 
-def require(capability: str, executable: str = "nvprof", *, launched: bool = False) -> None:
+def require(capability: str, *, launched: bool = False) -> None:
     """Raise `ProfilerError` unless nvprof is here and supports a GPU of a capability (``"6.1"``).
 
     With `launched` it will run on another machine, whose PATH is unknown here.
@@ -90,8 +90,8 @@ def require(capability: str, executable: str = "nvprof", *, launched: bool = Fal
         found = f"compute capability {capability}"
         cure = "It ends at compute capability 7.2; use --profiler ncu."
         raise ProfilerError(msg, where="--profiler nvprof", found=found, cure=cure)
-    if not launched and shutil.which(executable) is None:
-        msg = f"{executable} is not installed, or not on the PATH"
+    if not launched and shutil.which("nvprof") is None:
+        msg = "nvprof is not installed, or not on the PATH"
         raise ProfilerError(msg, cure=_INSTALL)
 
 

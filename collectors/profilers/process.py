@@ -163,9 +163,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
         raise interrupted
 
 
-def ask(
-    command: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None
-) -> Finished:
+def ask(command: Sequence[str], *, timeout_s: float) -> Finished:
     """Run a short command for what it prints; it ends with its children, like any other.
 
     Raises
@@ -174,7 +172,7 @@ def ask(
         If it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="perfml-ask-") as folder:
-        return run(command, log=Path(folder) / "log", timeout_s=timeout_s, env=env)
+        return run(command, log=Path(folder) / "log", timeout_s=timeout_s)
 
 
 def _unwritable(error: OSError, log: Path) -> ProfilerError:

@@ -122,12 +122,16 @@ def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
     return np.asarray(rows.groupby(names, dropna=False, sort=False).ngroup(), dtype=np.int64)
 
 
-def corrected_verdicts(ratios: Sequence[Ratio], *, level: float = 0.05) -> list[Ratio]:
+_WRONG = 0.05
+"""Chance that any layer is called slower or faster wrongly."""
+
+
+def corrected_verdicts(ratios: Sequence[Ratio]) -> list[Ratio]:
     """Return ratios whose verdicts hold together, not only one at a time.
 
     Of 20 layers without any difference one is called slower or faster at 95 %. Holm's correction
     (Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
-    Statistics 6, 65-70) keeps the chance of even one wrong call below `level`. It was chosen over
+    Statistics 6, 65-70) keeps the chance of even one wrong call below 5 %. It was chosen over
     Benjamini and Hochberg's because a reader acts on single layers, not on their share, and
     because it holds for layers whose times move together. What it takes back becomes undecided.
 
@@ -135,8 +139,6 @@ def corrected_verdicts(ratios: Sequence[Ratio], *, level: float = 0.05) -> list[
     ----------
     ratios
         Of the layers that are judged together.
-    level
-        Chance that any of them is called slower or faster wrongly.
 
     Returns
     -------
@@ -149,7 +151,7 @@ def corrected_verdicts(ratios: Sequence[Ratio], *, level: float = 0.05) -> list[
         ratio if ratio.p_value is None else replace(ratio, compared=len(tested)) for ratio in ratios
     ]
     for rank, index in enumerate(tested):
-        if (ratios[index].p_value or 0.0) * (len(tested) - rank) > level:
+        if (ratios[index].p_value or 0.0) * (len(tested) - rank) > _WRONG:
             # Holm stops at the first that fails: it and all with a larger p-value are undecided
             for later in tested[rank:]:
                 if ratios[later].verdict in ("slower", "faster"):

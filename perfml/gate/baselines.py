@@ -21,9 +21,7 @@ FOLDER = Path(".perfml") / "baselines"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def save_baseline(
-    name: str, layers: pd.DataFrame, provenance: dict[str, Any], folder: Path = FOLDER
-) -> Path:
+def save_baseline(name: str, layers: pd.DataFrame, provenance: dict[str, Any]) -> Path:
     """Keep a Layers table as a named baseline; an older one of that name is replaced whole.
 
     Raises
@@ -31,13 +29,13 @@ def save_baseline(
     PerfmlError
         If the name is none for a file.
     """
-    path = _path(name, folder)
+    path = _path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(layers, path, kind="layers", provenance={**provenance, "baseline": name})
     return path
 
 
-def load_baseline(name: str, folder: Path = FOLDER) -> Table | None:
+def load_baseline(name: str) -> Table | None:
     """Return a named baseline; None where there is none of that name.
 
     Raises
@@ -47,13 +45,13 @@ def load_baseline(name: str, folder: Path = FOLDER) -> Table | None:
     """
     if not _NAME.fullmatch(name):
         return None
-    path = _path(name, folder)
+    path = _path(name)
     return read_table(path, kind="layers") if path.is_file() else None
 
 
-def unknown_baseline(name: str, folder: Path = FOLDER) -> InputError:
+def unknown_baseline(name: str) -> InputError:
     """Return the error for what is neither a file, a data set nor a named baseline."""
-    names = sorted(path.stem for path in folder.glob("*.parquet"))
+    names = sorted(path.stem for path in FOLDER.glob("*.parquet"))
     msg = "neither a file, a data set nor a named baseline"
     return InputError(
         msg,
@@ -63,8 +61,8 @@ def unknown_baseline(name: str, folder: Path = FOLDER) -> InputError:
     )
 
 
-def _path(name: str, folder: Path) -> Path:
+def _path(name: str) -> Path:
     if not _NAME.fullmatch(name):
         msg = "a baseline's name is letters, digits, dots, dashes and underscores"
         raise PerfmlError(msg, found=name, cure="Choose another name, such as: main")
-    return folder / f"{name}.parquet"
+    return FOLDER / f"{name}.parquet"

@@ -98,10 +98,8 @@ class Pattern:
                     return (*bounds, position)
         return None
 
-    def _add(
-        self, kind: str, symbols: frozenset[int] = frozenset(), first: int = 0, second: int = 0
-    ) -> int:
-        self._steps.append((kind, symbols, first, second))
+    def _add(self, kind: str, symbols: frozenset[int] = frozenset()) -> int:
+        self._steps.append((kind, symbols, 0, 0))
         return len(self._steps) - 1
 
     def _item(self, item: Item) -> None:

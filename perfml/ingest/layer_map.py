@@ -111,9 +111,7 @@ def read_layer_map(path: str | Path) -> LayerMap:
     return LayerMap.from_dict(document, where=str(path))
 
 
-def apply_layer_map(
-    frame: pd.DataFrame, layer_map: LayerMap, *, where: str = "launches"
-) -> pd.DataFrame:
+def apply_layer_map(frame: pd.DataFrame, layer_map: LayerMap) -> pd.DataFrame:
     """Return a Kernels table whose launches carry the map's layers and iterations.
 
     Parameters
@@ -122,8 +120,6 @@ def apply_layer_map(
         Kernels table of one run; its rows are taken in the order of iteration and kernel index.
     layer_map
         The map.
-    where
-        Names the run in messages.
 
     Returns
     -------
@@ -159,7 +155,7 @@ def apply_layer_map(
         found += 1
         last_end = end
     if not found:
-        raise _no_match(layer_map, names, pattern.furthest, where)
+        raise _no_match(layer_map, names, pattern.furthest)
     iterations[last_end:] = [found - 1] * (len(names) - last_end)
     ordered["layer"] = pd.array(layers, dtype="string")
     ordered["iteration"] = pd.array(iterations, dtype="int64").to_numpy()
@@ -203,9 +199,7 @@ def _patterns(given: object, place: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _no_match(
-    layer_map: LayerMap, names: list[str], furthest: dict[int, int], where: str
-) -> InputError:
+def _no_match(layer_map: LayerMap, names: list[str], furthest: dict[int, int]) -> InputError:
     """Tell which layer could not be found after the layers before it were."""
     best = max((count for count in furthest if count < len(layer_map.layers)), default=0)
     end = furthest[best] if best else 0
@@ -215,7 +209,7 @@ def _no_match(
     next_kernels = [function_name(each) for each in names[end : end + 4]]
     return InputError(
         msg,
-        where=f"{where}, launch {end + 1} of {len(names)}",
+        where=f"launches, launch {end + 1} of {len(names)}",
         found=", ".join(next_kernels)[:240] or "no launch",
         cure="Compare with the kernel order in timing.csv; launches to pass over go into skip.",
     )

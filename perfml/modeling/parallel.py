@@ -29,8 +29,6 @@ def run_all(
     seconds: float,
     progress: Progress | None = None,
     what: str = "",
-    done: int = 0,
-    total: int | None = None,
     notes: Notes | None = None,
 ) -> list[Result]:
     """Return ``[function(unit) for unit in units]``, on several cores where that is faster.
@@ -46,19 +44,16 @@ def run_all(
         Estimate of the whole work on one core.
     progress
         Called as ``progress(done, total, what)`` after each unit.
-    done, total
-        Where this work starts within a longer count, and how long that is.
     notes
         Gets what the fits noted (`perfml.modeling.models.convergence`), and how often.
     """
-    end = len(units) if total is None else total
     results: list[Result] = []
     for result, noted in _results(function, units, _jobs(n_jobs, seconds, len(units))):
         results.append(result)
         if notes is not None:
             notes.update(noted)
         if progress is not None:
-            progress(done + len(results), end, what)
+            progress(len(results), len(units), what)
     return results
 
 

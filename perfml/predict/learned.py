@@ -10,7 +10,6 @@ Here to change: what is kept, in `Kept`.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import zipfile
 from collections.abc import Callable
@@ -25,7 +24,6 @@ import pandas as pd
 
 from perfml.datasets.parts import part_files
 from perfml.errors import InputError
-from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary, describe
 from perfml.predict.model import LayerModel, codes_of, held_out_residuals, log_base
 from perfml.predict.trees import Trees
@@ -253,30 +251,6 @@ class KeptFor:
         if axis not in self.kept.held_out:
             return self.anew.residuals(axis)
         return np.asarray(self.kept.held_out[axis][self.places])
-
-
-def fit_all(reference: pd.DataFrame, made_of: str, seed: int = 0) -> Kept:
-    """Fit everything that is kept, on all rows of a reference that have a bound."""
-    known = reference[reference[BOUND].notna()].reset_index(drop=True)
-    words = Vocabulary.of(known)
-    held_out: dict[str, Floats] = {}
-    models: list[tuple[str, frozenset[str], LayerModel]] = []
-    for axis in (each for each in AXES if len(set(known[each])) > 1):
-        folds: list[tuple[frozenset[str], LayerModel]] = []
-        held_out[axis] = held_out_residuals(
-            known, words, "shape", codes_of(known, axis), seed=seed, keep=folds
-        )
-        if axis == NETWORK:
-            models += [("shape", without, model) for without, model in folds]
-    whole = [
-        (tier, frozenset[str](), LayerModel.fit(known, words, tier, seed))
-        for tier in ("shape", "counted")
-    ]
-    kept = tuple(
-        KeptModel(tier, model.columns, without, model.trees)
-        for tier, without, model in (*whole, *models)
-    )
-    return Kept(words, kept, held_out, made_of, importlib.metadata.version("scikit-learn"))
 
 
 def digest_of(folder: Path) -> str:

@@ -7,7 +7,7 @@ a model is fitted on those that the layers to be judged have, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,11 +156,3 @@ def deal(groups: Ints, folds: int, seed: int = 0) -> Ints:
 def codes_of(rows: pd.DataFrame, column: str) -> Ints:
     """Number the values of a column from 0."""
     return np.asarray(pd.factorize(rows[column], use_na_sentinel=False)[0], dtype=np.int64)
-
-
-def usable(rows: pd.DataFrame, columns: Sequence[str] = ()) -> npt.NDArray[np.bool_]:
-    """Tell which prepared rows have a bound, and a value in each of some columns."""
-    known = rows[BOUND].notna().to_numpy(dtype=bool)
-    for name in columns:
-        known &= rows[name].notna().to_numpy(dtype=bool)
-    return np.asarray(known)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
@@ -15,8 +14,6 @@ from perfml.metrics import load_catalogue
 from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary, describe
 from perfml.predict.results import Peer, Reason, SlowestKernel, Unusual
-
-Floats = npt.NDArray[np.float64]
 
 PEERS = 8
 """Layers of the reference that one is compared with."""
@@ -34,10 +31,8 @@ _SHOWN = 3
 _REASONS = 2
 
 
-def peers_of(
-    row: pd.DataFrame, reference: pd.DataFrame, words: Vocabulary, count: int = PEERS
-) -> pd.DataFrame:
-    """Return the rows of the reference that a layer resembles most.
+def peers_of(row: pd.DataFrame, reference: pd.DataFrame, words: Vocabulary) -> pd.DataFrame:
+    """Return the `PEERS` rows of the reference that a layer resembles most.
 
     Parameters
     ----------
@@ -47,8 +42,6 @@ def peers_of(
         Prepared rows.
     words
         Of the reference.
-    count
-        How many at most.
 
     Returns
     -------
@@ -59,17 +52,17 @@ def peers_of(
     pool: pd.DataFrame = reference[reference["family"].isin([row["family"].iloc[0]])]
     for column in ("precision", "backend", "usual_kind"):
         same = pool[pool[column].isin([row[column].iloc[0]])]
-        if len(same) >= count:
+        if len(same) >= PEERS:
             pool = same
     if pool.empty:
         return pool
     own = describe(row, words)[list(_ALIKE)].fillna(0.0).to_numpy()
     others = describe(pool, words)[list(_ALIKE)].fillna(0.0).to_numpy()
     distance = np.abs(others - own).sum(axis=1)
-    return pool.iloc[np.argsort(distance, kind="stable")[:count]]
+    return pool.iloc[np.argsort(distance, kind="stable")[:PEERS]]
 
 
-def named_peers(peers: pd.DataFrame, shown: int = _SHOWN) -> tuple[Peer, ...]:
+def named_peers(peers: pd.DataFrame) -> tuple[Peer, ...]:
     """Return the nearest peers by name."""
     return tuple(
         Peer(
@@ -79,7 +72,7 @@ def named_peers(peers: pd.DataFrame, shown: int = _SHOWN) -> tuple[Peer, ...]:
             float(each["time_us"]),
             float(each[BOUND]),
         )
-        for each in peers.head(shown).to_dict("records")
+        for each in peers.head(_SHOWN).to_dict("records")
     )
 
 

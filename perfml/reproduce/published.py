@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ROWS = 262
-COLUMNS = 21
 CONSTANT = ("warp_execution_efficiency", "cf_fu_utilization", "double_precision_fu_utilization")
 MAPE_BELOW = 0.01
 KEY_METRIC = "gld_efficiency"

@@ -189,12 +189,12 @@ def unseen_scores(runs: Runs, name: str) -> dict[str, Any] | None:
     }
 
 
-def ordered_top(importance: Floats, k: int = 3) -> npt.NDArray[np.int64]:
-    """Return the `k` most important columns of each fit, -1 where no metric has any importance.
+def ordered_top(importance: Floats) -> npt.NDArray[np.int64]:
+    """Return the three most important columns of each fit, -1 where no metric has any importance.
 
     Among equals the first column comes first, as when a table is sorted.
     """
-    order = np.argsort(-importance, axis=1, kind="stable")[:, :k]
+    order = np.argsort(-importance, axis=1, kind="stable")[:, :3]
     strength = np.take_along_axis(importance, order, axis=1)
     return np.where(strength > 0, order, -1)
 
@@ -254,15 +254,15 @@ def _class_rows(runs: Runs, name: str, told: Published | None) -> dict[str, Any]
     return {"by_class_row": found}
 
 
-def key_metric(runs: Runs, name: str, metric: str = KEY_METRIC) -> dict[str, float] | None:
-    """Return how often a metric is the first, and among the first three, of a model.
+def key_metric(runs: Runs, name: str) -> dict[str, float] | None:
+    """Return how often `KEY_METRIC` is the first, and among the first three, of a model.
 
     None if it is no feature, or the model was not fitted.
     """
     each, names = runs.random.get(name), runs.problem.design.names
-    if each is None or each.importance is None or metric not in names:
+    if each is None or each.importance is None or KEY_METRIC not in names:
         return None
-    top = ordered_top(each.importance) == names.index(metric)
+    top = ordered_top(each.importance) == names.index(KEY_METRIC)
     return {"first": float(top[:, 0].mean()), "top3": float(top.any(axis=1).mean())}
 
 

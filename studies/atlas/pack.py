@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perfml.datasets.parts import LARGEST, write_parts
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.metrics import clock_of, load_catalogue
@@ -33,6 +32,7 @@ from perfml.modeling.layer_shapes import average_copies, average_repeats
 from perfml.redact import redact_table
 from perfml.tables import Table, metric_columns
 from studies.atlas.record import LATER
+from studies.parts import LARGEST, write_parts
 
 ROOT = Path(__file__).resolve().parents[2]
 ATLAS = ROOT / "datasets" / "atlas"

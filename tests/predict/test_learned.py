@@ -14,11 +14,12 @@ from perfml.modeling.models.registry import get_model
 from perfml.predict import predict
 from perfml.predict.describe import describe
 from perfml.predict.intervals import Intervals
-from perfml.predict.learned import FILE, NETWORK, Kept, digest_of, fit_all, kept_in
+from perfml.predict.learned import FILE, NETWORK, Kept, digest_of, kept_in
 from perfml.predict.model import LayerModel, log_ratio
 from perfml.predict.reference import kept as kept_of_atlas
 from perfml.predict.reference import reference as atlas
 from perfml.predict.trees import Trees
+from studies.atlas.fit import fit_all
 
 pytestmark = pytest.mark.long
 

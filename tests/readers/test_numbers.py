@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError
-from perfml.readers.ncu.nvtx import push_pop, start_end
+from perfml.readers.ncu.nvtx import start_end
 from perfml.readers.ncu.units import to_base
 from perfml.readers.numbers import (
     ENGLISH,
@@ -18,6 +18,7 @@ from perfml.readers.numbers import (
     reading,
     to_numbers,
 )
+from tests.support.ncu_pages import push_pop
 
 
 def cells(*texts):

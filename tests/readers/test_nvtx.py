@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.ncu.nvtx import _SEPARATOR, _name, push_pop
+from perfml.readers.ncu.nvtx import _SEPARATOR, _name
+from tests.support.ncu_pages import push_pop
 
 ENTRY = st.text(alphabet='ab:"_ 0', max_size=6).map(lambda name: f"d:{name}" + ":none" * 6)
 

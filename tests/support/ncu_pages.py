@@ -3,6 +3,10 @@
 import csv
 import io
 
+import pyarrow as pa
+
+from perfml.readers.ncu.nvtx import push_pops
+
 NVTX = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 IDENTITY = (
     "ID",
@@ -55,3 +59,8 @@ def raw_page(columns, *, newline="\n", **launches):
     cells = zip(*(cells for _, cells in columns.values()), strict=True)
     rows = [launch(number, values, **launches) for number, values in enumerate(cells)]
     return table(header, units, rows, newline=newline)
+
+
+def push_pop(cell):
+    """Return the names of the push/pop ranges in a cell, outermost first."""
+    return push_pops(pa.array([cell])).path(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.model.shapley import MAX_PLAYERS, Floats, exact_shapley
+from perfml.explain.model.shapley import Floats, exact_shapley
 from perfml.explain.results import ModelAttribution
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
@@ -39,15 +38,13 @@ class Explainer:
         differ by noise, and a report of 50 MB has 10,000 of them.
     model
         A regression model of the registry.
-    features
-        As for `perfml.modeling.build_design`.
     seed
         ``random_state`` of the model.
 
     Raises
     ------
     PerfmlError
-        If there are fewer than `MIN_LAYERS` layers, or too many features for exact values.
+        If there are fewer than `MIN_LAYERS` layers.
     """
 
     def __init__(
@@ -55,17 +52,13 @@ class Explainer:
         training: pd.DataFrame,
         *,
         model: str = "gbr",
-        features: str | Sequence[str] = "published",
         seed: int = 0,
     ) -> None:
         layers = training["layer"].nunique()
         if layers < MIN_LAYERS:
             msg = f"a model needs {MIN_LAYERS} layers or more to learn from"
             raise PerfmlError(msg, found=f"{layers}", cure="Compare tables with more layers.")
-        design = build_design(training, features)
-        if len(design.names) > MAX_PLAYERS:
-            msg = f"exact Shapley values take {MAX_PLAYERS} features or fewer"
-            raise PerfmlError(msg, found=f"{len(design.names)}", cure="Name fewer features.")
+        design = build_design(training, "published")
         self.model = model
         self.seed = seed
         self.names = design.names

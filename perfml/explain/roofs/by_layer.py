@@ -38,8 +38,6 @@ _CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
 def roofline(
     table: pd.DataFrame,
     peaks: Mapping[str, float] | Peaks | None = None,
-    *,
-    derived: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """Place kernels or layers under the roofs of their device.
 
@@ -53,10 +51,6 @@ def roofline(
         ``l1``); by default the device's own from `perfml.explain.known_peaks`: measured ones where
         there are any, else the vendor's, else those that follow from what its profile says of
         it. A level without a peak bounds nothing, one without counters is left out.
-    derived
-        Metrics that another formula stood in for (`perfml.datasets.loading.derived_metrics`):
-        operations from rates and cycles instead of counts. By default those that `load_tables`
-        noted in ``table.attrs``.
 
     Returns
     -------
@@ -93,7 +87,7 @@ def roofline(
     found["time_us"] = _numbers(table, "time_us")
     if "ncu_time_us" in table.columns:
         found["ncu_time_us"] = _numbers(table, "ncu_time_us")
-    noted = table.attrs.get(DERIVED, ()) if derived is None else derived
+    noted = table.attrs.get(DERIVED, ())
     flops, source = _flops(table, noted)
     found["flops"] = flops
     found["flops_source"] = pd.array(source, dtype="string")

@@ -13,11 +13,11 @@ Groups = tuple[tuple[int, ...], ...]
 """Columns of each group."""
 
 
-def spearman_groups(problem: Problem, threshold: float = CLUSTER_RHO) -> Groups:
+def spearman_groups(problem: Problem) -> Groups:
     """Return groups of columns that rank the rows alike.
 
     Average linkage on ``1 - |rho|``, cut where the mean absolute Spearman correlation between two
-    groups falls below `threshold`. Undefined cells take the column's median.
+    groups falls below `CLUSTER_RHO`. Undefined cells take the column's median.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -32,7 +32,7 @@ def spearman_groups(problem: Problem, threshold: float = CLUSTER_RHO) -> Groups:
     distance = 1.0 - np.abs(np.nan_to_num(rho))
     np.fill_diagonal(distance, 0.0)
     distance = np.clip((distance + distance.T) / 2, 0.0, None)
-    cut = 1.0 - threshold + 1e-12
+    cut = 1.0 - CLUSTER_RHO + 1e-12
     labels = fcluster(linkage(squareform(distance, checks=False), "average"), cut, "distance")
     members: dict[int, list[int]] = {}
     for column, label in enumerate(labels):

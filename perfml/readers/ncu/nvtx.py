@@ -28,20 +28,8 @@ _IDENTIFIER = re.compile(r"\d{1,20}:(?=[^:]*:)")
 _FIELDS_AFTER_NAME = 6
 
 
-def push_pop(cell: str) -> tuple[str, ...]:
-    r"""Return the names of the push/pop ranges in a cell, outermost first.
-
-    Examples
-    --------
-    >>> push_pop('5  "<default domain>:iter_0:none:none:none:none:none:none"  '
-    ...          '"nets:conv:a:none:none:none:none:none:none" ')
-    ('iter_0', 'conv:a')
-    """
-    return push_pops(pa.array([cell])).path(0)
-
-
 def push_pops(cells: pa.StringArray) -> CodedRanges:
-    """Return `push_pop` of each cell.
+    """Return the names of the push/pop ranges in each cell, outermost first.
 
     Many cells share their outermost range, which is an iteration, and many the ranges inside it,
     so each of both is taken apart once.

@@ -328,6 +328,10 @@ def _counted(counts: dict[str, int]) -> str:
     return _some([f"{name} ({count(number, 'kernel')})" for name, number in counts.items()])
 
 
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(name[:120] for name in names[:most]) + more
+_NAMED = 6
+"""Names that a sentence lists; of more it gives the number."""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(name[:120] for name in names[:_NAMED]) + more
