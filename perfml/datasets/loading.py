@@ -328,15 +328,22 @@ def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
 
 def _attributes(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a table notes of its sources."""
-    facts = {
-        str(source.get("device")): {
-            **source[DEVICE_FACTS],
-            "compute_capability": source.get("compute_capability"),
-        }
-        for source in provenance.get("sources", ())
-        if source.get(DEVICE_FACTS)
-    }
+    facts = _Shared()
+    for source in provenance.get("sources", ()):
+        if source.get(DEVICE_FACTS):
+            capability = source.get("compute_capability")
+            facts[str(source.get("device"))] = {
+                **source[DEVICE_FACTS],
+                "compute_capability": capability,
+            }
     return {DERIVED: sorted(derived_metrics(provenance)), DEVICE_FACTS: facts}
+
+
+class _Shared(dict[str, Any]):
+    """Facts that nothing changes: pandas copies attributes, all of them, at every step."""
+
+    def __deepcopy__(self, memo: object) -> _Shared:
+        return self
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
+import re
 from importlib import resources
 
 import numpy as np
@@ -20,14 +21,22 @@ SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_ca
 """Columns of launches that say how many blocks fit."""
 
 LIMITS = ("registers", "shared_memory", "warps", "slots")
+_TRIPLE = re.compile(r"\((\d+), *(\d+), *(\d+)\)")
 COLUMN = "resident_blocks_limit_"
 """Beginning of the counters by which Nsight Compute says the same."""
 
 
 def product(texts: pd.Series) -> Array:
     """Return the product of a grid or block written as ``(x, y, z)``; NaN where there is none."""
-    parts = texts.astype("string").str.extract(r"\((\d+), *(\d+), *(\d+)\)").astype(float)
-    return np.asarray(parts.prod(axis=1, skipna=False))
+    codes, names = pd.factorize(texts)
+    products = [_product(str(name)) for name in names]
+    return np.array([*products, math.nan])[codes]
+
+
+@functools.cache
+def _product(text: str) -> float:
+    found = _TRIPLE.search(text)
+    return math.nan if found is None else float(math.prod(map(int, found.groups())))
 
 
 def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
@@ -43,12 +52,8 @@ def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         Columns `LIMITS`, a row a launch; NaN where the shape or the device is not known.
     """
-    shapes = launches[list(SHAPE)].astype("string").fillna("").agg("|".join, axis=1)
-    codes, _ = pd.factorize(shapes)
-    first = np.unique(codes, return_index=True)[1]
-    found = np.array([_fit(*row) for row in _rows(launches.iloc[first])], dtype=float)
-    table = found.reshape(-1, len(LIMITS))[codes]
-    return pd.DataFrame(table, columns=list(LIMITS), index=launches.index)
+    found = np.array([_fit(*row) for row in _rows(launches)], dtype=float)
+    return pd.DataFrame(found.reshape(-1, len(LIMITS)), columns=list(LIMITS), index=launches.index)
 
 
 def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
@@ -61,9 +66,9 @@ def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(launches: pd.DataFrame) -> list[tuple[float, float, float, str]]:
-    numbers = [launches[name].to_numpy(dtype=float, na_value=np.nan) for name in SHAPE[:2]]
+    numbers = [launches[name].to_numpy(dtype=float, na_value=np.nan).tolist() for name in SHAPE[:2]]
     capability = launches["compute_capability"].astype("string").fillna("")
-    return list(zip(*numbers, product(launches["block"]), capability, strict=True))
+    return list(zip(*numbers, product(launches["block"]).tolist(), capability, strict=True))
 
 
 def _fit(registers: float, shared: float, threads: float, capability: str) -> tuple[float, ...]:

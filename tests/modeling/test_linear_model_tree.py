@@ -1,6 +1,7 @@
 """The linear model tree against scikit-learn's checks, brute force, linear-tree and itself."""
 
 import pickle
+from unittest import mock
 
 import matplotlib as mpl
 import numpy as np
@@ -98,12 +99,14 @@ def small_problems(draw):
 
 
 @examples(60)
-@given(small_problems())
-def test_a_split_is_as_good_as_the_best_found_by_brute_force(problem):
+@given(small_problems(), st.sampled_from([0, gram.FEW_ROWS]))
+def test_a_split_is_as_good_as_the_best_found_by_brute_force(problem, few):
     x, y, alpha, min_leaf = problem
     model = LinearModelTreeRegressor(
         max_depth=1, min_samples_leaf=min_leaf, min_samples_split=2, alpha=alpha, **RAW
-    ).fit(x, y)
+    )
+    with mock.patch.object(gram, "FEW_ROWS", few):
+        model.fit(x, y)
     splits = list(every_split(x, y, alpha, min_leaf))
     nodes = model.tree_.nodes
     best = min((loss for loss, _, _ in splits), default=np.inf)
@@ -142,6 +145,25 @@ def test_a_tie_goes_to_the_first_column():
     x, y = regimes()
     model = LinearModelTreeRegressor(max_depth=1).fit(np.column_stack([x[:, ::-1], x]), y)
     assert model.tree_.nodes[0].feature == x.shape[1] - 2
+
+
+@pytest.mark.parametrize("alpha", [0.1, 3.0])
+def test_one_factorisation_holds_the_losses_of_every_first_rows(alpha):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 5)), rng.normal(size=30)
+    design = gram.make_design(x, y, alpha)
+    order = rng.permutation(30)[:20]
+    found = gram.prefix_losses(design, np.stack([order, order[::-1]]))
+    for losses, rows in zip(found, (order, order[::-1]), strict=True):
+        by_hand = [ridge_loss(x[rows[:n]], y[rows[:n]], alpha) for n in range(1, 21)]
+        np.testing.assert_allclose(losses, by_hand, atol=1e-10)
+
+
+def test_a_penalty_that_rounding_would_drown_is_searched_the_other_way():
+    x, y = np.random.default_rng(0).normal(size=(2, 30, 1))
+    assert gram.make_design(x, y[:, 0], 0.1).is_small(30)
+    assert not gram.make_design(x, y[:, 0], 1e-6).is_small(30)
+    assert not gram.make_design(x, y[:, 0], 0.1).is_small(gram.FEW_ROWS + 1)
 
 
 def test_losses_survive_matrices_that_rounding_made_indefinite():

@@ -535,7 +535,7 @@ def _not_checked(
             if rule.scope == "layer":
                 absent = [name for name in rule.needed if name not in LAYER_INPUTS]
             else:
-                absent = inputs.of(rule.needed)[1]
+                absent = inputs.missing(rule.needed)
             if absent:
                 metrics = list(dict.fromkeys(", ".join(absent).split(", ")))
                 lacking = {"missing": ", ".join(metrics), "why": why_missing(part, metrics)}

@@ -437,6 +437,16 @@ class InputValues:
                 values[name] = known
         return values, missing
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return what was not collected for some inputs, without making them."""
+        found: list[str] = []
+        for name in names:
+            if name in INPUTS:
+                found += INPUTS[name].lacks(self.frame)
+            else:
+                found += self.of((name,))[1]
+        return found
+
 
 def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
     """Return why inputs of a rule have no value in any row: the words that follow their names.

@@ -8,6 +8,7 @@ add up over rows, which is what makes a search over all thresholds affordable.
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ Ints = NDArray[np.int64]
 MIN_PENALTY_PER_ROW = 1e-10
 # Loss that no double-precision sum of squares can resolve, as a share of the total.
 RESOLUTION = 1e-11
+
+# Rows up to which trying every split at once is faster than a search.
+FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,15 @@ class Design:
     def resolution(self) -> float:
         """Smallest difference of losses that means anything."""
         return RESOLUTION * max(self.weight, 1.0)
+
+    def is_small(self, count: int) -> bool:
+        """Return whether so many rows are few and firm enough for `prefix_losses`.
+
+        Its factors cost as the cube of the rows, and lose as many digits as the features are larger
+        than the penalty.
+        """
+        lost = sys.float_info.epsilon * count * self.n_linear / self.penalty
+        return count <= FEW_ROWS and lost <= RESOLUTION
 
     @functools.cached_property
     def diagonal(self) -> Array:
@@ -122,6 +135,36 @@ def losses(design: Design, total: Array, left: Array) -> tuple[Array, Array]:
     found: Array = corner * corner - design.resolution
     np.maximum(found, 0.0, out=found)
     return found[:count], found[count:]
+
+
+def prefix_losses(design: Design, order: Ints) -> Array:
+    """Return the ridge objective of the first 1, 2, ... rows of some orders, shape (t, n).
+
+    `order` holds rows, shape (t, n). In its dual form the objective of some rows is
+    ``penalty (y A^-1 y - (1 A^-1 y)^2 / 1 A^-1 1)`` with ``A = x x' + penalty`` (Saunders,
+    Gammerman and Vovk 1998, Ridge regression learning algorithm in dual variables; the intercept
+    has no penalty). A factor of A holds those of its leading blocks, so that one factorisation for
+    all rows gives every objective; targets and ones, its last rows, come out divided by it.
+    """
+    count = order.shape[1]
+    index = np.sort(order[0])
+    rows = design.rows[index]
+    features, ends = rows[:, 1:-1], rows[:, [-1, 0]]
+    size = count + 2
+    whole = np.zeros((size, size))
+    whole[:count, :count] = features @ features.T
+    whole[count:, :count] = ends.T
+    # any corner that leaves the matrix positive definite will do
+    corner = 4.0 * float(np.sum(ends**2)) / design.penalty
+    whole.flat[:: size + 1] += np.r_[np.full(count, design.penalty), corner, corner]
+    place = np.empty((order.shape[0], size), dtype=np.int64)
+    place[:, :count] = np.searchsorted(index, order)
+    place[:, count:] = (count, count + 1)
+    factor = np.linalg.cholesky(whole[place[:, :, None], place[:, None, :]])
+    target, one = factor[:, -2, :count], factor[:, -1, :count]
+    explained = np.cumsum(target * one, axis=1) ** 2 / np.cumsum(one * one, axis=1)
+    found: Array = design.penalty * (np.cumsum(target * target, axis=1) - explained)
+    return np.maximum(found, 0.0, out=found)
 
 
 def _losses_by_eigenvalues(design: Design, grams: Array) -> Array:

@@ -3,7 +3,8 @@
 With a fixed penalty, adding rows can only raise the ridge objective. So for a threshold between
 two evaluated thresholds ``a < b``, ``loss_left(a) + loss_right(b)`` bounds its loss from below,
 and every stretch of thresholds whose bound is above the best loss found so far is dropped unseen.
-The result is the one that exhaustive search would give.
+The result is the one that exhaustive search would give, which is what a node of few rows gets:
+there one factorisation a feature tries everything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, losses
+from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, losses, prefix_losses
 from perfml.modeling.linear_model_tree.thresholds import FAN, Bools, Candidates
 
 _CHUNK_DOUBLES = 1 << 21  # working set of one batch of intervals: 16 MiB
@@ -77,10 +78,34 @@ def best_split(design: Design, total: Array, candidates: Candidates, limit: floa
     `total` is the Gram matrix of the node, shape (m, m). None where no threshold is valid, or none
     stays below `limit`.
     """
+    best = _Best(limit, design.resolution)
+    if design.is_small(candidates.order.shape[1]):
+        _try_all(design, candidates, best)
+    else:
+        _search(design, total, candidates, best)
+    if best.key is None:
+        return None
+    return Split(best.key[0], candidates.threshold(*best.key), best.loss)
+
+
+def _try_all(design: Design, candidates: Candidates, best: _Best) -> None:
+    """Offer every position of a node of few rows."""
+    order, low, high = candidates.order, candidates.low, candidates.high
+    if high < low:
+        return
+    sides = prefix_losses(design, np.concatenate([order, order[:, ::-1]]))
+    left, right = np.split(sides, 2)
+    total = left[:, low - 1 : high] + right[:, ::-1][:, low : high + 1]
+    feature, step = np.indices(total.shape).reshape(2, -1)
+    valid = candidates.valid(feature, low + step)
+    best.offer(total.ravel(), feature, low + step, valid)
+
+
+def _search(design: Design, total: Array, candidates: Candidates, best: _Best) -> None:
+    """Offer the positions that bounds do not rule out."""
     points, width = candidates.grid()
     if points.feature.size == 0:
-        return None
-    best = _Best(limit, design.resolution)
+        return
     valid = candidates.valid(points.feature, points.position)
     if width == 1:
         # every position is among these, so those between equal values bound nothing
@@ -101,9 +126,6 @@ def best_split(design: Design, total: Array, candidates: Candidates, limit: floa
     while width > 1 and intervals.feature.size:
         intervals = _refine(design, total, candidates, intervals, width, best)
         width //= FAN
-    if best.key is None:
-        return None
-    return Split(best.key[0], candidates.threshold(*best.key), best.loss)
 
 
 def _refine(

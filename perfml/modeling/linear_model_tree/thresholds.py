@@ -59,21 +59,21 @@ class Candidates:
 
     def __init__(self, design: Design, x: Array, order: Ints, min_leaf: int) -> None:
         self._design = design
-        self._order = order
+        self.order = order
         self._min_leaf = min_leaf
         self._mass: Array | None = None
         if design.weights is not None:
             # how many rows a position has to its left depends on the feature
             self._mass = np.cumsum(design.weights[order], axis=1)
-        self._low = 1 if self._mass is not None else min_leaf
-        self._high = order.shape[1] - self._low
+        self.low = 1 if self._mass is not None else min_leaf
+        self.high = order.shape[1] - self.low
         self._values = x.T[np.arange(order.shape[0])[:, None], order]
 
     def grid(self) -> tuple[Points, int]:
         """Return a coarse grid, ordered by feature and position, and its step (a power of FAN)."""
         m = self._design.rows.shape[1]
-        span = self._high - self._low
-        spread = self._values[:, self._low - 1] < self._values[:, self._high]
+        span = self.high - self.low
+        spread = self._values[:, self.low - 1] < self._values[:, self.high]
         features = np.flatnonzero(spread)
         if span < 0 or features.size == 0:
             empty = np.empty(0, dtype=np.int64)
@@ -82,14 +82,14 @@ class Candidates:
         while width * _GRID < span:
             width *= FAN
         steps = -(-span // width)
-        position = np.minimum(self._low + width * np.arange(steps + 1), self._high)
+        position = np.minimum(self.low + width * np.arange(steps + 1), self.high)
         grams = np.empty((features.size, steps + 1, m, m))
         index = np.full((features.size, steps * width), self._design.size, dtype=np.int64)
-        index[:, :span] = self._order[features, self._low : self._high]
-        at_once = max(1, _GRID_DOUBLES // (m * max(self._low, steps * width)))
+        index[:, :span] = self.order[features, self.low : self.high]
+        at_once = max(1, _GRID_DOUBLES // (m * max(self.low, steps * width)))
         for first in range(0, features.size, at_once):
             some = slice(first, first + at_once)
-            head = self._rows(self._order[features[some], : self._low])
+            head = self._rows(self.order[features[some], : self.low])
             np.matmul(head.transpose(0, 2, 1), head, out=grams[some, 0])
             blocks = self._rows(index[some]).reshape(len(head), steps, width, m)
             np.matmul(blocks.transpose(0, 1, 3, 2), blocks, out=grams[some, 1:])
@@ -120,7 +120,7 @@ class Candidates:
         place = start[:, None] + np.arange((FAN - 1) * step)
         index = np.where(
             place < stop[:, None],
-            self._order[feature[:, None], np.minimum(place, self._order.shape[1] - 1)],
+            self.order[feature[:, None], np.minimum(place, self.order.shape[1] - 1)],
             self._design.size,
         )
         blocks = self._rows(index).reshape(-1, step, m)

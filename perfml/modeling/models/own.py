@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier, is_regressor
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -109,6 +108,8 @@ def own_model(name: str, estimator: Any, task: str) -> Model:
     if other(estimator) or not (right(estimator) or hasattr(estimator, "predict")):
         msg = f"{name} is no {_KIND[task]}, and the task is {task}"
         raise PerfmlError(msg, cure=cure)
+    from sklearn.compose import ColumnTransformer
+
     if any(isinstance(part, ColumnTransformer) for part in _parts(estimator)):
         msg = f"{name} picks columns by their place"
         cure = "Columns come in changing order, so that no place has an advantage: treat all alike."

@@ -163,8 +163,8 @@ def _models(task: str, *rows: tuple[Any, ...]) -> dict[str, Model]:
 
 _LOGS = "on the logarithms of the features"
 
-_COUNTING = ("gbr", "rf")
-"""Models of many trees, whose time grows with the rows; see `Model.counts`."""
+_COUNTING = ("gbr", "lmt", "rf")
+"""Models whose time grows with the rows; see `Model.counts`."""
 
 _REGRESSION = _models(
     "regression",

@@ -86,18 +86,22 @@ def permutation_importance(
         In the unit of the loss; negative where shuffling helped by chance.
     """
     rows, columns = X.shape
-    base = float(loss(np.asarray(predict(X))[None, :])[0])
     orders = np.array([rng.permutation(rows) for _ in range(len(groups) * repeats)], dtype=np.intp)
     orders = orders.reshape(len(groups), repeats, rows)
     at_once = max(1, MAX_STACKED_CELLS // max(1, repeats * rows * columns))
     losses = np.empty((len(groups), repeats))
+    base = 0.0
     for start in range(0, len(groups), at_once):
         part = groups[start : start + at_once]
-        stacked = np.broadcast_to(X, (len(part), repeats, rows, columns)).copy()
-        for copies, chosen, order in zip(stacked, part, orders[start:], strict=False):
+        # the rows as they are, then their copies
+        stacked = np.empty((1 + len(part) * repeats, rows, columns))
+        stacked[:] = X
+        shuffled = stacked[1:].reshape(-1, repeats, rows, columns)
+        for copies, chosen, order in zip(shuffled, part, orders[start:], strict=False):
             copies[:, :, chosen] = X[:, chosen][order]
         guesses = np.asarray(predict(stacked.reshape(-1, columns))).reshape(-1, rows)
-        losses[start : start + len(part)] = loss(guesses).reshape(len(part), repeats)
+        base, *others = loss(guesses)
+        losses[start : start + len(part)] = np.reshape(others, (len(part), repeats))
     return np.asarray(losses.mean(axis=1) - base)
 
 
