@@ -70,7 +70,7 @@ timed in several, from 1; iterations are numbered on through them.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
 ``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
-kernel began; missing for the first one).
+kernel began; missing for the first one), a program that `perfml collect` timed the last two.
 """
 
 LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")

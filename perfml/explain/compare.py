@@ -18,7 +18,7 @@ from perfml.explain.compared import Side, check_conditions, make_side, same_devi
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.gaps import compare_gaps
+from perfml.explain.gaps import compare_gaps, layers_on_the_clock
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -142,7 +142,11 @@ def explain(
             "only merged layers were given: what vanished or appeared is known by name, not by "
             "time; give the kernels table for that"
         )
-    gaps = compare_gaps(left.kernels, right.kernels, (left.name, right.name))
+    names = (left.name, right.name)
+    gaps = compare_gaps(left.kernels, right.kernels, names)
+    layer_gaps: tuple[str, ...] = ()
+    if len(pairs) > 1:  # of one layer that was said of the whole
+        layer_gaps = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     return Explanation(
         baseline=left.name,
         target=right.name,
@@ -156,6 +160,7 @@ def explain(
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
             *(() if gaps is None else gaps.sentences()),
+            *layer_gaps,
         ),
         gaps=gaps,
     )
@@ -189,6 +194,13 @@ def _table(given: pd.DataFrame | str | Path) -> pd.DataFrame:
 
     read = read_given(given)
     return read.table if read.kernels is None else read.launches
+
+
+def _names(pairs: pd.DataFrame) -> list[tuple[str, str]]:
+    return [
+        (str(layer), str(partner))
+        for layer, partner in zip(pairs["layer"], pairs["target_layer"], strict=True)
+    ]
 
 
 def _times(side: Side, layer: str) -> np.ndarray:

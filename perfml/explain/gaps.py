@@ -1,7 +1,9 @@
 """Gaps between kernels: how long a device waits for the host, which no kernel's time shows.
 
-A trace (Nsight Systems, torch.profiler) says when kernels began. From the first kernel of an
-iteration to the last the clock shows what the kernels take and what the device is idle, so
+A trace (Nsight Systems, torch.profiler) says when kernels began, and so does the timing of a
+program by ``perfml collect``, which does not see copies of memory: they count as gaps. From the
+first kernel of an iteration to the last the clock shows what the kernels take and what the device
+is idle, so
 
     wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
 
@@ -11,6 +13,7 @@ and the second factor is the cause ``launch_gaps``. Both add up in logarithms.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +28,9 @@ GRAPH_GAP_US = 0.3
 an H200 (``tests/data/torch_trace/gaps``)."""
 _SHOWN = 0.1
 """Smaller savings are not spoken of, and factors nearer to 1."""
+_TOLD, _MOST = 1.2, 3
+"""Layers are named from this factor on, and so many of them."""
+_REPEAT = ("run_id", "device", "process", "iteration")
 _TERM = TERMS["launch_gaps"]
 
 
@@ -111,11 +117,15 @@ class Gaps:
 
     def sentence(self) -> str | None:
         """Say what gaps account for; None where that is little."""
-        factor = math.exp(self.contribution.log_ratio)
         if abs(self.contribution.log_ratio) < _SHOWN:
             return None
+        return self.in_words("from the first kernel to the last")
+
+    def in_words(self, span: str) -> str:
+        """Say how both sides differ on the clock, over a span in words."""
+        factor = math.exp(self.contribution.log_ratio)
         return (
-            f"on the clock, from the first kernel to the last, {self.target.name} takes "
+            f"on the clock, {span}, {self.target.name} takes "
             f"{micros(self.target.wall_us)} and {self.baseline.name} "
             f"{micros(self.baseline.wall_us)} "
             f"(x{self.wall_ratio:.2f}): {_TERM.label} x{factor:.2f}, the kernels themselves "
@@ -150,7 +160,7 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
     """
     if kernels is None or not {"start_us", "gap_us"} <= set(kernels.columns):
         return None
-    keys = [key for key in ("run_id", "device", "process", "iteration") if key in kernels.columns]
+    keys = [key for key in _REPEAT if key in kernels.columns]
     found = [
         each
         for _, part in kernels.groupby(keys, dropna=False, sort=False)
@@ -159,6 +169,93 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
     if not found:
         return None
     return sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
+
+
+def layers_on_the_clock(
+    baseline: pd.DataFrame | None,
+    target: pd.DataFrame | None,
+    names: tuple[str, str],
+    pairs: Sequence[tuple[str, str]],
+) -> tuple[str, ...]:
+    """Say of which layers the clock shows something else than their kernels' times.
+
+    Parameters
+    ----------
+    baseline, target
+        Kernels tables.
+    names
+        What the sides are called.
+    pairs
+        Names of each layer on both sides.
+
+    Returns
+    -------
+    tuple
+        A sentence a layer whose gaps make a factor of `_TOLD` or more between the sides, at most
+        `_MOST`, the one with the largest difference in microseconds first.
+    """
+    sides = [
+        {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
+        for side, (table, name) in enumerate(zip((baseline, target), names, strict=True))
+    ]
+    found = []
+    for layer, partner in pairs:
+        before, after = sides[0].get(layer), sides[1].get(partner)
+        if before is None or after is None:
+            continue
+        gaps = Gaps(before, after)
+        if abs(gaps.contribution.log_ratio) >= math.log(_TOLD):
+            said = gaps.in_words("with what was idle before each of its kernels")
+            found.append((abs(after.idle_us - before.idle_us), f"{layer}: {said}"))
+    return tuple(said for _, said in sorted(found, key=lambda each: -each[0])[:_MOST])
+
+
+def idle_layers(kernels: pd.DataFrame | None) -> str | None:
+    """Say in which layers a device is idle longest; None where it is said of the whole at best."""
+    if kernels is None or "layer" not in kernels:
+        return None
+    layers = set(kernels["layer"].dropna().astype(str))
+    if len(layers) < 2:
+        return None
+    found = [
+        (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
+        for layer, each in _layers_of(kernels, layers, "").items()
+        if each.idle_us >= _SHOWN * each.wall_us
+    ]
+    if not found:
+        return None
+    most = sorted(found, key=lambda each: -each[0])[:_MOST]
+    return f"Within layers it is idle longest in {', '.join(said for _, said in most)}."
+
+
+def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, Timeline]:
+    """Return the usual repeat of some layers: their kernels, and what was idle before each.
+
+    Of the first kernel of an iteration nobody knows what it waited for, so that counts as nothing.
+    """
+    if not {"start_us", "gap_us", "layer"} <= set(kernels.columns):
+        return {}
+    keys = [key for key in _REPEAT if key in kernels.columns]
+    rows = kernels.dropna(subset=["start_us", "time_us"]).sort_values("start_us", kind="stable")
+    repeats = rows.groupby(keys, dropna=False, sort=False)
+    end = rows["start_us"] + rows["time_us"]
+    over = end.groupby([rows[key] for key in keys], dropna=False).cummax()
+    over = over.groupby([rows[key] for key in keys], dropna=False).shift()
+    # of kernels beside each other only what the ones before do not hide
+    busy = (end - np.maximum(over.fillna(-np.inf), rows["start_us"])).clip(lower=0.0)
+    idle = rows["gap_us"].where(repeats.cumcount() > 0, 0.0).fillna(0.0)
+    parts = rows.assign(busy=busy, idle=idle)
+    parts = parts[parts["layer"].isin(layers)]
+    sums = parts.groupby(["layer", *keys], dropna=False, sort=False, observed=True).agg(
+        kernels=("idle", "size"), idle=("idle", "sum"), busy=("busy", "sum"), gap=("idle", "median")
+    )
+    sums["wall"] = sums["idle"] + sums["busy"]
+    found = {}
+    for layer, repeated in sums[sums["busy"] > 0].groupby(level="layer", sort=False):
+        usual = repeated.sort_values("wall").iloc[(len(repeated) - 1) // 2]
+        numbers = (float(usual[each]) for each in ("wall", "idle", "gap"))
+        found[str(layer)] = Timeline(name, int(usual["kernels"]), *numbers)
+    return found
 
 
 def _of_iteration(part: pd.DataFrame, name: str) -> Timeline | None:

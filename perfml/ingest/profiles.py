@@ -31,7 +31,7 @@ from perfml.ingest.run_labels import (
     read_manifest,
 )
 from perfml.ingest.substitutes import substitutes_note
-from perfml.ingest.timing import join_timing
+from perfml.ingest.timing import join_timing, with_gaps
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import Kernels, validate_kernels
@@ -353,6 +353,7 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     where = str(files[0])
     if run.collected:
         timings = joined_processes(timings)
+    timings = [_with_gaps(each, manifest) for each in timings]
     if len(timings) > 1:
         msg = "one run has several timing passes"
         names = ", ".join(str(each.provenance.get("path")) for each in timings)
@@ -393,6 +394,13 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:
+    """Give a collected program's timing pass the gaps between its kernels; a trace has them."""
+    if timing.provenance.get("format") != "timing-csv":
+        return timing
+    return replace(timing, frame=with_gaps(timing.frame, program=bool(manifest.get("program"))))
 
 
 def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Kernels]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
+from perfml.readers.timeline import idle_before
 from perfml.tables import RUN_COLUMNS, validate_kernels
 from perfml.util.words import count
 
@@ -80,6 +81,29 @@ def join_timing(
     frame = frame.sort_values(["iteration", "kernel_index"], kind="stable", ignore_index=True)
     frame["kernel_index"] = frame.groupby("iteration").cumcount()
     return validate_kernels(frame.drop(columns=[*_WORK, "timed_kernel"])), warnings
+
+
+def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
+    """Return a timing pass with how long the device was idle before each kernel, ``gap_us``.
+
+    Parameters
+    ----------
+    timing
+        Kernels table of the timing pass, with ``start_us`` where that is known.
+    program
+        Whether it is a program of the user's. What runs a built-in workload waits between its
+        layers, so that its starts tell nothing and are left out.
+    """
+    if "start_us" not in timing:
+        return timing
+    if not program:
+        return timing.drop(columns="start_us")
+    process = np.zeros(len(timing), dtype=np.int64)
+    if "process" in timing:
+        process = timing["process"].to_numpy(dtype=np.int64)
+    start, time = (np.rint(timing[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
+    end = (start + time).astype(np.int64)
+    return timing.assign(gap_us=idle_before(process, start.astype(np.int64), end))
 
 
 _TIMELINE = ["stream", "start_us", "gap_us"]

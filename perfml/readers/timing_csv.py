@@ -63,6 +63,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         if name in rows:
             launches[name] = rows.texts(name).mask(lambda cells: cells == "")
     launches["time_source"] = "timing"
+    if rows.has_starts:
+        launches["start_us"] = rows.numbers("start_us")
     ranges = [
         [f"iter_{number:.0f}", *([layer] if layer else [])]
         for number, layer in zip(iteration, rows.texts("layer"), strict=True)
@@ -84,7 +86,7 @@ def _overlaps(
     rows: _Rows, time: npt.NDArray[np.float64], iteration: npt.NDArray[np.float64]
 ) -> tuple[str, ...]:
     """Return a warning if launches of a layer run beside each other, as in several streams."""
-    if "start_us" not in rows or (rows.texts("start_us") == "").any():
+    if not rows.has_starts:
         return ()
     table = pd.DataFrame({"iteration": iteration, "start": rows.numbers("start_us"), "time": time})
     table["layer"] = rows.texts("layer").to_numpy()
@@ -127,6 +129,11 @@ class _Rows:
 
     def __contains__(self, name: str) -> bool:
         return name in self._table.column_names
+
+    @property
+    def has_starts(self) -> bool:
+        """Whether every launch says when it began."""
+        return "start_us" in self and not (self.texts("start_us") == "").any()
 
     def texts(self, name: str) -> pd.Series[str]:
         """Return a column of text; an empty cell is an empty text."""

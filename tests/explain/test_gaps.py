@@ -11,7 +11,14 @@ import pytest
 
 from perfml.explain import advise, explain, make_side
 from perfml.explain.counters.terms import TERMS
-from perfml.explain.gaps import Gaps, Timeline, compare_gaps, timeline
+from perfml.explain.gaps import (
+    Gaps,
+    Timeline,
+    compare_gaps,
+    idle_layers,
+    layers_on_the_clock,
+    timeline,
+)
 from perfml.readers import read
 from perfml.readers.timeline import idle_before
 from tests.support.tables import make_kernels
@@ -132,3 +139,45 @@ def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
     assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95 %)")
     plain = make_kernels([{"time_us": 10.0}, {"time_us": 20.0}])
     assert explain(plain, plain, model=None).gaps is None
+
+
+def _steps(pause_us: float) -> pd.DataFrame:
+    """Two layers of three kernels of 10 us in two steps; the second waits before each kernel."""
+    rows = []
+    start = 0.0
+    for step in range(2):
+        for place in range(6):
+            gap = pause_us if place > 3 else 1.0
+            start += gap
+            rows.append((step, place, "steady" if place < 3 else "waits", start, 10.0, gap))
+            start += 10.0
+    columns = ["iteration", "kernel_index", "layer", "start_us", "time_us", "gap_us"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_layers_whose_kernels_wait_are_named_on_the_clock():
+    pairs = [("steady", "steady"), ("waits", "waits")]
+    (said,) = layers_on_the_clock(_steps(1.0), _steps(40.0), ("a", "b"), pairs)
+    # three kernels of 10 us, a gap of 1 us and two of 40 or 1 us
+    assert said == (
+        "waits: on the clock, with what was idle before each of its kernels, b takes 111 µs and a "
+        "33.0 µs (x3.36): gaps between kernels x3.36, the kernels themselves x1.00"
+    )
+    assert layers_on_the_clock(_steps(1.0), _steps(1.0), ("a", "b"), pairs) == ()
+    assert layers_on_the_clock(None, _steps(40.0), ("a", "b"), pairs) == ()
+    assert idle_layers(_steps(40.0)) == (
+        "Within layers it is idle longest in waits (idle 81.0 µs of 111 µs)."
+    )
+    assert idle_layers(_steps(1.0)) is None
+
+
+def test_a_layer_has_what_was_idle_before_its_own_kernels_and_not_what_others_hide():
+    mixed = _steps(40.0)
+    mixed["layer"] = ["steady", "waits"] * 6
+    # gaps before the kernels of "waits" are 1, 1 and 40 us, of "steady" (0), 1 and 40
+    assert idle_layers(mixed) == (
+        "Within layers it is idle longest in waits (idle 42.0 µs of 72.0 µs), "
+        "steady (idle 41.0 µs of 71.0 µs)."
+    )
+    beside = mixed.assign(start_us=0.0, gap_us=0.0)
+    assert idle_layers(beside) is None

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from perfml.errors import InputError
-from perfml.ingest.timing import function_name, join_timing
+from perfml.ingest.timing import function_name, join_timing, with_gaps
 from tests.support.tables import make_kernels
 
 OCC = "achieved_occupancy"
@@ -149,3 +149,17 @@ def test_missing_timed_columns_do_not_lose_the_profiled_run(tmp_path):
     frame, _ = join_timing(profiled({"time_us": 1.0}), timed({"time_us": 1.0}), where="run")
     assert isinstance(frame, pd.DataFrame)
     assert frame["backend"].tolist() == ["cublas"]
+
+
+def test_a_program_keeps_when_its_kernels_began_and_a_built_in_workload_does_not():
+    timing = make_kernels([{"time_us": 10.0}, {"time_us": 5.0}, {"time_us": 5.0}])
+    timing["start_us"] = [100.0, 130.0, 132.0]
+    found = with_gaps(timing, program=True)["gap_us"].tolist()
+    # before the first nothing is known; the third begins beside the second
+    assert pd.isna(found[0])
+    assert found[1:] == [20.0, 0.0]
+    assert not {"start_us", "gap_us"} & set(with_gaps(timing, program=False))
+    twice = pd.concat([timing, timing.assign(process=2)]).fillna({"process": 1})
+    assert with_gaps(twice, program=True)["gap_us"].isna().sum() == 2
+    bare = timing.drop(columns="start_us")
+    assert with_gaps(bare, program=True) is bare

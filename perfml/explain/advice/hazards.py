@@ -46,7 +46,7 @@ from perfml.explain.advice.representative import (
 )
 from perfml.explain.advice.rules import Flags, Rule, Rules, filled, load_rules
 from perfml.explain.compared import make_side
-from perfml.explain.gaps import timeline
+from perfml.explain.gaps import idle_layers, timeline
 from perfml.explain.launches import Launch
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.metrics.expressions import Array
@@ -263,7 +263,10 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 def _of_gaps(kernels: pd.DataFrame | None) -> tuple[str, ...]:
     found = timeline(kernels)
     said = None if found is None else found.sentence()
-    return () if said is None else (said[:1].upper() + said[1:],)
+    if said is None:
+        return ()
+    where = idle_layers(kernels)
+    return (said[:1].upper() + said[1:], *(() if where is None else (where,)))
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
