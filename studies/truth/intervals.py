@@ -36,8 +36,8 @@ import pandas as pd
 from perfml.explain.advice.after_fix import Width
 
 FIRST = Path(__file__).resolve().parents[2] / "tests/data/truth/fixes_first.csv"
-SHAPES = tuple((untold, saved) for untold in (1.0, 2.0, 3.0, 5.0) for saved in (0.0, 0.5, 1.0))
-"""What `Width.untold` and `Width.saved` may be."""
+SHAPES = tuple((untold, saved) for untold in (1.0, 2.0) for saved in (0.0, 0.5))
+"""What `Width.untold` and `Width.saved` may be: few, for seven authors do not tell more apart."""
 LEVELS = (0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96)
 PROMISED = 0.8
 

@@ -313,8 +313,8 @@ def test_who_waits_for_room_does_not_wait_for_a_latency_and_partial_writes_cost_
         "gst_efficiency": 0.25,
         "global_load_requests": 1e6,
     }
-    # of 8 + 2 x 4 there are 8 + 2 x 1 asked for
-    left = (8 + 2) / (8 + 8)
+    # four sectors of which a quarter is written cost seven; one of them is asked for
+    left = (8 + 1) / (8 + 7)
     assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 * left)
 
 

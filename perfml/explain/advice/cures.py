@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
+from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.resources import wave_fill
 from perfml.explain.counters.traffic import global_traffic, launches_blocks
 
@@ -24,11 +25,9 @@ _FIXED = 0.07
 family ``dependency``)."""
 _HALF = 0.5
 """What stays of a work whose least amount a launch does not tell, as in rules of advice."""
-_WRITTEN = 2.0
-"""How many times as much a sector costs that is written as one that is read."""
 _SECTORS = 4
 """Of a request in which neighbouring lanes ask for neighbouring words."""
-_DIVISION = 20
+_DIVIDING = 20
 """Instructions that go with a division of integers by a number that the compiler does not know."""
 _WIDEST = 512
 """Bytes of a request in which each lane moves sixteen."""
@@ -65,11 +64,11 @@ class Cure:
 def _scattered(state: SlowLaunch) -> Cure:
     launch = state.launch
     loads, stores = known(launch["gld_transactions"]), known(launch["gst_transactions"])
-    # a sector that is written in part is read and written again in L2
-    moved = loads + _WRITTEN * stores
-    asked = loads * known(launch["gld_efficiency"], 1.0)
-    asked += _WRITTEN * stores * known(launch["gst_efficiency"], 1.0)
-    left = min(1.0, asked / moved) if moved > 0 else 1.0
+    if loads + stores == 0:
+        loads = stores = 1.0
+    loaded, stored = (known(launch[f"{kind}_efficiency"], 1.0) for kind in ("gld", "gst"))
+    # L2 reads a sector that is written in part, too
+    left = min(1.0, (loads * loaded + stores * stored) / (loads + stores * (2 - stored)))
     requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
     sectors = (loads + stores) / requests if requests > 0 else math.nan
     if math.isnan(launch["gld_efficiency"]) and math.isnan(launch["gst_efficiency"]):
@@ -289,7 +288,8 @@ def _integers(state: SlowLaunch) -> Cure:
     # where no pipe is full, a warp still issues them one after another
     share = state.instructions("inst_integer")
     # each division of integers converts one of them there and back
-    divisions = state.instructions("inst_bit_convert") / 2 * _DIVISION
+    converted = state.instructions("inst_bit_convert")
+    divisions = converted / 2 * _DIVIDING if share >= DIVISION * converted else 0.0
     gone = min(max(share * (1 - _HALF), divisions), 1.0)
     names = ("alu_utilization", "issue_slot_utilization", "single_precision_fu_utilization")
     relieved = dict.fromkeys(names, 1 - gone)
