@@ -596,3 +596,19 @@ def test_additional_instructions_are_special_functions_as_long_as_their_unit_is_
         for each in layer_causes(launch(one), launch(two), same_device=True).totals
     }
     assert found["special_function_pipe_time"] == pytest.approx(math.log(1.1))
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "named"),
+    [
+        (0.6, "flop_count_sp", True),
+        (0.6, "flop_count_hp", True),  # halves are multiplied on the same pipe
+        (0.005, "flop_count_sp", False),  # constants of a kernel without matrices
+    ],
+)
+def test_matrices_that_leave_the_tensor_cores_are_floats_or_halves(level, kind, named):
+    before = {"tensor_cycles_utilization": level, "flop_count_sp": 1e6, "flop_count_hp": 0.0}
+    before |= {"sm_efficiency": 1.0, "single_precision_fu_utilization": 0.05}
+    lanes = {"tensor_cycles_utilization": 0.0, kind: 1e9, "single_precision_fu_utilization": 0.8}
+    found = split({"time_us": 800.0, **lanes}, before)
+    assert ("tensor_unused" in set(found["term"])) is named

@@ -66,6 +66,9 @@ _CLEARLY = math.log(1.2)
 _LIMITS = ("registers", "shared_memory", "warps")
 """What else limits how many blocks are resident."""
 
+_MATRICES = 0.01
+"""Tensor pipe below which no matrices are multiplied: an instruction for halves passes it, too."""
+
 _COSTS_OF_REQUESTS = (
     "stall_memory_dependency",
     "stall_memory_throttle",
@@ -489,12 +492,13 @@ def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
         [launch[name] * launch.duration_us * _active(launch) for launch in pair.both]
         for name in ("tensor_cycles_utilization", "single_precision_fu_utilization")
     ]
-    operations = pair.levels("flop_count_sp")
+    operations = [_operations(launch) for launch in pair.both]
     if times[0] == times[1] or not all(value >= 0 for value in (*busy[0], *operations)):
         return
     slow = 1 if times[1] > times[0] else 0
     tensor, fp32 = busy
     left = tensor[slow] < (1 - SMALL) * tensor[1 - slow]
+    left = left and pair.both[1 - slow]["tensor_cycles_utilization"] >= _MATRICES
     if not left or operations[slow] < 2 * operations[1 - slow]:
         return
     share = (fp32[slow] - fp32[1 - slow]) / (times[slow] - times[1 - slow])
@@ -521,6 +525,12 @@ def take_back_unproven(decomposition: Decomposition, pair: Pair) -> None:
     for one in decomposition.named():
         if not is_proven(one.term, *pair.both):
             decomposition.move(one.log_ratio, one.term.id, None)
+
+
+def _operations(launch: Launch) -> float:
+    """Return operations of single lanes on floats, and on halves where those were counted."""
+    halves = launch["flop_count_hp"]
+    return launch["flop_count_sp"] + (0.0 if math.isnan(halves) else halves)
 
 
 def _active(launch: Launch) -> float:
