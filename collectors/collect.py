@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from collectors import run_folder as folders
+from collectors.execution import ExecutionContext, Job
 from collectors.measure import measure, planned_commands
-from collectors.place import Job, Place
 from collectors.profilers.gpu import Gpu, NoGpuError, gpus
 from collectors.run_spec import Run, metric_names
 from collectors.settings import Settings
@@ -131,22 +131,22 @@ def collect(
     runs = _matrix(workload, command, backends, precisions, batches, layer_map, chosen)
     words = _split(launcher)
     gpu = _gpu(bool(words), dry_run)
-    place = Place(gpu, words, timeout_s)
+    context = ExecutionContext(gpu, words, timeout_s)
     root = Path(out)
     if dry_run:
-        return [_planned(each, place, root) for each in runs]
+        return [_planned(each, context, root) for each in runs]
     results: list[RunResult] = []
     with interruptible():
         for number, each in enumerate(runs):
             if progress is not None:
                 progress(number, len(runs), each.run_id)
-            results.append(collect_one(each, place, root))
+            results.append(collect_one(each, context, root))
     if progress is not None:
         progress(len(runs), len(runs), "done")
     return results
 
 
-def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
+def collect_one(subject: Run, context: ExecutionContext, out: Path) -> RunResult:
     """Measure one run into ``OUT/RUN_ID``, unless it is finished or another process is at it."""
     run_id, final = subject.run_id, out / subject.run_id
     with folders.claimed(out, run_id) as mine:
@@ -158,7 +158,7 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
         try:
             with folders.building(out, run_id) as folder:
                 # a program may change a file it was given, and with it what its id would be now
-                record = {**measure(Job(subject, folder, place)).as_dict(), "run_id": run_id}
+                record = {**measure(Job(subject, folder, context)).as_dict(), "run_id": run_id}
                 folders.write_json(folder / folders.RUN_FILE, record)
         except PerfmlError as error:
             return _failed(out, run_id, error)
@@ -173,7 +173,7 @@ def collect_one(subject: Run, place: Place, out: Path) -> RunResult:
         try:
             folders.note(out, entry)
         except OSError as error:
-            # the run itself is in place: only its line in the list of runs is lost
+            # the run itself is in context: only its line in the list of runs is lost
             lost = f"{folders.MANIFEST} cannot be written: {error.strerror or error}"
             warnings = (*warnings, lost)
         return RunResult(run_id, "done", final, "", commands, warnings, record)
@@ -187,10 +187,10 @@ def _failed(out: Path, run_id: str, error: PerfmlError) -> RunResult:
     return RunResult(run_id, "failed", out / run_id, message)
 
 
-def _planned(subject: Run, place: Place, out: Path) -> RunResult:
+def _planned(subject: Run, context: ExecutionContext, out: Path) -> RunResult:
     status = "kept" if folders.finished(out, subject.run_id) is not None else "planned"
     folder = out / subject.run_id
-    commands = planned_commands(Job(subject, folder, place))
+    commands = planned_commands(Job(subject, folder, context))
     return RunResult(
         subject.run_id, status, folder, commands=tuple(tuple(each) for each in commands)
     )

@@ -1,10 +1,10 @@
 """Measure layers that launch the same only once (``--dedupe``).
 
 The timing pass tells what every layer launches. Layers with the same kernels, grids and blocks in
-the same order are twins if their shapes agree too (built-in workloads), or, where shapes are not
-known, if their times lie within 10 %: the same GEMM kernel on the same grid may still have another
-inner dimension. The counters of one iteration's first twin then stand for all of them, in every
-iteration. Repeated launches within a layer are still measured one by one: Nsight Compute can
+the same order are duplicates if their shapes agree too (built-in workloads), or, where shapes are
+not known, if their times lie within 10 %: the same GEMM kernel on the same grid may still have
+another inner dimension. The counters of one iteration's first one then stand for all of them, in
+every iteration. Repeated launches within a layer are still measured one by one: Nsight Compute can
 choose launches by range, but takes one launch number only (``--kernel-id`` cannot be repeated).
 """
 
@@ -30,7 +30,7 @@ _UNFIT = re.compile(r"[\[\]@,#\"']")
 
 
 @dataclass(frozen=True)
-class Twins:
+class DuplicateLayers:
     """Which layers are measured, and what they stand for.
 
     Attributes
@@ -65,17 +65,17 @@ class Twins:
         }
 
 
-def find_twins(
+def find_duplicates(
     timing: Path,
     *,
     iteration: str | None,
     layers: str | None = None,
     shapes: Sequence[dict[str, Any]] | None = None,
-) -> Twins:
+) -> DuplicateLayers:
     """Group the layers of a timing pass.
 
     `iteration` is the first one's range, `layers` a regular expression of the layers wanted,
-    `shapes` what is known of each layer: name under ``layer``, the rest must agree between twins.
+    `shapes` what is known of each layer: name under ``layer``, the rest must agree.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def find_twins(
             None,
         )
         groups.setdefault(twin or layer, []).append(layer)
-    return Twins(
+    return DuplicateLayers(
         iteration,
         {layer: tuple(members) for layer, members in groups.items()},
         sum(len(sequences[layer]) for layer in groups),

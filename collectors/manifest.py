@@ -77,7 +77,7 @@ class MeasurementRecord(_Part):
     clock_control, cache_control, caches, replay
         How launches were repeated.
     dedupe
-        Which layers stand for which (`collectors.dedupe.Twins.as_dict`).
+        Which layers stand for which (`collectors.dedupe.DuplicateLayers.as_dict`).
     launches_profiled, passes, runs
         How many.
     profiling_seconds, conversion_seconds, seconds_per_launch

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectors.checks import checked_first
-from collectors.dedupe import Twins, find_twins
+from collectors.dedupe import DuplicateLayers, find_duplicates
+from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
-from collectors.measure_cupti import measure_with_cupti
+from collectors.measure_cupti import Measured, measure_with_cupti
 from collectors.measure_nvprof import measure_with_nvprof, nvprof_commands
-from collectors.place import Job, Place
 from collectors.profilers import cupti, ncu, nvprof, timing
 from collectors.profilers.cupti_failures import UnableError
 from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
@@ -44,7 +44,7 @@ class _Timed:
     about: dict[str, Any]
     region_only: bool
     iterations: tuple[str, ...] = ()
-    twins: Twins | None = None
+    duplicates: DuplicateLayers | None = None
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
@@ -84,8 +84,8 @@ def choose_profiler(asked: str, gpu: Gpu | None) -> str:
 
 def planned_commands(job: Job) -> list[list[str]]:
     """Return the commands that `measure` would run, as far as they are known beforehand."""
-    subject, launcher, folder = job.subject, job.place.launcher, job.folder
-    profiler = choose_profiler(subject.settings.profiler, job.place.gpu)
+    subject, launcher, folder = job.subject, job.context.launcher, job.folder
+    profiler = choose_profiler(subject.settings.profiler, job.context.gpu)
     first = [*launcher, *subject.command("timing", folder / "timing")]
     program = subject.command("profile", folder / "profile")
     if profiler == "nvprof":
@@ -107,40 +107,37 @@ def measure(job: Job) -> RunRecord:
     ProfilerError
         If a profiler is missing or refused, or the program failed.
     """
-    subject, place = job.subject, job.place
+    subject, context = job.subject, job.context
     started = now()
-    profiler = profiler_for(subject, place.gpu)
+    profiler = profiler_for(subject, context.gpu)
     notes: list[str] = []
-    by_iterations = None
+    measured = None
     if profiler == "cupti":
         try:
-            by_iterations = measure_with_cupti(job)
+            measured = measure_with_cupti(job)
         except UnableError as error:
             if subject.settings.profiler == "cupti":
                 raise
             notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
             profiler = "ncu"
-    if by_iterations is not None:
-        record, about, measured = by_iterations
-    elif profiler == "ncu":
+    if measured is None and profiler == "ncu":
         timed = _timing(job)
-        record, about, measured = timed.record, timed.about, _with_ncu(job, timed)
-    else:
-        record = TimingRecord("nvprof")
+        measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
+    elif measured is None:
         about = _checked(job) if checked_first(subject) else {}
-        if place.gpu is not None:
-            nvprof.require(place.gpu.compute_capability, launched=bool(place.launcher))
-        measured = measure_with_nvprof(job)
-    record = time_again(job, record)
+        if context.gpu is not None:
+            nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
+        measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
+    timing_record = time_again(job, measured.timing)
     shutil.rmtree(job.cache, ignore_errors=True)
-    facts = _facts(subject, place, about.get("environment") or {})
+    facts = _facts(subject, context, measured.about.get("environment") or {})
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
-    return RunRecord(facts, about, record, measured, tuple(notes))
+    return RunRecord(facts, measured.about, timing_record, measured.counters, tuple(notes))
 
 
-def _facts(subject: Run, place: Place, surroundings: dict[str, Any]) -> dict[str, Any]:
+def _facts(subject: Run, context: ExecutionContext, surroundings: dict[str, Any]) -> dict[str, Any]:
     """Return what the run is; a launcher may have gone to another GPU than this machine's."""
-    gpu = place.gpu
+    gpu = context.gpu
     return {
         "run_id": subject.run_id,
         "workload": subject.workload,
@@ -160,7 +157,7 @@ def _facts(subject: Run, place: Place, surroundings: dict[str, Any]) -> dict[str
         "driver": gpu.driver if gpu else surroundings.get("driver"),
         "perfml": __version__,
         "python": platform.python_version(),
-        "launcher": list(place.launcher) or None,
+        "launcher": list(context.launcher) or None,
     }
 
 
@@ -208,11 +205,11 @@ def _timing(job: Job) -> _Timed:
         for name in launch.ranges
         if ITERATION.fullmatch(name.strip())
     )
-    twins = None
+    duplicates = None
     if subject.settings.dedupe:
         first = next(iter(names), None)
-        twins = find_twins(table, iteration=first, layers=subject.settings.layers)
-    return _Timed(record, {}, found.region, tuple(names), twins)
+        duplicates = find_duplicates(table, iteration=first, layers=subject.settings.layers)
+    return _Timed(record, {}, found.region, tuple(names), duplicates)
 
 
 def _own_timing(job: Job) -> _Timed:
@@ -226,11 +223,13 @@ def _own_timing(job: Job) -> _Timed:
             shutil.move(document, job.folder / document.name)
     shutil.rmtree(aside)
     record = timing.timing_record("torch.profiler", table, ended.seconds, ended.command)
-    twins = None
+    duplicates = None
     if settings.dedupe:
         shapes = about.get("layers")
-        twins = find_twins(table, iteration="iter_0", layers=settings.layers, shapes=shapes)
-    return _Timed(record, about, region_only=True, twins=twins)
+        duplicates = find_duplicates(
+            table, iteration="iter_0", layers=settings.layers, shapes=shapes
+        )
+    return _Timed(record, about, region_only=True, duplicates=duplicates)
 
 
 def _checked(job: Job) -> dict[str, Any]:
@@ -256,8 +255,8 @@ def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
 def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
     """Return the NVTX filters: the first iterations, and the wanted layers in them."""
     settings = subject.settings
-    if timed.twins is not None:
-        return timed.twins.filters()
+    if timed.duplicates is not None:
+        return timed.duplicates.filters()
     iterations = timed.iterations
     few = list(iterations[: settings.metric_iterations])
     limited = len(iterations) > len(few)
@@ -281,11 +280,11 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         warnings.append(f"this GPU did not deliver {', '.join(found.missing)}")
     per_launch = found.seconds_per_launch
     return MeasurementRecord(
-        profiler_version=None if job.place.launcher else job.place.ncu_version(),
+        profiler_version=None if job.context.launcher else job.context.ncu_version(),
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,
-        dedupe=timed.twins.as_dict() if timed.twins else None,
+        dedupe=timed.duplicates.as_dict() if timed.duplicates else None,
         metrics_requested=options.measured,
         metrics_missing=tuple(found.missing),
         launches_profiled=found.launches,

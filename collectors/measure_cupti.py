@@ -8,12 +8,13 @@ measured; a program's own iterations are taken as they come.
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collectors.checks import require_right
+from collectors.execution import Job
 from collectors.manifest import MeasurementRecord, TimingRecord
-from collectors.place import Job
 from collectors.profilers import cupti, timing
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import RUN_FILE, read_object
@@ -23,13 +24,25 @@ TIMED_ITERATIONS = 3
 """Of a program; a built-in workload is timed as often as is asked."""
 
 
-def measure_with_cupti(job: Job) -> tuple[TimingRecord, dict[str, Any], MeasurementRecord]:
-    """Measure a run into ``timing.csv`` and ``metrics.csv`` of its folder.
+@dataclass(frozen=True)
+class Measured:
+    """What measuring gave for the manifest.
 
-    Returns
-    -------
-    tuple
-        For the manifest: the timing's record, what the workload says of itself, the measurement.
+    Attributes
+    ----------
+    timing, counters
+        The records of both.
+    about
+        What the workload says of itself.
+    """
+
+    timing: TimingRecord
+    about: dict[str, Any]
+    counters: MeasurementRecord
+
+
+def measure_with_cupti(job: Job) -> Measured:
+    """Measure a run into ``timing.csv`` and ``metrics.csv`` of its folder.
 
     Raises
     ------
@@ -47,7 +60,7 @@ def measure_with_cupti(job: Job) -> tuple[TimingRecord, dict[str, Any], Measurem
         layers=settings.layers,
     )
     command = subject.command("counters", aside)
-    driver = job.place.gpu.driver if job.place.gpu else ""
+    driver = job.context.gpu.driver if job.context.gpu else ""
     try:
         profile = cupti.profile(options, command, folder=job.folder, driver=driver, **job.limits)
     except ProfilerError:
@@ -63,7 +76,7 @@ def measure_with_cupti(job: Job) -> tuple[TimingRecord, dict[str, Any], Measurem
     timed = timing.timing_record(
         "cupti-activity", table, profile.seconds, profile.command, mapped=mapped
     )
-    return timed, about, _measured(profile, options)
+    return Measured(timed, about, _measured(profile, options))
 
 
 def _measured(profile: cupti.CuptiProfile, options: cupti.CuptiOptions) -> MeasurementRecord:

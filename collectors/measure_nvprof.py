@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from collectors.execution import Job
 from collectors.manifest import MeasurementRecord
-from collectors.place import Job
 from collectors.profilers import nvprof
 from collectors.run_spec import Run
 

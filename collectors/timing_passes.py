@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from collectors.checks import require_right
+from collectors.execution import Job
 from collectors.manifest import TimingRecord
-from collectors.place import Job
 from collectors.profilers import timing
 from collectors.profilers.process import Finished, ProfilerError, run
 
@@ -62,8 +62,8 @@ def traced(job: Job) -> timing.Timing:
 
 def run_workload(job: Job, mode: str, aside: Path) -> Finished:
     """Let a built-in workload check or time itself into a folder of its own."""
-    command = [*job.place.launcher, *job.subject.command(mode, aside)]
-    timeout_s = job.place.timeout_s
+    command = [*job.context.launcher, *job.subject.command(mode, aside)]
+    timeout_s = job.context.timeout_s
     try:
         ended = run(command, log=job.log, timeout_s=timeout_s, env=job.subject.environment())
     except OSError as error:

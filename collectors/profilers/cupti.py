@@ -254,19 +254,20 @@ def profile(
         first = subject.start(begin)
     if first.parts:
         first, record = _by_parts(first, subject)
-        rows, replay = record.rows, "kernel"
+        counted = _Counted(record.rows, record, "kernel")
     else:
-        rows, record, replay = _measured(first, subject)
+        counted = _measured(first, subject)
+    record = counted.record
     measurement = Measurement(
         record.machine,
-        replay,
+        counted.replay,
         passes_of(record),
         subject.runs,
         driver,
         once=bool(record.once),
     )
     metrics = tuple(metric for metric in options.counters if metric not in record.missing)
-    rows = [row for row in rows if in_layers(row.ranges, options.layers)]
+    rows = [row for row in counted.rows if in_layers(row.ranges, options.layers)]
     if not rows:
         msg = "no kernel launch was measured"
         cure = "Check --layers; without iterations, every launch of the program is measured."
@@ -288,21 +289,32 @@ def profile(
     )
 
 
-def _measured(
-    first: CounterRecord, subject: _Program
-) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+@dataclass(frozen=True)
+class _Counted:
+    """Launches with their counters, the record that tells of them, and what was repeated.
+
+    ``replay`` is ``iterations`` where the program's own iterations carried the passes, else
+    ``kernel``.
+    """
+
+    rows: list[MeasuredLaunch]
+    record: CounterRecord
+    replay: str
+
+
+def _measured(first: CounterRecord, subject: _Program) -> _Counted:
     """Return the measured launches: of the first run, of further runs, or of kernel replay."""
     sets = subject.options.sets
     if first.complete:
         rows = _whole(first)
         if rows:
-            return rows, first, "iterations"
+            return _Counted(rows, first, "iterations")
         # instrumented code ran in other launches than the measured ones: read all side by side
         first = subject.start(
             _Pass(unit=first.unit, sets=sets, region_only=first.region_only, apart=False)
         )
         if first.complete:
-            return merged([first]), first, "iterations"
+            return _Counted(merged([first]), first, "iterations")
     if first.differences:
         why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
         if first.unit == "region" and first.units > sets:
@@ -357,9 +369,7 @@ def passes_of(record: CounterRecord) -> int:
     return sum(counts.values())
 
 
-def _by_several_runs(
-    first: CounterRecord, subject: _Program
-) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+def _by_several_runs(first: CounterRecord, subject: _Program) -> _Counted:
     """Let each further run measure as many passes as the program has iterations."""
     request = _Pass(
         unit=first.unit,
@@ -391,7 +401,7 @@ def _by_several_runs(
     for record in records:
         whole.group_passes |= record.group_passes
     whole.missing = sorted({name for record in records for name in record.missing})
-    return rows, whole, "iterations"
+    return _Counted(rows, whole, "iterations")
 
 
 def _too_few(first: CounterRecord, subject: _Program) -> str:
@@ -403,9 +413,7 @@ def _too_few(first: CounterRecord, subject: _Program) -> str:
     return f"the program has {first.units} iterations, and {needed} to measure it in one run"
 
 
-def _by_kernel_replay(
-    first: CounterRecord, subject: _Program, why: str
-) -> tuple[list[MeasuredLaunch], CounterRecord, str]:
+def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Counted:
     subject.warnings += (why,)
     unit = "program" if first.unit == "none" else first.unit
     request = _Pass(
@@ -416,7 +424,7 @@ def _by_kernel_replay(
         region_only=first.region_only,
     )
     record = subject.start(request)
-    return record.rows, record, "kernel"
+    return _Counted(record.rows, record, "kernel")
 
 
 def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.collect import collect_one
-from collectors.place import Place
+from collectors.execution import ExecutionContext
 from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu, gpus
 from collectors.profilers.process import ProfilerError
@@ -57,7 +57,7 @@ class Task:
     out
         Absolute path of the results, the same on every machine.
     launcher, timeout_s
-        As of `collectors.place.Place`.
+        As of `collectors.execution.ExecutionContext`.
     sweep
         Name of this start of the sweep: the topic of its messages.
     version
@@ -126,8 +126,8 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
     begun = announce(task)
     _read_ahead()
     gpu = None if task.launcher else own_gpu()
-    place = Place(gpu, task.launcher, task.timeout_s, ncu_version)
-    found = collect_one(task.run, place, Path(task.out))
+    context = ExecutionContext(gpu, task.launcher, task.timeout_s, ncu_version)
+    found = collect_one(task.run, context, Path(task.out))
     record = found.record or {}
     return _answer(
         task,

@@ -12,9 +12,9 @@ from perfml.cli.output import Output
 from perfml.util.words import Readable, count
 
 if TYPE_CHECKING:
-    from perfml.ingest.folder import Settings
+    from perfml.ingest.folder import IngestSettings
     from perfml.merge.rule import Weights
-    from perfml.merge.write import Merged
+    from perfml.merge.write import MergeResult
 
 SPARE = ("workload", "device", "rows", "iterations", "layers", "precision", "backend", "batch")
 """Of a table of runs, what a narrow terminal leaves out first: the name of a run says most."""
@@ -76,7 +76,7 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
 
 
 def ingest(
-    out_: Output, files: list[Path], folder: Path, settings: Settings, jobs: int | None
+    out_: Output, files: list[Path], folder: Path, settings: IngestSettings, jobs: int | None
 ) -> None:
     """Read profiles into a folder of tables, and say what came of it."""
     from perfml.errors import PerfmlError
@@ -121,7 +121,7 @@ def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
         out_.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 
 
-def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -> Merged:
+def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -> MergeResult:
     """Merge into the published schema, which is text and takes all layers at once."""
     from perfml.datasets import to_published
     from perfml.merge.batches import merge_files

@@ -102,10 +102,12 @@ def ingest(
     mapped = read_layer_map(layer_map) if layer_map else None
     if partition:
         from perfml.cli import partitioned
-        from perfml.ingest.folder import Settings
+        from perfml.ingest.folder import IngestSettings
 
         folder = Path("kernels") if out == Path("kernels.parquet") else out
-        partitioned.ingest(out_, files, folder, Settings(identity, options, mapped, layer), jobs)
+        partitioned.ingest(
+            out_, files, folder, IngestSettings(identity, options, mapped, layer), jobs
+        )
         return
     require_other_file(out, files)
     out_.place(out)

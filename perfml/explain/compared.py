@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.merge.rule import launch_totals, merge, unattributed
+from perfml.merge.rule import launch_totals, merge, unattributed_time
 from perfml.util.words import Readable, count
 
 WHOLE = "(whole run)"
@@ -116,7 +116,7 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
     """Say how much of a side lies outside every layer."""
     if not kernels["layer"].isna().any():
         return ()
-    outside = unattributed(kernels)
+    outside = unattributed_time(kernels)
     share = float(outside["share"].mean())
     said = (
         f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "

@@ -13,8 +13,8 @@ _HOMES = {
     "ingest": "profiles",
     "ingest_runs": "profiles",
     "ingest_folder": "folder",
-    "Settings": "folder",
-    "Landed": "folder",
+    "IngestSettings": "folder",
+    "IngestResult": "folder",
     "LayerMap": "layer_map",
     "read_layer_map": "layer_map",
 }

@@ -20,7 +20,7 @@ def expand_twins(frame: pd.DataFrame, record: dict[str, Any]) -> pd.DataFrame:
     frame
         Kernels table of the measured launches.
     record
-        What `Twins.as_dict` gave, from the run's ``run.json``.
+        What `DuplicateLayers.as_dict` gave, from the run's ``run.json``.
 
     Returns
     -------

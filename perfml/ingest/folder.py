@@ -57,7 +57,7 @@ _REAL = ("time_us", "ncu_time_us", "launches", "stands_for")
 
 
 @dataclass(frozen=True)
-class Settings:
+class IngestSettings:
     """What the user tells of all profiles; as for `perfml.ingest.ingest`."""
 
     identity: Identity = field(default_factory=Identity)
@@ -73,7 +73,7 @@ class Settings:
 
 
 @dataclass
-class Landed:
+class IngestResult:
     """What an ingest into a folder did.
 
     Attributes
@@ -112,7 +112,7 @@ class _Unit:
     digest: str
     workload: str | None = None
 
-    def read_with(self, settings: Settings) -> dict[str, Any]:
+    def read_with(self, settings: IngestSettings) -> dict[str, Any]:
         """Return all that decides what is read from the files, as JSON values."""
         apart = {} if self.workload is None else {"told_apart": self.workload}
         return {**settings.as_dict(), **apart}
@@ -140,10 +140,10 @@ def ingest_folder(
     paths: Iterable[str | Path],
     folder: str | Path,
     *,
-    settings: Settings | None = None,
+    settings: IngestSettings | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> Landed:
+) -> IngestResult:
     """Read profiles on several cores into a folder of Parquet files, one a run.
 
     A run that lies in the folder already is left alone, whatever its files are called elsewhere; a
@@ -171,7 +171,7 @@ def ingest_folder(
     notes: list[str] = []
     with unpacked(paths) as found:
         units = _units(group_runs(found.paths, notes))
-        landed = _ingested(units, Path(folder), settings or Settings(), n_jobs, progress)
+        landed = _ingested(units, Path(folder), settings or IngestSettings(), n_jobs, progress)
         landed.warnings = [*notes, *landed.warnings]
         landed.failed = [(found.named(name), found.renamed(err)) for name, err in landed.failed]
     return landed
@@ -180,11 +180,11 @@ def ingest_folder(
 def _ingested(
     units: Sequence[_Unit],
     folder: Path,
-    settings: Settings,
+    settings: IngestSettings,
     n_jobs: int | None,
     progress: Progress | None,
-) -> Landed:
-    landed = Landed()
+) -> IngestResult:
+    landed = IngestResult()
     with _incoming(folder) as incoming:
         known = Index(folder)
         units, warnings = _told_apart(units, known, settings.identity.workload)
@@ -274,7 +274,7 @@ def _digest(groups: Sequence[Group]) -> str:
 
 
 def _read_all(
-    units: Sequence[_Unit], incoming: Path, settings: Settings, n_jobs: int | None
+    units: Sequence[_Unit], incoming: Path, settings: IngestSettings, n_jobs: int | None
 ) -> Iterator[_Written]:
     """Yield what became of each unit, as they finish."""
     import joblib
@@ -296,7 +296,7 @@ def _read_all(
     yield from engine(joblib.delayed(_write)(unit, incoming, settings) for unit in rest)
 
 
-def _write(unit: _Unit, incoming: Path, settings: Settings) -> _Written:
+def _write(unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
     """Read one unit and write its runs into the incoming folder."""
     try:
         kernels = ingest_runs(
@@ -332,7 +332,9 @@ def _save(table: Any, path: Path) -> None:
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
 
 
-def _parts(kernels: Kernels, whole: _Unit, settings: Settings) -> Iterator[tuple[str, Path, Any]]:
+def _parts(
+    kernels: Kernels, whole: _Unit, settings: IngestSettings
+) -> Iterator[tuple[str, Path, Any]]:
     """Yield run, place in the folder and table of each run read."""
     keys = ["run_id", "workload", "backend"]
     groups = list(kernels.frame.groupby(keys, dropna=False, sort=False))
@@ -396,7 +398,7 @@ def _contiguous(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[rank.argsort(kind="stable")]
 
 
-def _land(written: _Written, folder: Path, known: Index, landed: Landed) -> None:
+def _land(written: _Written, folder: Path, known: Index, landed: IngestResult) -> None:
     """Move a unit's files to their places; nothing of it moves if a run of it is taken."""
     unit = written.unit
     if written.error is not None:

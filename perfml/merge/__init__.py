@@ -11,9 +11,9 @@ from perfml.util.lazy import callable_package, lazily
 _HOMES = {
     "launch_totals": "rule",
     "merge": "rule",
-    "unattributed": "rule",
+    "unattributed_time": "rule",
     "merge_files": "batches",
-    "Merged": "write",
+    "MergeResult": "write",
     "kernel_files": "files",
     "KernelFiles": "files",
 }

@@ -36,7 +36,7 @@ from perfml.merge.rule import (
     no_layer,
     stretches,
 )
-from perfml.merge.write import Merged, Tally, Writer
+from perfml.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
 
 BATCH_ROWS = 1 << 17
@@ -55,7 +55,7 @@ def merge_files(
     weights: Weights = "own",
     layers: str | None = None,
     progress: Progress | None = None,
-) -> Merged:
+) -> MergeResult:
     """Merge a Kernels table on disk into a Layers table on disk.
 
     Parameters

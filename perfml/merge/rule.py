@@ -43,7 +43,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     Parameters
     ----------
     kernels
-        A Kernels table; launches outside every layer are left out (see `unattributed`).
+        A Kernels table; launches outside every layer are left out (see `unattributed_time`).
     weights
         ``"own"``: each row's metrics are weighted by that row's kernel times, as published. The
         layer's time is the sum of the same numbers, so a part of it enters the features.
@@ -120,7 +120,7 @@ def merged_layers(
     return pd.concat([named.result(), pd.DataFrame(merged)], axis=1), coverage
 
 
-def unattributed(kernels: pd.DataFrame) -> pd.DataFrame:
+def unattributed_time(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return what ran outside every layer: one row a run.
 
     Returns

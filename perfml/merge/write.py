@@ -1,7 +1,7 @@
 """Write finished layers to Parquet as they come, and count what they hold.
 
 Here to change: columns, types and row groups of the result, its provenance, and the counts that
-the command line prints (`Merged`).
+the command line prints (`MergeResult`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROW_GROUP = 1 << 16
 
 
 @dataclass
-class Merged:
+class MergeResult:
     """What a merge on disk did.
 
     Attributes
@@ -44,7 +44,7 @@ class Merged:
     runs
         One mapping a run: its identity, ``rows``, ``layers``, ``iterations``, ``time_us``.
     unattributed
-        One mapping a run, as `perfml.merge.unattributed` has them.
+        One mapping a run, as `perfml.merge.unattributed_time` has them.
     coverage
         The metrics of which some launches were not measured.
     sources
@@ -105,7 +105,7 @@ class Tally:
             distinct = _plain(layers[["run_id", name]].drop_duplicates())
             pairs.update(zip(distinct["run_id"], distinct[name], strict=True))
 
-    def summary(self) -> Merged:
+    def summary(self) -> MergeResult:
         """Return what was counted."""
         counts = {name: Counter(run for run, _ in pairs) for name, pairs in self._pairs.items()}
         runs = [
@@ -127,7 +127,9 @@ class Tally:
         ]
         names = len({layer for _, layer in self._pairs["layer"]})
         coverage = joined(self._coverage)
-        return Merged(self.rows, names, self.kernels, runs, unattributed, coverage, self._sources)
+        return MergeResult(
+            self.rows, names, self.kernels, runs, unattributed, coverage, self._sources
+        )
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -169,7 +171,7 @@ class Writer:
         finally:
             self._file.close()
 
-    def note(self, weights: str, merged: Merged) -> None:
+    def note(self, weights: str, merged: MergeResult) -> None:
         """Store the provenance, and the column types that pandas noted of the kernels."""
         document = {
             **self._files.provenance,

@@ -26,7 +26,7 @@ _HOMES = {
     "LeaveOneLayerOut": "scoring.protocols",
     "LeaveOneConditionOut": "scoring.protocols",
     "ByRun": "scoring.protocols",
-    "NoTwin": "scoring.protocols",
+    "ExcludeDuplicates": "scoring.protocols",
     "LeaveOneShapeOut": "scoring.protocols",
     "LeaveOneNetworkOut": "scoring.protocols",
     "LeaveOneKindOut": "scoring.protocols",

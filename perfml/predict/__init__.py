@@ -16,9 +16,9 @@ from perfml.util.lazy import lazily
 _HOMES = {
     "predict": "compare",
     "Prediction": "results",
-    "LayerVerdict": "results",
+    "PredictedLayer": "results",
     "with_bounds": "bounds",
-    "prepared": "describe",
+    "prepare_layers": "describe",
     "family_of": "families",
 }
 

@@ -15,7 +15,7 @@ from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
 from perfml.predict.comparable import OWN_LAYERS, by_counters, unseen_axes, weaker, why_not
-from perfml.predict.describe import WHOLE, Vocabulary, prepared
+from perfml.predict.describe import WHOLE, Vocabulary, prepare_layers
 from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
 from perfml.predict.reasons import (
@@ -26,7 +26,7 @@ from perfml.predict.reasons import (
     slowest_kernel,
     unusual_counts,
 )
-from perfml.predict.results import LayerVerdict, Prediction, Why
+from perfml.predict.results import PredictedLayer, Prediction, Why
 from perfml.tables import metric_columns
 from perfml.time_sources import time_note
 
@@ -81,8 +81,8 @@ def predict(
     layers
         A Layers table.
     reference
-        Layers of other networks, as `perfml.predict.prepared` returns them; those of the networks
-        in `layers` are left out of it.
+        Layers of other networks, as `perfml.predict.prepare_layers` returns them; those of the
+        networks in `layers` are left out of it.
     provenance
         The document of `layers`, for what its runs say of each layer.
     reference_name
@@ -193,7 +193,7 @@ def _rows(
         msg = "the model is compiled whole, so its kernels are one layer"
         cure = "Collect it with --set compile=layers: each module is compiled by itself then."
         raise PerfmlError(msg, found=f"the layer {WHOLE}", cure=cure)
-    rows = prepared(layers, provenance)
+    rows = prepare_layers(layers, provenance)
     if peaks is None:
         return rows
     return with_bounds(rows, {str(device): peaks for device in rows["device"].unique()})
@@ -270,7 +270,7 @@ def _held_out_for(axis: str | None, known: pd.DataFrame) -> tuple[str, ...]:
 
 def _verdicts(
     rows: pd.DataFrame, refused: list[str | None], compared: _Compared, by: str
-) -> list[LayerVerdict]:
+) -> list[PredictedLayer]:
     """Return a verdict a row, in the rows' order."""
     found, place = [], 0
     for row, note in zip(rows.to_dict("records"), refused, strict=True):
@@ -298,11 +298,11 @@ def _verdicts(
     return found
 
 
-def _not_compared(row: Mapping[Any, Any], note: str | None) -> LayerVerdict:
+def _not_compared(row: Mapping[Any, Any], note: str | None) -> PredictedLayer:
     def text(name: str) -> str | None:
         return None if pd.isna(row[name]) else str(row[name])
 
-    return LayerVerdict(
+    return PredictedLayer(
         layer=str(row["layer"]),
         kind=text("kind"),
         workload=text("workload"),
@@ -316,19 +316,19 @@ def _not_compared(row: Mapping[Any, Any], note: str | None) -> LayerVerdict:
     )
 
 
-def _order(verdict: LayerVerdict) -> tuple[int, float]:
+def _order(verdict: PredictedLayer) -> tuple[int, float]:
     rank = {"slower": 0, "usual": 1, "faster": 1, "not compared": 2}[verdict.verdict]
     return rank, -(verdict.excess_us or 0.0)
 
 
-def _slowest(verdicts: list[LayerVerdict]) -> list[int]:
+def _slowest(verdicts: list[PredictedLayer]) -> list[int]:
     """Return the places of the slow layers, of those that lose most first."""
     slow = [at for at, each in enumerate(verdicts) if each.verdict == "slower"]
     return sorted(slow, key=lambda at: _order(verdicts[at]))
 
 
 def _why(
-    verdict: LayerVerdict,
+    verdict: PredictedLayer,
     row: pd.DataFrame,
     known: pd.DataFrame,
     words: Vocabulary,
@@ -346,7 +346,7 @@ def _why(
     )
 
 
-def _said_of_all(verdicts: list[LayerVerdict], shift: float) -> list[str]:
+def _said_of_all(verdicts: list[PredictedLayer], shift: float) -> list[str]:
     """Return sentences on what was not compared, and on what all layers have in common."""
     said = []
     left = [each for each in verdicts if each.verdict == "not compared"]

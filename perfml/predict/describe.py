@@ -73,7 +73,7 @@ class Vocabulary:
         Parameters
         ----------
         reference
-            As `prepared` returns it.
+            As `prepare_layers` returns it.
         metrics
             Metrics to use of those that it has; by default all.
         """
@@ -98,7 +98,9 @@ def _words(table: pd.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(sorted(map(str, table[column].dropna().unique())))
 
 
-def prepared(layers: pd.DataFrame, provenance: Mapping[str, Any] | None = None) -> pd.DataFrame:
+def prepare_layers(
+    layers: pd.DataFrame, provenance: Mapping[str, Any] | None = None
+) -> pd.DataFrame:
     """Return one row a distinct layer and condition, with facts and bounds.
 
     Parameters
@@ -132,7 +134,7 @@ def describe(rows: pd.DataFrame, words: Vocabulary, tier: str = "shape") -> pd.D
     Parameters
     ----------
     rows
-        As `prepared` returns them.
+        As `prepare_layers` returns them.
     words
         Of the reference, so that two tables get the same columns.
     tier

@@ -9,7 +9,7 @@ import pandas as pd
 from perfml.datasets import find, read_given
 from perfml.datasets.parts import part_files, read_parts
 from perfml.errors import PerfmlError
-from perfml.predict.describe import prepared
+from perfml.predict.describe import prepare_layers
 from perfml.predict.learned import Kept, kept_in
 
 ATLAS = "atlas"
@@ -18,7 +18,7 @@ ATLAS = "atlas"
 
 @functools.lru_cache(maxsize=1)
 def reference(name: str = ATLAS) -> pd.DataFrame:
-    """Return prepared rows to compare with (`perfml.predict.prepared`).
+    """Return prepared rows to compare with (`perfml.predict.prepare_layers`).
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
     if folder is not None and part_files(folder, "layers"):
         # without the launches, which take longer to read than all else
         table = read_parts(folder, "layers")
-        return prepared(table.frame, table.provenance)
+        return prepare_layers(table.frame, table.provenance)
     given = read_given(name)
-    rows = prepared(given.layers, given.provenance)
+    rows = prepare_layers(given.layers, given.provenance)
     if rows["kind"].isna().all():
         msg = "this cannot be compared with: it does not say what its layers compute"
         cure = "Runs of perfml collect torch:... do, and tables that were made of them."

@@ -109,7 +109,7 @@ class Why:
 
 
 @dataclass(frozen=True)
-class LayerVerdict:
+class PredictedLayer:
     """A layer beside layers like it.
 
     Attributes
@@ -188,13 +188,13 @@ class Prediction:
     reference: str
     networks: int
     distinct_layers: int
-    layers: tuple[LayerVerdict, ...]
+    layers: tuple[PredictedLayer, ...]
     confidence: float
     shift: float | None
     warnings: tuple[str, ...] = field(default=())
 
     @property
-    def slower(self) -> tuple[LayerVerdict, ...]:
+    def slower(self) -> tuple[PredictedLayer, ...]:
         """The layers that are slower than layers like them, the largest loss first."""
         return tuple(each for each in self.layers if each.verdict == "slower")
 
@@ -235,7 +235,7 @@ class Prediction:
         }
 
 
-def _as_dict(verdict: LayerVerdict) -> dict[str, Any]:
+def _as_dict(verdict: PredictedLayer) -> dict[str, Any]:
     found = asdict(verdict)
     if verdict.why is not None:
         found["why"]["sentence"] = verdict.why.sentence

@@ -38,7 +38,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.modeling.features import BOUND
-from perfml.predict.describe import prepared
+from perfml.predict.describe import prepare_layers
 from perfml.predict.model import log_ratio
 from perfml.predict.reference import reference
 from perfml.util.files import replacing
@@ -149,7 +149,7 @@ def main():
     from perfml.datasets.parts import read_parts
 
     table = read_parts(given.later, "layers")
-    later = prepared(table.frame, table.provenance)
+    later = prepare_layers(table.frame, table.provenance)
     later = later[later[BOUND].notna()]
     with analysing(enlarged(later)):
         found = confirm()

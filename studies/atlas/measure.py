@@ -2,8 +2,8 @@
 
 ``python -m studies.atlas.measure`` writes ``benchmarks/results/atlas.json``, from which
 `studies.atlas.page` writes ``docs/atlas.md``. Rows are distinct layers of a network and
-configuration (`perfml.predict.prepared`): equal blocks count once. Every score is the mean over
-networks of the mean relative error of their layers, so that large networks do not decide.
+configuration (`perfml.predict.prepare_layers`): equal blocks count once. Every score is the mean
+over networks of the mean relative error of their layers, so that large networks do not decide.
 """
 
 from __future__ import annotations

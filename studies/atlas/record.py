@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from collectors.collect import collect_one
-from collectors.place import Place
+from collectors.execution import ExecutionContext
 from collectors.run_spec import Run
 from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import own_gpu
@@ -104,7 +104,7 @@ def _measure(run: Run, out: str, deadline: float, timeout_s: float) -> tuple[str
     if time.time() > deadline:
         return run.run_id, "left out", "", 0.0
     began = time.monotonic()
-    result = collect_one(run, Place(own_gpu(), (), timeout_s), Path(out))
+    result = collect_one(run, ExecutionContext(own_gpu(), (), timeout_s), Path(out))
     return result.run_id, result.status, result.message, time.monotonic() - began
 
 

@@ -48,11 +48,11 @@ def test_a_profile_its_folder_and_its_tables_are_the_same(report, tmp_path):
 
 
 def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
-    from perfml.ingest.folder import Settings, ingest_folder
+    from perfml.ingest.folder import IngestSettings, ingest_folder
     from perfml.ingest.run_labels import Identity
     from perfml.readers import ReadOptions
 
-    settings = Settings(Identity(), ReadOptions(), None, None)
+    settings = IngestSettings(Identity(), ReadOptions(), None, None)
     ingest_folder([report], tmp_path / "parts", settings=settings, n_jobs=1)
     assert len(read_given(tmp_path / "parts").layers) == 6
 

@@ -108,7 +108,7 @@ def test_the_measured_agreement_is_what_the_page_says(profiled, page):
     counts = counts[counts["launches"] > 0].groupby("rule", sort=False)[list(AGREEMENT[2:6])].sum()
     sides = np.array([[True, True], [True, False], [False, True], [False, False]])
     pooled = [
-        (rule, *compare_flags(*np.repeat(sides, row, axis=0).T))
+        (rule, *compare_flags(*np.repeat(sides, row, axis=0).T).row())
         for rule, row in zip(counts.index, counts.to_numpy(), strict=True)
     ]
     whole = pd.DataFrame(pooled, columns=list(AGREEMENT))

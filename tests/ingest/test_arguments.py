@@ -6,7 +6,7 @@ import lzma
 import pytest
 
 from perfml.ingest.arguments import Started, differing_arguments
-from perfml.ingest.folder import Settings, ingest_folder
+from perfml.ingest.folder import IngestSettings, ingest_folder
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.merge import merge
@@ -80,7 +80,7 @@ def test_a_run_that_came_before_the_others_keeps_its_name_until_it_is_given_with
 
 
 def test_a_folder_of_tables_holds_them_as_repeats_where_the_user_says_so(runs, tmp_path):
-    settings = Settings(identity=Identity(workload="gemm"))
+    settings = IngestSettings(identity=Identity(workload="gemm"))
     landed = ingest_folder([runs], tmp_path / "tables", settings=settings, n_jobs=1)
     assert workloads(tmp_path / "tables") == {"gemm"}
     assert any("count as repeats" in text for text in landed.warnings)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.errors import InputError
-from perfml.ingest import Settings, ingest_folder
+from perfml.ingest import IngestSettings, ingest_folder
 from perfml.ingest import folder as ingesting
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
@@ -143,7 +143,7 @@ def test_only_what_is_new_is_read(profiles, tmp_path, monkeypatch):
 def test_other_settings_replace_what_was_read_before(profiles, tmp_path):
     ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
     rows = len(content(tmp_path / "kernels"))
-    settings = Settings(identity=Identity(backend="mine"))
+    settings = IngestSettings(identity=Identity(backend="mine"))
     landed = ingest_folder([profiles], tmp_path / "kernels", settings=settings, n_jobs=1)
     assert len(landed.replaced) == 2
     found = content(tmp_path / "kernels")
@@ -280,7 +280,7 @@ def test_joblibs_engine_can_be_chosen(profiles, tmp_path):
 def test_names_from_profiles_never_leave_the_folder(tmp_path, name):
     source = timing(tmp_path / "net_cudnn_fp32_b1.csv")
     folder = tmp_path / "kernels"
-    settings = Settings(identity=Identity(workload=name or None, backend=name or None))
+    settings = IngestSettings(identity=Identity(workload=name or None, backend=name or None))
     ingest_folder([source], folder, settings=settings, n_jobs=1)
     (table,) = tables(tmp_path)
     assert table.parent.parent.parent == folder

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError, TableError
-from perfml.merge.rule import launch_totals, merge, unattributed
+from perfml.merge.rule import launch_totals, merge, unattributed_time
 from tests.support.tables import make_kernels
 
 FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"
@@ -129,7 +129,7 @@ def test_the_totals_of_rows_of_many_launches_are_of_all_of_them():
 
 def test_launches_outside_layers_count_as_many_as_a_row_stands_for():
     kernels = make_kernels([{"time_us": 6.0}, {"layer": None, "time_us": 1.0, "launches": 4}])
-    outside = unattributed(kernels)
+    outside = unattributed_time(kernels)
     assert outside[["launches", "time_us", "share"]].to_numpy().tolist() == [[4, 4.0, 0.4]]
 
 
@@ -162,7 +162,7 @@ def test_launches_outside_every_layer_are_left_out_and_accounted_for():
         [{"time_us": 3.0}, {"layer": None, "time_us": 1.0}, {"layer": None, "time_us": 2.0}]
     )
     assert merge(kernels)["time_us"].tolist() == [3.0]
-    outside = unattributed(kernels)
+    outside = unattributed_time(kernels)
     assert outside["launches"].tolist() == [2]
     assert outside["time_us"].tolist() == [3.0]
     assert outside["share"].tolist() == [0.5]

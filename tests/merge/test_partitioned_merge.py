@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from perfml.errors import InputError, PerfmlError, TableError
 from perfml.merge import batches
 from perfml.merge.batches import merge_files
-from perfml.merge.rule import merge, unattributed
+from perfml.merge.rule import merge, unattributed_time
 from perfml.tables import read_table, write_table
 from tests.support.examples import examples
 from tests.support.paths import ROOT
@@ -209,7 +209,7 @@ def test_what_ran_outside_layers_is_accounted_for(tmp_path):
     path = write(kernels, tmp_path / "kernels.parquet", 2)
     merged = merge_files(path, tmp_path / "layers.parquet")
     pd.testing.assert_frame_equal(
-        pd.DataFrame(merged.unattributed), unattributed(kernels), check_dtype=False
+        pd.DataFrame(merged.unattributed), unattributed_time(kernels), check_dtype=False
     )
     assert merged.kernels == 7
     assert [run["run_id"] for run in merged.runs] == ["b", "a"]

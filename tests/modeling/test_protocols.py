@@ -13,9 +13,9 @@ from sklearn.tree import DecisionTreeRegressor
 from perfml.errors import PerfmlError
 from perfml.modeling import (
     ByRun,
+    ExcludeDuplicates,
     LeaveOneConditionOut,
     LeaveOneLayerOut,
-    NoTwin,
     RepeatedRandomSplit,
     build_problem,
     make_protocol,
@@ -117,7 +117,7 @@ def test_no_twin_leaves_no_copy_of_a_test_row_in_training():
     X = rng.integers(0, 3, size=(200, 3)).astype(float)
     X[rng.random(X.shape) < 0.1] = np.nan
     rows = [tuple(np.nan_to_num(row, nan=-1.0)) for row in X]
-    splits = list(NoTwin(5).split(X))
+    splits = list(ExcludeDuplicates(5).split(X))
     assert len(splits) == 5
     for train, test in splits:
         assert not {rows[i] for i in train} & {rows[i] for i in test}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfml.predict import prepared
+from perfml.predict import prepare_layers
 from tests.support.modeling_data import networks_with_law
 
 SLOW = "layer3"
@@ -14,7 +14,7 @@ WASTEFUL = "layer8"
 
 @pytest.fixture(scope="session")
 def reference():
-    return prepared(networks_with_law(networks=8, layers=48))
+    return prepare_layers(networks_with_law(networks=8, layers=48))
 
 
 @pytest.fixture(scope="session")

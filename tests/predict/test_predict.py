@@ -7,7 +7,7 @@ import pytest
 from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import FACTS
-from perfml.predict import family_of, predict, prepared, with_bounds
+from perfml.predict import family_of, predict, prepare_layers, with_bounds
 from perfml.predict.describe import TIERS, Vocabulary, describe
 from perfml.predict.families import usual_kind
 from perfml.predict.intervals import Intervals
@@ -69,7 +69,7 @@ def test_what_the_rules_of_advice_find_in_a_slow_layer_is_told():
 
 
 def test_a_layer_is_never_compared_with_its_own_network(network, reference):
-    both = pd.concat([reference, prepared(network)], ignore_index=True)
+    both = pd.concat([reference, prepare_layers(network)], ignore_index=True)
     assert predict(network, both, top=0).networks == reference["workload"].nunique()
 
 

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from perfml.predict.results import LayerVerdict, Prediction, Reason, SlowestKernel, Why
+from perfml.predict.results import PredictedLayer, Prediction, Reason, SlowestKernel, Why
 from perfml.report.render.text import to_text
 from perfml.report.sections.predicted import predict_document
 
 
 def test_every_slower_layer_says_what_limits_it_and_the_first_ones_say_more():
     reason = Reason(("small_grid",), "too few blocks", "8 blocks", "Split it.", "gemm")
-    slow = LayerVerdict(
+    slow = PredictedLayer(
         *("conv", "Conv2d", "net", "cudnn", "fp32", 1, "NVIDIA H200", 1, 9.0, 3.0, 2.0, 4.0),
         *(3.0, 6.0, 0.01, "slower"),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -134,15 +136,55 @@ def measure_agreement(
         if rule.id not in theirs or rule.id not in ours:
             continue
         met, told = ours[rule.id]
-        rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told])))
+        rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told]).row()))
         only = np.flatnonzero(told & ~met & theirs[rule.id])
         alone += _alone(kernels, results, rule.id, [each.rule for each in rule.ncu], only)
     said = ["launch", "kernel", "rule", "ncu_rule", "message", "speedup"]
     return pd.DataFrame(rows, columns=list(AGREEMENT)), pd.DataFrame(alone, columns=said)
 
 
-def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, float, float]:
-    """Return launches, both, only left, only right, neither, share that agrees, Cohen's kappa.
+@dataclass(frozen=True)
+class FlagAgreement:
+    """How two sides that flag launches agree.
+
+    Attributes
+    ----------
+    launches
+        All of them.
+    both, only_perfml, only_ncu, neither
+        Who flagged how many.
+    """
+
+    launches: int
+    both: int
+    only_perfml: int
+    only_ncu: int
+    neither: int
+
+    @property
+    def agree(self) -> float:
+        """Share of the launches of which both say the same; NaN without launches."""
+        return (self.both + self.neither) / self.launches if self.launches else math.nan
+
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa, the agreement beyond chance; NaN where chance alone gives it."""
+        if not self.launches:
+            return math.nan
+        left = (self.both + self.only_perfml) / self.launches
+        right = (self.both + self.only_ncu) / self.launches
+        chance = left * right + (1 - left) * (1 - right)
+        # rounded: a side that says the same of all launches agrees by chance alone, which is 0
+        beyond = math.nan if chance >= 1 else (self.agree - chance) / (1 - chance)
+        return round(beyond, 12) + 0.0
+
+    def row(self) -> tuple[float, ...]:
+        """Return it in the order of `AGREEMENT`, but for the rule."""
+        return (*astuple(self), self.agree, self.kappa)
+
+
+def compare_flags(perfml: Flags, ncu: Flags) -> FlagAgreement:
+    """Return how the flags of two sides agree, launch by launch.
 
     References
     ----------
@@ -152,24 +194,10 @@ def compare_flags(left: Flags, right: Flags) -> tuple[int, int, int, int, int, f
     --------
     >>> import numpy as np
     >>> compare_flags(np.array([True, True, False, False]), np.array([True, False, False, False]))
-    (4, 1, 1, 0, 2, 0.75, 0.5)
+    FlagAgreement(launches=4, both=1, only_perfml=1, only_ncu=0, neither=2)
     """
-    both, neither = int((left & right).sum()), int((~left & ~right).sum())
-    return _scores(both, int((left & ~right).sum()), int((~left & right).sum()), neither)
-
-
-def _scores(
-    both: int, first: int, second: int, neither: int
-) -> tuple[int, int, int, int, int, float, float]:
-    count = both + first + second + neither
-    if count == 0:
-        return 0, 0, 0, 0, 0, float("nan"), float("nan")
-    agree = (both + neither) / count
-    left, right = (both + first) / count, (both + second) / count
-    chance = left * right + (1 - left) * (1 - right)
-    # rounded: a side that says the same of all launches agrees by chance alone, which is 0
-    kappa = float("nan") if chance >= 1 else round((agree - chance) / (1 - chance), 12) + 0.0
-    return count, both, first, second, neither, agree, kappa
+    flags = (perfml & ncu, perfml & ~ncu, ~perfml & ncu, ~perfml & ~ncu)
+    return FlagAgreement(len(perfml), *(int(each.sum()) for each in flags))
 
 
 def _alone(

@@ -191,7 +191,7 @@ class GroupFolds(_GroupFolds):
     """K folds of whole groups of any kind; ``groups`` are needed."""
 
 
-class NoTwin(_GroupFolds):
+class ExcludeDuplicates(_GroupFolds):
     """K folds in which no test row has an exact copy of its features in the training rows.
 
     Rows with equal features form a group; ``groups`` is ignored. X must be features only.
@@ -302,7 +302,7 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
             splits, test_size=_test_size(argument, name), random_state=seed
         )
     elif base == "no-twin":
-        splitter = NoTwin(random_state=seed)
+        splitter = ExcludeDuplicates(random_state=seed)
     elif base == "by-run":
         splitter, groups = ByRun(random_state=seed), problem.run
     else:

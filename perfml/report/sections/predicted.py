@@ -21,7 +21,7 @@ from perfml.report.tables import amount
 from perfml.util.words import count, micros, number
 
 if TYPE_CHECKING:
-    from perfml.predict.results import LayerVerdict, Prediction, Reason
+    from perfml.predict.results import PredictedLayer, Prediction, Reason
 
 _SHOWN = 12
 """Rows of the table of all layers in the short forms."""
@@ -54,7 +54,7 @@ def predict_document(found: Prediction) -> Document:
     return Document("", tuple(sections))
 
 
-def _table(layers: Sequence[LayerVerdict], caption: str, most: int | None = None) -> ReportTable:
+def _table(layers: Sequence[PredictedLayer], caption: str, most: int | None = None) -> ReportTable:
     several = {(each.backend, each.precision, each.batch) for each in layers}
     rows = [
         [
@@ -77,7 +77,7 @@ def _table(layers: Sequence[LayerVerdict], caption: str, most: int | None = None
     return ReportTable(caption, columns, rows, most=most, spare=("kind", "interval, µs"))
 
 
-def _reasons(verdict: LayerVerdict) -> Iterable[str]:
+def _reasons(verdict: PredictedLayer) -> Iterable[str]:
     why = verdict.why
     assert why is not None
     yield why.sentence
@@ -123,6 +123,6 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def _condition(each: LayerVerdict) -> str:
+def _condition(each: PredictedLayer) -> str:
     parts = (each.backend, each.precision, None if each.batch is None else f"b{each.batch}")
     return " ".join(part for part in parts if part)

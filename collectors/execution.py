@@ -14,7 +14,7 @@ from collectors.run_spec import Run
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionContext:
     """Where and under what limits runs are measured.
 
     Attributes
@@ -41,7 +41,7 @@ class Job:
 
     subject: Run
     folder: Path
-    place: Place
+    context: ExecutionContext
 
     @property
     def log(self) -> Path:
@@ -58,7 +58,7 @@ class Job:
         """What every profiler is told of a program, by the names of its parameters."""
         return {
             "log": self.log,
-            "timeout_s": self.place.timeout_s,
-            "launcher": self.place.launcher,
+            "timeout_s": self.context.timeout_s,
+            "launcher": self.context.launcher,
             "env": self.subject.environment(self.cache),
         }
