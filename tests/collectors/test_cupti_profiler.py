@@ -240,6 +240,23 @@ def test_launches_of_another_thread_belong_to_the_iteration(measure):
     assert profile.rows[2].ranges == ("iter_2",)
 
 
+def test_launches_of_another_thread_belong_to_the_range_that_waits_for_them(measure):
+    profile = measure("backward:6")
+    assert layers(profile) == ["conv", "a/b", "backward", "backward"]
+    assert {row.ranges for row in profile.rows[2:]} == {("iter_2", "backward")}
+    assert len({row.instance for row in profile.rows[2:]}) == 1
+
+
+def test_ranges_of_a_librarys_own_domain_are_no_layers(measure):
+    profile = measure("library:6")
+    assert layers(profile) == ["conv", "a/b", "-", "layer", "layer"]
+    assert [row.kernel for row in profile.rows[2:]] == [
+        "sort(float*)",
+        "scan(float*)",
+        "add(float*)",
+    ]
+
+
 def test_metrics_that_the_chip_lacks_are_named_and_the_others_measured(measure):
     profile = measure("iter:8", metrics=("m__1", "m__unknown", "m__2"))
     assert profile.missing == ("m__unknown",)

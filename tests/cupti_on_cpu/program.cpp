@@ -10,6 +10,8 @@
 // more:N           one iteration of N launches more
 // contexts:N       iterations whose second launch is in another context
 // threads:N        iterations whose last launch is made by a thread of its own
+// backward:N       the same while the iteration's thread waits for it in a range
+// library:N        iterations of launches in a library's ranges, which have a domain of their own
 // graph:N          iterations that launch a graph
 // meeting:N        iterations in which two threads launch into a context each, in turns that change;
 //                  the second kernels of the two wait for each other
@@ -43,6 +45,18 @@ void in_range(const char* name, int context, const char* kernel, unsigned blocks
   nvtxRangePushA(name);
   fake_launch(context, kernel, blocks, 128);
   nvtxRangePop();
+}
+
+void marked_by_library(const char* kernel) {
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("CCCL");
+  nvtxEventAttributes_t event = {};
+  event.version = NVTX_VERSION;
+  event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  event.message.ascii = "cub::Device";
+  nvtxDomainRangePushEx(domain, &event);
+  fake_launch(0, kernel, 5, 64);
+  nvtxDomainRangePop(domain);
 }
 
 void profiler(CUpti_CallbackId id) { fake_call(0, id, nullptr, nullptr); }
@@ -92,7 +106,22 @@ void work(const std::string& kind, bool odd, int more) {
     fake_call_that(true, 0, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "_Z7refusedPf", &given);
   }
   in_range("a/b", kind == "contexts" ? 1 : 0, odd ? "_Z5otherPf" : "_Z4poolPf", 20);
-  if (kind == "threads") {
+  if (kind == "library") {
+    marked_by_library("_Z4sortPf");
+    nvtxRangePushA("layer");
+    marked_by_library("_Z4scanPf");
+    fake_launch(0, "_Z3addPf", 30, 64);
+    nvtxRangePop();
+    return;
+  }
+  if (kind == "backward") {
+    nvtxRangePushA("backward");
+    std::thread([] {
+      fake_launch(0, "_Z8backwardPf", 30, 64);
+      marked_by_library("_Z4sortPf");
+    }).join();
+    nvtxRangePop();
+  } else if (kind == "threads") {
     std::thread([] { fake_launch(0, "_Z8backwardPf", 30, 64); }).join();
   } else {
     fake_launch(0, "_Z4tailPf", 30, 64);

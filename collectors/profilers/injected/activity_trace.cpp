@@ -43,9 +43,9 @@ std::atomic<bool> g_finished{false};
 
 void note_launch(uint32_t correlation) {
   activity::Made launch{++g_sequence, 0, g_profiling.load(), ""};
-  if (!nvtx::stack().empty()) {
-    launch.instance = nvtx::stack().back().instance;
-    launch.path = nvtx::stack().back().path;
+  if (const nvtx::Range* range = nvtx::innermost()) {
+    launch.instance = range->instance;
+    launch.path = range->path;
   }
   std::lock_guard<std::mutex> guard(state().lock);
   state().launches[correlation] = std::move(launch);

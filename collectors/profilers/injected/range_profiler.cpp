@@ -17,7 +17,6 @@
 #include <cupti.h>
 
 #include <atomic>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -34,26 +33,6 @@
 namespace {
 
 using launches::Launch;
-
-// A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
-bool is_iteration(const std::string& name) {
-  size_t first = name.find_first_not_of(' ');
-  size_t last = name.find_last_not_of(' ');
-  if (first == std::string::npos) return false;
-  std::string lower;
-  for (size_t i = first; i <= last; ++i)
-    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
-  for (const char* word : {"iteration", "iter", "step"}) {
-    const size_t length = std::strlen(word);
-    if (lower.compare(0, length, word) != 0) continue;
-    size_t digits = length;
-    if (digits < lower.size() && std::strchr("_- ", lower[digits])) ++digits;
-    const size_t count = lower.size() - digits;
-    return count >= 1 && count <= 15 &&
-           lower.find_first_not_of("0123456789", digits) == std::string::npos;
-  }
-  return false;
-}
 
 // Follows the program from iteration to iteration: the first ones are timed, then counters are read.
 class Follower {
@@ -84,7 +63,7 @@ class Follower {
   // A child made by fork, whose file is closed, may have got a lock that nobody opens any more.
 
   void range_pushed(const std::string& name, size_t depth) {
-    if (!file_.is_open() || !is_iteration(name)) return;
+    if (!file_.is_open() || !nvtx::is_iteration(name)) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     if (request_.unit == "region" || request_.unit == "program") return;
     if (request_.region_only && !in_region_) return;
@@ -93,7 +72,6 @@ class Follower {
     if (unit_open_ && !only_a_frame) return;
     if (!in_region_) ++units_outside_;
     unit_kind_ = "nvtx";
-    unit_thread_ = std::this_thread::get_id();
     unit_depth_ = depth;
     parts_.iteration_begins(name);
     begin_unit(name, nvtx::stack().back().path);
@@ -104,6 +82,13 @@ class Follower {
     const auto nothing_launches = quiet();
     std::lock_guard<std::recursive_mutex> guard(lock_);
     if (ends_unit(depth)) end_unit();
+  }
+
+  // Where the iteration's thread is: what other threads launch meanwhile belongs there.
+  void ranges_changed() {
+    if (!file_.is_open()) return;
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    if (unit_open_ && unit_thread_ == std::this_thread::get_id()) follow_thread();
   }
 
   void region_begins() {
@@ -240,10 +225,18 @@ class Follower {
   void begin_unit(const std::string& name, const std::string& path) {
     unit_open_ = true;
     unit_path_ = path;
+    unit_thread_ = std::this_thread::get_id();
     unit_instance_ =
         nvtx::stack().empty() ? nvtx::new_instance() : nvtx::stack().back().instance;
+    follow_thread();
     if (timing_ && !request_.parts && units_ >= request_.timed) end_timing();
     measurer_.unit_begins(name, measuring() && !beyond(request_.sets));
+  }
+
+  void follow_thread() {
+    const nvtx::Range* range = nvtx::innermost();
+    thread_instance_ = range ? range->instance : unit_instance_;
+    thread_path_ = range ? range->path : "";
   }
 
   void end_unit() {
@@ -286,17 +279,21 @@ class Follower {
   }
 
   void place_in_ranges(Launch& launch) const {
-    const std::vector<nvtx::Range>& ranges = nvtx::stack();
-    if (!ranges.empty()) {
-      launch.instance = ranges.back().instance;
-      launch.path = ranges.back().path;
-    } else if (unit_open_) {
+    const nvtx::Range* range = nvtx::innermost();
+    const bool elsewhere = unit_open_ && unit_thread_ != std::this_thread::get_id();
+    if (elsewhere && (!range || !range->own)) {
       // launched by another thread, such as the one that runs a backward pass
+      launch.instance = thread_instance_;
+      launch.path = thread_path_;
+    } else if (range) {
+      launch.instance = range->instance;
+      launch.path = range->path;
+    } else if (unit_open_) {
       launch.instance = unit_instance_;
-      launch.path = unit_path_;
     }
-    if (unit_open_ && unit_kind_ == "region" && !ranges.empty())
-      launch.path = unit_path_ + nvtx::kSeparator + launch.path;
+    if (!unit_open_) return;
+    if (launch.path.empty()) launch.path = unit_path_;
+    else if (unit_kind_ == "region") launch.path = unit_path_ + nvtx::kSeparator + launch.path;
   }
 
   void end_timing() {
@@ -316,9 +313,9 @@ class Follower {
   std::unordered_map<CUcontext, std::recursive_mutex> context_locks_;
 
   bool unit_open_ = false, in_region_ = false, region_seen_ = false;
-  std::string unit_kind_, unit_path_;
+  std::string unit_kind_, unit_path_, thread_path_;
   std::thread::id unit_thread_;
-  unsigned long long unit_instance_ = 0;
+  unsigned long long unit_instance_ = 0, thread_instance_ = 0;
   size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
 
   std::atomic<bool> timing_{false}, finished_{false};
@@ -367,6 +364,7 @@ void range_pushed(const std::string& name, size_t depth) {
   Follower::only().range_pushed(name, depth);
 }
 void range_popping(size_t depth) { Follower::only().range_popping(depth); }
+void ranges_changed() { Follower::only().ranges_changed(); }
 void kernel_ran(const activity::KernelRecord& kernel) { Follower::only().kernel_ran(kernel); }
 void records_dropped(size_t count) { Follower::only().records_dropped(count); }
 void finish() { Follower::only().finish(); }
@@ -395,7 +393,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) 
                                 "ActivityEnable", why);
     }
     if (broken) follower.file().note("error " + why);
-    nvtx::listener() = {range_pushed, range_popping};
+    nvtx::listener() = {range_pushed, range_popping, ranges_changed};
   });
   return 1;
 }
