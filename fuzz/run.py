@@ -1,19 +1,21 @@
 """Fuzz the text readers: ``python -m fuzz.run --seconds 30 [--target ncu_csv]``.
 
 Needs the package atheris (extra ``fuzz``), which has wheels for some versions of Python only. Each
-target runs in a process of its own, from the seeds and the corpus beside this file. Exits with 1
-if there is a finding: it lies under ``--out``, with its traceback in a file beside it.
+target runs in a process of its own (`fuzz.harness`), from the seeds and the corpus beside this
+file. Exits with 1 if there is a finding: it lies under ``--out``, with its traceback beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.targets import CORPUS, SLOWEST_S, TARGETS
@@ -21,6 +23,9 @@ from fuzz.targets import CORPUS, SLOWEST_S, TARGETS
 ROOT = Path(__file__).resolve().parent.parent
 _MEMORY_MIB = 1024
 """The instrumented readers and their libraries take 150 MiB without input."""
+
+_LATE_S = 300
+"""Seconds that a target may take beyond its own until it is ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,53 +43,86 @@ def main(arguments: list[str] | None = None) -> int:
             "Install it with: pip install atheris (it has wheels for Python 3.11 to 3.13).\n"
         )
         return 2
-    targets = given.target or sorted(TARGETS)
-    found = 0
-    for name in targets:
-        found += fuzzed(name, max(1, given.seconds // len(targets)), given.out, given.corpus)
+    names = given.target or sorted(TARGETS)
+    with tempfile.TemporaryDirectory(prefix="perfml-fuzz-") as folder:
+        targets = [laid_out(name, Path(folder), given.out, given.corpus) for name in names]
+        fuzz(targets, max(1, given.seconds // len(names)))
+        found = sum(told(each) for each in targets)
     sys.stdout.write(f"{len(targets)} targets, {found} findings\n")
     return 1 if found else 0
 
 
-def fuzzed(name: str, seconds: int, out: Path, kept: Path | None) -> int:
-    """Fuzz one target; return how many findings there are."""
-    findings = (out / name).resolve()
-    findings.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="perfml-fuzz-") as folder:
-        corpus = Path(folder) if kept is None else kept.resolve() / name
-        corpus.mkdir(parents=True, exist_ok=True)
-        for number, seed in enumerate(TARGETS[name].seeds()):
-            (corpus / f"seed-{number}").write_bytes(seed)
-        for path in sorted((CORPUS / name).glob("*")):
-            shutil.copy(path, corpus)
-        command = [
-            *(sys.executable, "-m", "fuzz.harness", name, str(findings)),
+@dataclass
+class Fuzzed:
+    """A target that is fuzzed.
+
+    Attributes
+    ----------
+    name
+        The target.
+    findings, corpus
+        Folders: what was found, and the inputs to start from.
+    said
+        File with what libFuzzer printed.
+    code
+        How its process ended; `None` if it had to be ended.
+    """
+
+    name: str
+    findings: Path
+    corpus: Path
+    said: Path
+    code: int | None = None
+
+
+def laid_out(name: str, folder: Path, out: Path, kept: Path | None) -> Fuzzed:
+    """Lay a target's seeds and corpus out, to be fuzzed from."""
+    corpus = (folder if kept is None else kept.resolve()) / name
+    fuzzed = Fuzzed(name, (out / name).resolve(), corpus, folder / f"{name}.txt")
+    for made in (fuzzed.findings, corpus):
+        made.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(TARGETS[name].seeds()):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    for path in sorted((CORPUS / name).glob("*")):
+        shutil.copy(path, corpus)
+    return fuzzed
+
+
+def fuzz(targets: list[Fuzzed], seconds: int) -> None:
+    """Fuzz each target for `seconds`, and note how it ended."""
+    jobs = []
+    for each in targets:
+        options = [
             *(f"-max_total_time={seconds}", f"-timeout={SLOWEST_S * 15:.0f}"),
-            *(f"-rss_limit_mb={_MEMORY_MIB}", f"-artifact_prefix={findings}/", "-max_len=16384"),
-            str(corpus),
+            *(f"-rss_limit_mb={_MEMORY_MIB}", f"-artifact_prefix={each.findings}/"),
+            *("-max_len=16384", str(each.corpus)),
         ]
-        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-        try:
-            ended = subprocess.run(  # noqa: S603 - this interpreter, our own module
-                command,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=seconds + 300,
-                check=False,
-            )
-            said, code = ended.stdout.decode("utf-8", "replace"), ended.returncode
-        except subprocess.TimeoutExpired as error:
-            said, code = (error.stdout or b"").decode("utf-8", "replace"), 1
+        jobs.append((each.name, str(each.findings), str(each.said), options))
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    ended = subprocess.run(  # noqa: S603 - this interpreter, our own module
+        [sys.executable, "-m", "fuzz.harness", str(seconds + _LATE_S), json.dumps(jobs)],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if ended.returncode != 0:
+        sys.exit(f"error: the fuzzer did not start:\n{ended.stderr.decode('utf-8', 'replace')}")
+    for each, code in zip(targets, json.loads(ended.stdout), strict=True):
+        each.code = code
+
+
+def told(fuzzed: Fuzzed) -> int:
+    """Say how a target ended; return how many findings there are."""
+    said = fuzzed.said.read_text("utf-8", "replace") if fuzzed.said.exists() else ""
     runs = [line for line in said.splitlines() if line.startswith("Done ")]
-    names = sorted(path.name for path in findings.iterdir() if path.suffix != ".txt")
-    if code != 0 and not names:
-        (findings / "died").write_text(said[-20_000:], encoding="utf-8")
+    names = sorted(path.name for path in fuzzed.findings.iterdir() if path.suffix != ".txt")
+    if (fuzzed.code != 0 or not runs) and not names:
+        (fuzzed.findings / "died").write_text(said[-20_000:], encoding="utf-8")
         names = ["died"]
-    sys.stdout.write(f"{name}: {runs[-1] if runs else 'no end'}\n")
+    sys.stdout.write(f"{fuzzed.name}: {runs[-1] if runs else 'no end'}\n")
     for each in names:
-        sys.stdout.write(f"  finding: {findings / each}\n")
+        sys.stdout.write(f"  finding: {fuzzed.findings / each}\n")
     return len(names)
 
 

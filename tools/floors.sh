@@ -16,9 +16,15 @@ esac
 
 . tools/uv.sh
 
+# uv of .ci/run's own environment, if there is one: it makes an environment in no time, too
+tool=$venv
+if test -x .venv/bin/uv && get_uv .venv; then
+  tool=.venv
+  test -x "$venv/bin/python" || .venv/bin/uv venv --quiet --python "$python" "$venv"
+fi
 test -x "$venv/bin/python" || "$python" -m venv "$venv"
-if get_uv "$venv"; then
-  "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
+if test "$tool" = .venv || get_uv "$venv"; then
+  "$tool/bin/uv" pip install --quiet --python "$venv/bin/python" --resolution "$resolution" \
     --editable . 'pytest>=8.2' 'hypothesis>=6.100'
 else # pip knows no lowest versions: what pyproject.toml allows at least is asked for by itself
   pins=()
@@ -28,8 +34,11 @@ for each in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
     --editable . 'pytest>=8.2' 'hypothesis>=6.100' "${pins[@]}"
 fi
-"$venv/bin/python" -m pip list --disable-pip-version-check --format freeze |
-  grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch)=='
+versions() {
+  "$tool/bin/uv" pip list --python "$venv/bin/python" --format freeze 2>/dev/null ||
+    "$venv/bin/python" -m pip list --disable-pip-version-check --format freeze
+}
+versions | grep -iE '^(numpy|pandas|scipy|scikit-learn|joblib|threadpoolctl|linear-tree|matplotlib|pyarrow|typer|rich|jinja2|pooch)=='
 # what an old or new version broke so far: readers, tables on disk, the command line; ten examples
 # of a property, as its logic is tested elsewhere; in one process, as .ci/run has the cores at work
 HYPOTHESIS_PROFILE=dev "$venv/bin/python" -m pytest -q -p no:cacheprovider -m 'not slow' \
