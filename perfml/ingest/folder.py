@@ -293,7 +293,15 @@ def _read_all(
         yield from (_write(unit, incoming, settings) for unit in rest)
         return
     engine = joblib.Parallel(n_jobs=n_jobs or -1, return_as="generator_unordered")
-    yield from engine(joblib.delayed(_write)(unit, incoming, settings) for unit in rest)
+    home = os.getcwd()
+    yield from engine(joblib.delayed(_write_at)(home, unit, incoming, settings) for unit in rest)
+
+
+def _write_at(home: str, unit: _Unit, incoming: Path, settings: Settings) -> _Written:
+    """As `_write`, with paths relative to `home`: joblib keeps processes that started elsewhere."""
+    with contextlib.suppress(OSError):  # another machine may lack it, and was given whole paths
+        os.chdir(home)
+    return _write(unit, incoming, settings)
 
 
 def _write(unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:

@@ -43,8 +43,8 @@ def cluster():
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
+            n_workers=1,
+            threads_per_worker=2,
             processes=True,
             host="127.0.0.1",
             dashboard_address=None,

@@ -104,15 +104,15 @@ def test_the_limit_of_the_null_is_exceeded_by_chance_in_one_case_of_twenty():
 
 @pytest.mark.slow
 def test_the_quick_null_of_a_report_raises_no_more_false_alarms_than_one_in_twenty():
-    answers = [ask(CASES["no signal, 7 layers"], seed, ["dt"], quick=True) for seed in range(20)]
-    # more than three of 20 would be of 5 % in 16 of 1000 such tests
-    assert sum(each.largest > each.limit for each in answers) <= 3
+    answers = [ask(CASES["no signal, 7 layers"], seed, ["dt"], quick=True) for seed in range(12)]
+    # more than two of twelve would be of 5 % in 20 of 1000 such tests
+    assert sum(each.largest > each.limit for each in answers) <= 2
 
 
 @pytest.mark.slow
 def test_a_group_of_five_noise_metrics_has_no_advantage():
     firsts = 0
-    for seed in range(12):
+    for seed in range(8):
         found = rank(
             simulated(CASES["no signal, five metrics are one group"], seed),
             models="dt",
@@ -124,4 +124,4 @@ def test_a_group_of_five_noise_metrics_has_no_advantage():
         )
         firsts += len(found.summary["members"].iloc[0].split(", ")) == 5
     # by its best member it was first in 95 of 100; one of six groups is due a sixth
-    assert firsts <= 6
+    assert firsts <= 4

@@ -1,13 +1,16 @@
 """The benchmark of sweeps on stand-ins for a GPU's tools: device time is too dear for typos."""
 
+import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
-from studies.sweep import cases
+from studies.sweep import cases, kills, measure
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
@@ -18,7 +21,7 @@ TOOLS = ROOT / "tests" / "data/fake_tools"
 
 
 @pytest.fixture
-def benchmark(tmp_path):
+def benchmark(tmp_path, monkeypatch):
     """Run it on a host whose nvcc, ncu and nvidia-smi are stand-ins."""
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -39,16 +42,20 @@ def benchmark(tmp_path):
         "FAKE_HOLD": str(tmp_path / "hold"),
         "FAKE_FAIL": str(tmp_path / "fail"),
         "PERFML_BENCHMARK_WORK": str(tmp_path / "work"),
-        "PERFML_BENCHMARK_RUNS": "3",
+        "PERFML_BENCHMARK_RUNS": "2",
+        # a worker is forked from a process that has its libraries, and not started
+        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
     }
     dropped = ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for name in dropped:
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments):
         command = [sys.executable, "-m", "studies.sweep.measure"]
         process = subprocess.run(
             [*command, "--out", str(tmp_path / "out"), *arguments],
-            env={**kept, **variables},
             capture_output=True,
             text=True,
             timeout=200,
@@ -78,14 +85,14 @@ def test_the_long_kernels_are_of_one_length():
 
 @pytest.mark.slow
 def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machine(
-    benchmark, tmp_path
+    benchmark, tmp_path, monkeypatch
 ):
     left = tmp_path / "left.tar"
     said, found = benchmark("--only", "one-pass", "--leave", str(left), "--probes", "starts")
     assert said.returncode == 2, said.stdout + said.stderr  # the primary sweep was not asked for
     case = found["cases"]["one-pass"]
-    assert [case["by_gpus"][count]["done"] for count in ("1", "2")] == [3, 3]
-    assert case["by_gpus"]["2"]["launches"] == 3 * 7
+    assert [case["by_gpus"][count]["done"] for count in ("1", "2")] == [2, 2]
+    assert case["by_gpus"]["2"]["launches"] == 2 * 7
     one, two = (case["by_gpus"][count] for count in ("1", "2"))
     assert case["ratio"]["2"] == pytest.approx(one["wall_s"] / two["wall_s"], abs=0.01)
     assert case["metrics"]["2"]["within"] == 1
@@ -95,8 +102,18 @@ def test_it_times_a_sweep_on_one_gpu_and_on_two_and_leaves_one_for_another_machi
     assert finished in (2, 3)
     assert [each["on 2"] > 0 for each in found["probes"]] == [True] * 7
 
-    said, found = benchmark("--only", "long", "--seconds", "60", "--take-up", str(left))
-    assert said.returncode == 2, said.stdout + said.stderr
-    assert found["taken up"]["passed"]
-    assert found["taken up"]["kept"] == finished
-    assert "s needed" in found["cases"]["long"]["skipped"]
+    # taken up at the same place, on a machine where only the archive is left
+    place = tmp_path / "work/left"
+    shutil.rmtree(place)
+    monkeypatch.setattr(kills, "LEFT", place)
+    taken_up = kills.take_up(left, 2)
+    assert taken_up["passed"]
+    assert taken_up["kept"] == finished
+
+
+def test_a_case_that_does_not_fit_into_the_time_that_is_left_is_skipped(tmp_path):
+    given = argparse.Namespace(only=["long"], gpus=[1, 2], out=tmp_path)
+    results = {"cases": {}}
+    measure.measure_cases(given, time.monotonic() + 60, results)
+    assert "s needed" in results["cases"]["long"]["skipped"]
+    assert json.loads((tmp_path / "results.json").read_text()) == results
