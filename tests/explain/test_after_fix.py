@@ -318,6 +318,24 @@ def test_who_waits_for_room_does_not_wait_for_a_latency_and_partial_writes_cost_
     assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 * left)
 
 
+def test_bytes_that_were_asked_for_still_come_from_dram():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_dependency": 1.0,
+        "gld_transactions": 8e6,
+        "gst_transactions": 0.0,
+        "gld_efficiency": 0.125,
+        "gst_efficiency": 1.0,
+        "dram_utilization": 0.4,
+        "dram_read_bytes": 32e6,
+        "dram_write_bytes": 0.0,
+    }
+    # the eight fields of a structure share a line, which is read once as it is
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.4 / 0.93)
+    each = {**row, "dram_read_bytes": 8 * 32e6}
+    assert time_after(launch(each), "sectors_per_request") == pytest.approx(0.125)
+
+
 def test_fewer_instructions_do_not_shorten_the_wait_for_memory():
     row = {"time_us": 100.0, "stall_memory_dependency": 0.6, "issue_slot_utilization": 0.2}
     assert time_after(launch(row), "instructions") == pytest.approx(0.6 + 0.4 / 2)

@@ -71,6 +71,7 @@ def _scattered(state: SlowLaunch) -> Cure:
     left = min(1.0, (loads * loaded + stores * stored) / (loads + stores * (2 - stored)))
     requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
     sectors = (loads + stores) / requests if requests > 0 else math.nan
+    counted = not math.isnan(launch["gld_efficiency"] + launch["gst_efficiency"])
     if math.isnan(launch["gld_efficiency"]) and math.isnan(launch["gst_efficiency"]):
         # what lanes ask for was not collected: a word each, as far as is known
         left = min(1.0, known(_SECTORS / sectors, 1.0))
@@ -80,7 +81,12 @@ def _scattered(state: SlowLaunch) -> Cure:
     # who waits for room in the queue of requests does not wait for a latency
     share = waiting / max(waiting + state.waiting("stall_memory_throttle"), 0.01)
     stays = share * alone + (1 - share) * left
-    return Cure(state.memory, stays, dict.fromkeys(BELOW, left), told=stays <= left)
+    # what is asked for must come from DRAM still, as far as it does
+    bytes_moved = known(launch["dram_read_bytes"]) + known(launch["dram_write_bytes"])
+    asked = 32 * (loads * loaded + stores * stored)
+    from_dram = min(1.0, max(left, asked / bytes_moved)) if bytes_moved > 0 else left
+    relieved = {"l2_utilization": left, "dram_utilization": from_dram}
+    return Cure(state.memory, stays, relieved, told=counted and stays <= left)
 
 
 def _latency_left(latency: float, parts: float, left: float, cycles: float) -> float:
