@@ -155,3 +155,22 @@ def test_the_first_line_is_in_the_result_the_json_and_every_page():
         assert "cannot tell sectors per request" in flat
         assert flat.index("cannot tell sectors") < flat.index("work: L2 busy time x4.00")
         assert "Without this cause about" in flat or "without this cause about" in flat
+
+
+def test_where_several_terms_are_open_the_largest_is_what_is_asked_about():
+    # L2 is busy longer for something that was not counted, and barriers may be fences
+    waits = {"stall_sync": 0.1, "stall_memory_dependency": 0.0}
+    before = {**waits, "l2_utilization": 0.5}
+    after = {**SLOW, **waits, "l2_utilization": 0.27, "stall_sync": 0.7}
+    causes, said = found(before, after)
+    assert causes.untold is not None
+    assert said[0].startswith("cannot tell")
+
+
+def test_bulk_copies_may_hide_only_where_no_plain_load_was_seen():
+    waits = {"stall_sync": 0.1, "stall_membar": 0.0, "stall_memory_dependency": 0.0}
+    for loads, hidden in ((0.0, True), (1.0, False)):
+        before = {**waits, "gld_efficiency": loads, "l2_utilization": 0.04}
+        causes, _ = found(before, {**before, **SLOW, "stall_sync": 0.9, "l2_utilization": 0.01})
+        named = set() if causes.untold is None else {term.id for term in causes.untold.causes}
+        assert ("narrow_copies" in named) is hidden

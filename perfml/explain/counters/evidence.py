@@ -21,6 +21,9 @@ from perfml.metrics import HOPPER, load_catalogue
 MOST = 0.5
 """A cause that could explain more than this much of what is left may be the answer."""
 
+SURELY = 0.99
+"""A cause that could be all of the largest open term, but for rounding."""
+
 NO_TENSOR = 0.01
 """A tensor pipe below this level does nothing that matters."""
 
@@ -44,6 +47,8 @@ _PIPES = (
     "special_function_pipe_time",
     "tensor_pipe_time",
 )
+
+_SECTORS_OF_L1 = ("gld_transactions", "gst_transactions")
 
 HIDES_IN: dict[str, tuple[str, ...]] = {
     "sectors_per_request": (*_WORK, *_MEMORY_WAITS, *REST),
@@ -235,8 +240,12 @@ def find_untold(
         proven.values(), default=0
     ):
         return None
-    causes = [name for name, value in could.items() if value > MOST * left]
-    if not causes or left == 0:
+    if left == 0:
+        return None
+    # where several terms are open, each for a cause of its own, the largest of them is what counts
+    least = min(MOST * left, SURELY * max(held.values()))
+    causes = [name for name, value in could.items() if value > least]
+    if not causes:
         return None
     causes.sort(key=lambda name: -could[name])
     return _untold([TERMS[name] for name in causes], held, left / (left + sure), pairs)
@@ -299,7 +308,11 @@ def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
         return slower["l2_atomic_transactions"] == 0
     if cause == "narrow_copies":
         # bulk copies pass L2, and no other counter of L1 sees them
-        return not all(map(unseen_traffic, sides))
+        if all(is_collected(name, side) for name in _SECTORS_OF_L1 for side in sides):
+            return not all(map(unseen_traffic, sides))
+        # no plain load was seen, and something was loaded all the same
+        known = all(is_collected("gld_efficiency", side) for side in sides)
+        return not known or all(side["gld_efficiency"] > 0 for side in sides)
     if cause == "tensor_unused":
         return all(side["tensor_utilization"] < NO_TENSOR for side in sides)
     if cause == "instructions":
