@@ -9,3 +9,10 @@ ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECAS
 
 A longer number is no count: it is more than fits into 64 bits, and than anybody repeats.
 """
+
+LIBRARIES = ("CCCL", "NCCL", "NVSHMEM", "cuBLAS", "cuDNN", "cuFFT", "cuSOLVER", "cuSPARSE")
+"""NVTX domains in which libraries mark their own work, which is no layer of the program.
+
+CCCL is CUB and Thrust, which PyTorch calls. The same as in
+``collectors/profilers/injected/nvtx_ranges.h``.
+"""

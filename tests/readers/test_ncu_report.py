@@ -140,8 +140,11 @@ class Metric:
 
 
 class Domain:
-    def __init__(self, pushed, started=()):
-        self._pushed, self._started = pushed, started
+    def __init__(self, pushed, started=(), name="<default domain>"):
+        self._pushed, self._started, self._name = pushed, started, name
+
+    def name(self):
+        return self._name
 
     def push_pop_ranges(self):
         return tuple(self._pushed)
@@ -283,6 +286,14 @@ def test_ranges_of_every_domain_surround_a_launch_start_end_outermost(reading):
     frame = read(reading(Report(Range(action)))).frame
     assert frame["iteration"].tolist() == [2]
     assert frame["layer"].tolist() == ["epoch/block/conv"]
+
+
+def test_ranges_of_libraries_divide_no_layer(reading):
+    state = State(Domain(["iter_2", "block"]), Domain(["cub::DeviceReduce::Sum"], name="CCCL"))
+    alone = State(Domain([]), Domain(["cub::DeviceReduce::Sum"], name="CCCL"))
+    duration = {"gpu__time_duration.sum": Metric(1000, "ns")}
+    found = read(reading(Report(Range(Action(duration, state), Action(duration, alone)))))
+    assert found.frame["layer"].tolist() == ["block", "cub::DeviceReduce::Sum"]
 
 
 def test_rules_are_kept_best_first_and_once_a_kernel(reading):

@@ -182,6 +182,17 @@ def test_ranges_of_several_domains_keep_names_with_colons_and_quotes():
     assert push_pop(cell) == ("block:a::b", 'say "hi", you')
 
 
+def test_ranges_of_libraries_divide_no_layer():
+    plain = ":none" * 6
+    step, sort = f'"<default domain>:step_1{plain}"', f'"<default domain>:sort{plain}"'
+    cub = '"CCCL:cub::DeviceReduce::Sum:none:none:none:none:REGISTERED:cub::DeviceReduce::Sum"'
+    assert push_pop(f"7  {step}  {sort}  {cub} ") == ("step_1", "sort")
+    assert push_pop(f"7  {step}  {cub}  {sort} ") == ("step_1", "sort")
+    assert push_pop(f"7  {cub}  {sort} ") == ("sort",)
+    assert push_pop(f"7  {step}  {cub} ") == ("step_1",)
+    assert push_pop(f"7  {cub} ") == ("cub::DeviceReduce::Sum",)
+
+
 def test_a_registered_message_does_not_hide_the_name():
     # As ncu 2025.3.1 printed the ranges of XLA.
     cell = (

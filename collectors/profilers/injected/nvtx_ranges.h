@@ -7,7 +7,6 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <atomic>
-#include <cctype>
 #include <cstring>
 #include <cwchar>
 #include <string>
@@ -31,26 +30,6 @@ struct Listener {
   void (*popping)(size_t depth) = nullptr;
   void (*changed)() = nullptr;  // after either
 };
-
-// A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
-inline bool is_iteration(const std::string& name) {
-  size_t first = name.find_first_not_of(' ');
-  size_t last = name.find_last_not_of(' ');
-  if (first == std::string::npos) return false;
-  std::string lower;
-  for (size_t i = first; i <= last; ++i)
-    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
-  for (const char* word : {"iteration", "iter", "step"}) {
-    const size_t length = std::strlen(word);
-    if (lower.compare(0, length, word) != 0) continue;
-    size_t digits = length;
-    if (digits < lower.size() && std::strchr("_- ", lower[digits])) ++digits;
-    const size_t count = lower.size() - digits;
-    return count >= 1 && count <= 15 &&
-           lower.find_first_not_of("0123456789", digits) == std::string::npos;
-  }
-  return false;
-}
 
 inline Listener& listener() {
   static Listener only;
@@ -110,9 +89,21 @@ inline std::string message(const nvtxEventAttributes_t* event) {
   }
 }
 
-// The range that names a launch of this thread: the innermost one of the program's own, since
-// libraries (CUB, NCCL, XLA) mark their work in domains of their own, which is no layer. Without
-// such the innermost one; null outside all.
+// Domains in which libraries mark their own work: it is no layer of the program that calls them.
+// The same as perfml.util.ranges.LIBRARIES. Other domains are a program's, or XLA's, whose ranges
+// tell the operations of a JAX program.
+inline bool of_library(const void* domain) {
+  if (!domain) return false;
+  static const char* const libraries[] = {"CCCL",  "NCCL",  "NVSHMEM",  "cuBLAS",
+                                          "cuDNN", "cuFFT", "cuSOLVER", "cuSPARSE"};
+  for (const char* each : libraries) {
+    if (*static_cast<const std::string*>(domain) == each) return true;
+  }
+  return false;
+}
+
+// The range that names a launch of this thread: the innermost one of the program's own; where there
+// is none, a library's; null outside all.
 inline const Range* innermost() {
   const std::vector<Range>& ranges = stack();
   for (size_t i = ranges.size(); i-- > 0;) {
@@ -121,17 +112,8 @@ inline const Range* innermost() {
   return ranges.empty() ? nullptr : &ranges.back();
 }
 
-// Own ranges are those of the default domain, and of one in which the program counts iterations.
-inline bool is_own(const void* domain, const std::string& name) {
-  if (!domain || is_iteration(name)) return true;
-  for (const Range& each : stack()) {
-    if (each.own && each.domain == domain) return true;
-  }
-  return false;
-}
-
 inline int push(const void* domain, const std::string& name) {
-  Range range{domain, is_own(domain, name), name, new_instance()};
+  Range range{domain, !of_library(domain), name, new_instance()};
   const Range* around = innermost();
   if (around && (around->own || !range.own)) range.path = around->path + kSeparator + name;
   stack().push_back(std::move(range));

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfml.readers.coded_ranges import CodedRanges
+from perfml.util.ranges import LIBRARIES
 
 _SEPARATOR = re.compile(r'"\s+"')
 _BETWEEN = '"  "'
@@ -68,16 +69,22 @@ def _paths(
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """Return the range in a cell's text before a separator; none if it is not just one."""
+    """Return the range in a cell's text before a separator; none if it is not just one.
+
+    None, too, if it is a library's, which counts only where it is the only one.
+    """
     start = text.find('"')
     whole = start >= 0 and '"' not in text[start + 1 :]
+    whole = whole and text[start + 1 : text.find(":", start)] not in LIBRARIES
     return (_name(text[start + 1 :]),) if whole else ()
 
 
 def _inner(text: str) -> tuple[str, ...]:
     """Return the ranges in a cell's text after a separator; none without an end."""
     end = text.rfind('"')
-    return tuple(map(_name, _split(text[:end]))) if end > 0 else ()
+    if end <= 0 or text[: text.find(":")] in LIBRARIES:
+        return ()  # what is a library's alone goes with the range around it
+    return tuple(map(_name, _split(text[:end])))
 
 
 def start_end(cell: str) -> tuple[str, ...]:
@@ -94,7 +101,9 @@ def _entries(cell: str) -> list[str]:
 
 
 def _split(entries: str) -> list[str]:
-    return _SEPARATOR.split(entries) if '"' in entries else [entries]
+    found = _SEPARATOR.split(entries) if '"' in entries else [entries]
+    own = [entry for entry in found if entry.partition(":")[0] not in LIBRARIES]
+    return own or found
 
 
 @functools.lru_cache(maxsize=1 << 16)

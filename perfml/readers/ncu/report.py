@@ -35,6 +35,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
 from perfml.util.extras import import_extra
+from perfml.util.ranges import LIBRARIES
 
 NAME = "ncu-report"
 
@@ -228,7 +229,11 @@ def _ranges(launch: Any) -> tuple[str, ...]:
     state = launch.nvtx_state()
     if state is None:
         return ()
-    domains = [state.domain_by_id(number) for number in state.domains()]
+    known = [state.domain_by_id(number) for number in state.domains()]
+    # what libraries mark is no layer, unless nothing else is marked
+    domains = [domain for domain in known if domain.name() not in LIBRARIES]
+    if not any(domain.push_pop_ranges() for domain in domains):
+        domains = known
     outer = [name for domain in domains for name in domain.start_end_ranges()]
     inner = [name for domain in domains for name in domain.push_pop_ranges()]
     return (*outer, *inner)
