@@ -311,8 +311,8 @@ def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
         if all(is_collected(name, side) for name in _SECTORS_OF_L1 for side in sides):
             return not all(map(unseen_traffic, sides))
         # no plain load was seen, and something was loaded all the same
-        known = all(is_collected("gld_efficiency", side) for side in sides)
-        return not known or all(side["gld_efficiency"] > 0 for side in sides)
+        counted = all(is_collected("gld_efficiency", side) for side in sides)
+        return not counted or all(side["gld_efficiency"] > 0 for side in sides)
     if cause == "tensor_unused":
         return all(side["tensor_utilization"] < NO_TENSOR for side in sides)
     if cause == "instructions":
