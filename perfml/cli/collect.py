@@ -6,14 +6,14 @@ import functools
 import inspect
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 
 
 def register(app: typer.Typer) -> None:
@@ -209,18 +209,20 @@ def collect(
 def _check_choices(name: str, backends: list[str], precisions: list[str]) -> None:
     """Raise `PerfmlError` before anything runs if a backend or precision does not exist."""
     from collectors.workloads import workload
-    from perfml.ingest.run_labels import PRECISIONS
 
-    choices = (
-        ("--backend", backends, tuple(workload(name).backends())),
-        ("--precision", precisions, PRECISIONS),
-    )
-    for option, chosen, known in choices:
-        for value in chosen:
-            if value not in known:
-                msg = f"{name} has no such {option.removeprefix('--')}"
-                cure = f"Choose among: {', '.join(known)}."
-                raise PerfmlError(msg, where=option, found=value, cure=cure)
+    found = workload(name)
+    _check_known(name, "--backend", backends, found.backends())
+    named = backends or found.backends()
+    offered = dict.fromkeys(each for backend in named for each in found.precisions(backend))
+    _check_known(name, "--precision", precisions, tuple(offered))
+
+
+def _check_known(name: str, option: str, chosen: list[str], known: Sequence[str]) -> None:
+    for value in chosen:
+        if value not in known:
+            msg = f"{name} has no such {option.removeprefix('--')}"
+            cure = did_you_mean(value, known, f"Choose among: {', '.join(known)}.")
+            raise PerfmlError(msg, where=option, found=value, cure=cure)
 
 
 def _tell_what_is_lacking(out_: Output, metrics: list[str] | None) -> None:

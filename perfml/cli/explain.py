@@ -233,7 +233,7 @@ def _two_needed(given: Given, by: str) -> PerfmlError:
     """Return the error that there is one side, with what would make two of it."""
     import pandas as pd
 
-    from perfml.kernel_names import short_kernel
+    from perfml.datasets.choosing import named
 
     frame = given.table
     values = sorted(map(str, frame[by].dropna().unique())) if by in frame.columns else []
@@ -245,7 +245,7 @@ def _two_needed(given: Given, by: str) -> PerfmlError:
             cure="Name two of these values, or give a second table.",
         )
     names = pd.Series() if given.kernels is None else given.kernels["kernel"].dropna()
-    known = [short_kernel(str(name)) for name in names.unique()]
+    known = list(names.unique())
     ways = ["Give a second file"]
     if len(known) > 1:
         ways.append(f"name two kernels: perfml explain {given.name} --kernel ONE --kernel-b OTHER")
@@ -253,5 +253,4 @@ def _two_needed(given: Given, by: str) -> PerfmlError:
         ways.append(f"two launches: perfml explain {given.name}@0 {given.name}@1")
     msg = "one side alone: there is nothing to compare it with"
     cure = f"{', or '.join(ways)}; perfml advise says what is slow in one."
-    found = ", ".join(known[:8])
-    return PerfmlError(msg, where=given.name, found=found or None, cure=cure)
+    return PerfmlError(msg, where=given.name, found=named(known) or None, cure=cure)

@@ -82,6 +82,9 @@ def report(
     if out is None:
         out = Path("report.md" if markdown else "report.html")
     out_.place(out)
+    if form is None and out.suffix not in ("", ".html", ".htm", ".md"):
+        msg = f"a report is HTML or Markdown, and {out.suffix} promises something else"
+        raise PerfmlError(msg, where=str(out), cure="End the name in .html or .md.")
     if other is not None:
         if kernels is not None:
             msg = "two datasets bring their own kernels"

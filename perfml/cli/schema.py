@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 
 
 def register(app: typer.Typer) -> None:
@@ -41,5 +41,6 @@ def schema(
     name = " ".join(verb)
     if name not in DOCUMENTS:
         msg = f"no verb is called {name!r}"
-        raise PerfmlError(msg, cure=f"There are: {', '.join(DOCUMENTS)}.")
+        known = f"There are: {', '.join(DOCUMENTS)}."
+        raise PerfmlError(msg, cure=did_you_mean(name, DOCUMENTS, known))
     out_.schema(schema_of(name))

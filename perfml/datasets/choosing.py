@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
-from perfml.kernel_names import function_name, short_kernel
+from perfml.errors import PerfmlError, did_you_mean
+from perfml.kernel_names import function_name, shortened
 from perfml.util.words import count
 
 _NTH = re.compile(r"(?P<name>.+)@(?P<nth>[0-9]{1,9})")
@@ -75,7 +75,8 @@ def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = Tru
         column, equals, value = condition.partition("=")
         if not equals or column not in frame.columns:
             msg = f"--where needs COLUMN=VALUE with a column of the table, not {condition!r}"
-            raise PerfmlError(msg, cure=f"Columns are: {', '.join(map(str, frame.columns[:12]))}.")
+            columns = f"Columns are: {', '.join(map(str, frame.columns[:12]))}."
+            raise PerfmlError(msg, cure=did_you_mean(column, frame.columns, columns))
         kept = frame[frame[column].astype("string") == value]
         if kept.empty and strict:
             values = sorted(map(str, frame[column].dropna().unique()))[:8]
@@ -138,7 +139,7 @@ def _named(kernels: pd.DataFrame, pattern: str, where: str) -> pd.DataFrame:
         matching = [name for name in known if expression.search(name)]
     if not matching:
         msg = f"no kernel's name has or matches {pattern!r}"
-        found = ", ".join(short_kernel(str(name)) for name in known[:8])
+        found = named(known)
         raise PerfmlError(msg, where=where, found=found, cure="Name a part of one of these.")
     # gemm means the kernel that is called so, not gemm_reduce beside it
     exact = [name for name in matching if function_name(name) == pattern]
@@ -160,4 +161,10 @@ def _later(kernels: pd.DataFrame, skip: int, where: str) -> pd.DataFrame:
 
 def _listing(kernels: pd.DataFrame) -> str:
     names = kernels["kernel"].astype("string").fillna("").unique()
-    return f"Kernels are: {', '.join(short_kernel(str(name)) for name in names[:8])}."
+    return f"Kernels are: {named(names)}."
+
+
+def named(kernels: Iterable[object]) -> str:
+    """Return the first kernels' bare names, cut where they do not differ."""
+    names = list(dict.fromkeys(function_name(str(name)) for name in kernels))
+    return ", ".join(shortened(names, 64)[:8])

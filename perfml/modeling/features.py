@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.errors import PerfmlError, TableError
+from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.tables import metric_columns
 
@@ -135,6 +135,8 @@ def _wanted(
     layers: pd.DataFrame, features: str | Sequence[str]
 ) -> tuple[Sequence[str], dict[str, str]]:
     if not isinstance(features, str):
+        for name in features:
+            _check_known(layers, name)
         return list(dict.fromkeys(features)), {}
     before_run = (*SHAPE_COLUMNS, *LAUNCH_METRICS)
     present = tuple(name for name in before_run if name in layers.columns)
@@ -154,7 +156,18 @@ def _wanted(
         }
         return [name for name in collected if name not in rates], rates
     msg = f"no feature set is called {features!r}"
-    raise PerfmlError(msg, cure=f"There are: {', '.join(FEATURE_SETS)}; or give column names.")
+    known = f"There are: {', '.join(FEATURE_SETS)}; or give column names."
+    raise PerfmlError(msg, cure=did_you_mean(features, [*FEATURE_SETS, *layers.columns], known))
+
+
+def _check_known(layers: pd.DataFrame, name: str) -> None:
+    """Raise `PerfmlError` for a name that is neither a column nor a metric: it is misspelt."""
+    catalogue = load_catalogue()
+    if name in layers.columns or name in catalogue or name in SHAPE_COLUMNS or name == BOUND:
+        return
+    msg = f"no column and no metric is called {name!r}"
+    known = [*map(str, layers.columns), *catalogue.names]
+    raise PerfmlError(msg, cure=did_you_mean(name, known, "perfml inspect lists those collected."))
 
 
 def _numeric(layers: pd.DataFrame, name: str) -> Floats:

@@ -12,7 +12,7 @@ from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import listed, percent
 from perfml.report.sections.advice import findings_table
-from perfml.report.sections.models import ranks_table
+from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
 from perfml.util.words import count
@@ -38,7 +38,8 @@ def train_document(evaluation: Evaluation) -> Document:
     """Return the scores of every model under every protocol."""
     # an interval's ends go together, and what is left is the mean and the median
     spare = ("splits", "score", "baseline", "q025", "q975")
-    return _single("Scores", frame_table(evaluation.scores, spare=spare))
+    scores = frame_table(evaluation.scores, spare=spare)
+    return _single("Scores", Text(MEANINGS.get(evaluation.task, "The score.")), scores)
 
 
 def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) -> Document:

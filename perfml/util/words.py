@@ -36,6 +36,17 @@ def micros(value: float) -> str:
     return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
 
 
+def multiple(ratio: float) -> str:
+    """Return a ratio with two decimals, or with three digits where these tell more or too much.
+
+    Examples
+    --------
+    >>> multiple(3.9561), multiple(77.761), multiple(0.01287), multiple(1.0)
+    ('3.96×', '77.8×', '0.0129×', '1.00×')
+    """
+    return f"{number(ratio)}×"
+
+
 def count(amount: int, noun: str, plural: str | None = None) -> str:
     """Return an amount with its noun: ``1 layer``, ``21 layers``."""
     return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"

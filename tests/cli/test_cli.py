@@ -252,6 +252,9 @@ def test_advice_leaves_out_the_launches_of_layers_that_the_table_lacks(tmp_path)
         (["train", "no-such-dataset"], "no such file or dataset"),
         (["metrics", "gld_eficiency"], "Did you mean gld_efficiency"),
         (["datasets", "path", "nothing"], "no dataset is called"),
+        (["schema", "explan"], "Did you mean explain"),
+        (["collect", "yolov4-tiny", "--precision", "fp8", "--dry-run"], "has no such precision"),
+        (["collect", "conv", "--backend", "wmma_fp61", "--dry-run"], "Did you mean wmma_fp16"),
         (["collect", "yolov4tiny"], "Workloads are: yolov4-tiny"),
     ],
 )

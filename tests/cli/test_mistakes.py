@@ -39,6 +39,11 @@ def table(tmp_path_factory):
         (("metrics", "gld_efficency"), "gld_efficiency"),
         (("metrics", "sm__warp_active.avg.pct_of_peak_sustained_active"), "sm__warps_active"),
         (("rank", "{table}", "--task", "regresion"), "regression"),
+        (("rank", "{table}", "--method", "permutaton"), "permutation"),
+        (("rank", "{table}", "--where", "bakend=cublas"), "backend"),
+        (("rank", "{table}", "--features", "gld_efficiency,stall_sycn"), "stall_sync"),
+        (("train", "{table}", "--target", "log-tim"), "log-time"),
+        (("train", "{table}x"), "layers.parquet"),
     ],
 )
 def test_a_name_that_is_nearly_right_gets_a_proposal(words, meant, table):
@@ -75,6 +80,13 @@ def test_a_place_that_cannot_be_written_is_said_before_the_work(verb, table, tmp
     assert "cannot write here" in result.output
     assert "warning" not in result.output
     assert not out.parent.exists()
+
+
+def test_a_name_that_promises_another_format_is_no_report(table, tmp_path):
+    result = run("report", table, "--out", tmp_path / "report.docx")
+    assert result.exit_code == 1
+    assert ".html or .md" in result.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_no_place_for_a_file(table, tmp_path):

@@ -275,6 +275,11 @@ def test_the_quick_forest_is_scikit_learns_forest():
         assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
 
 
+def test_the_quick_forest_refuses_a_parameter_as_scikit_learn_does():
+    with pytest.raises(ValueError, match="The 'n_estimators' parameter"):
+        QuickForestClassifier("x").fit(np.ones((4, 1)), np.array([0, 1, 0, 1]))
+
+
 def test_the_quick_forest_needs_no_part_of_scikit_learn_that_may_go(monkeypatch):
     problem = build_problem(six_conditions().drop(columns="gld_efficiency"), "classification")
     X, y = problem.design.values, problem.truth

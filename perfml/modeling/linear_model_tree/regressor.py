@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from perfml.errors import PerfmlError
@@ -30,7 +32,7 @@ _CLIP_MARGIN = 0.1
 
 
 class ParameterError(PerfmlError, ValueError):
-    """A parameter of the estimator has a value outside its range."""
+    """What the estimator was given does not fit its rows or columns."""
 
 
 class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -104,6 +106,19 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
     |   |--- leaf 2, 101 rows: time = 3 + 2 speed
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_depth": [Interval(Integral, 0, None, closed="left"), None],
+        "min_samples_leaf": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 0.5, closed="right"),
+        ],
+        "min_samples_split": [Interval(Integral, 2, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "prune": [StrOptions({"bic"}), None],
+        "smoothing": [StrOptions({"loo"}), Interval(Real, 0, None, closed="left")],
+        "clip": ["boolean"],
+    }
+
     def __init__(
         self,
         *,
@@ -141,13 +156,15 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
 
         Raises
         ------
+        sklearn.utils._param_validation.InvalidParameterError
+            If a parameter is of another type or out of range (a `ValueError` and a `TypeError`).
         ParameterError
-            If a parameter is out of range (a `ValueError` as well).
+            If no row has a weight (a `ValueError` as well).
         """
         x, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
-        self._check_parameters()
+        self._validate_params()
         target = np.asarray(target, dtype=np.float64)
         weights: Array | None = None
         if sample_weight is not None:
@@ -172,33 +189,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         self.intercept_ = intercept[self.leaves_]
         self.coef_ = coef[self.leaves_]
         return self
-
-    def _check_parameters(self) -> None:
-        leaf = self.min_samples_leaf
-        share = isinstance(leaf, float) and 0 < leaf <= 0.5
-        count = isinstance(leaf, int | np.integer) and leaf >= 1
-        smoothing: Any = self.smoothing
-        smooth_number = isinstance(smoothing, int | float | np.number)
-        rules = {
-            "max_depth": (
-                self.max_depth is None or self.max_depth >= 0,
-                "None or an integer from 0",
-            ),
-            "min_samples_leaf": (share or count, "an integer from 1, or a fraction in (0, 0.5]"),
-            "min_samples_split": (self.min_samples_split >= 2, "an integer from 2"),
-            "alpha": (0 <= self.alpha < math.inf, "a finite number from 0"),
-            "prune": (self.prune in (None, "bic"), 'None or "bic"'),
-            "smoothing": (
-                smoothing == "loo" or (smooth_number and 0 <= smoothing < math.inf),
-                '"loo" or a finite number from 0',
-            ),
-        }
-        for name, (right, wanted) in rules.items():
-            if not right:
-                what = "the parameter is out of range"
-                raise ParameterError(
-                    what, where=name, found=repr(getattr(self, name)), cure=f"Give {wanted}."
-                )
 
     def _growth_rules(self, n_rows: float) -> GrowthRules:
         leaf = self.min_samples_leaf

@@ -81,6 +81,7 @@ class QuickForestClassifier(RandomForestClassifier):  # type: ignore[misc]
         are drawn from those, so the forest is that of the rows repeated (scikit-learn would draw
         each row as often, and weigh it after).
         """
+        self._validate_params()
         data = np.ascontiguousarray(X, dtype=np.float32)
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.n_classes_, self.n_outputs_ = len(self.classes_), 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.errors import PerfmlError
+from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.features import Ints, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
@@ -286,7 +286,8 @@ def _methods(methods: str | Sequence[str] | None) -> tuple[tuple[str, ...], list
     unknown = [name for name in methods or () if name not in METHODS]
     if unknown:
         msg = f"no importance is called {unknown[0]!r}"
-        raise PerfmlError(msg, cure=f"There are: {', '.join(METHODS)}.")
+        known = f"There are: {', '.join(METHODS)}."
+        raise PerfmlError(msg, cure=did_you_mean(unknown[0], METHODS, known))
     if methods is not None and not methods:
         msg = "no importance was named"
         raise PerfmlError(msg, cure=f"There are: {', '.join(METHODS)}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError, TableError
+from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.modeling.features import BOUND, Floats
 
 TARGETS = ("time", "log-time", "time-per-flop", "time-per-byte", "time-per-bound")
@@ -67,7 +67,8 @@ def make_target(name: str, layers: pd.DataFrame) -> Target:
     """
     if name not in TARGETS:
         msg = f"no target is called {name!r}"
-        raise PerfmlError(msg, cure=f"Targets are: {', '.join(TARGETS)}.")
+        known = f"Targets are: {', '.join(TARGETS)}."
+        raise PerfmlError(msg, cure=did_you_mean(name, TARGETS, known))
     columns = _SCALES.get(name)
     if columns is None:
         return Target(name)

@@ -16,6 +16,7 @@ from perfml.report.conditions import settings
 from perfml.report.figures.style import styled
 from perfml.report.labels import clean, listed
 from perfml.time_sources import time_note
+from perfml.util.words import multiple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -229,7 +230,7 @@ def _ratios(request: Request) -> Axes:
 def _attribution(request: Request) -> Axes:
     detail = _explained(request).details[0]
     ax = figures.attribution(detail, **request.given())
-    ax.set_title(f"{clean(detail.layer, 60)}: {detail.time.ratio:.2f}×".replace("$", r"\$"))
+    ax.set_title(f"{clean(detail.layer, 60)}: {multiple(detail.time.ratio)}".replace("$", r"\$"))
     return ax
 
 

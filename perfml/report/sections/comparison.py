@@ -38,7 +38,7 @@ from perfml.report.sections.explanation import (
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import amount, illustrated
-from perfml.util.words import count, micros, number
+from perfml.util.words import count, micros, multiple, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,7 +167,7 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     names, where = first.pair.explanation, _of(first)
     text = (
         f"{where}{names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
-        f"{names.baseline} {micros(float(row['baseline_us']))} ({row['ratio']:.2f}×)."
+        f"{names.baseline} {micros(float(row['baseline_us']))} ({multiple(row['ratio'])})."
     )
     detail = next((each for each in names.details if each.layer == row["layer"]), None)
     if detail is not None:

@@ -36,7 +36,7 @@ from perfml.report.labels import listed, model, percent
 from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
-from perfml.util.words import count, micros, number
+from perfml.util.words import count, micros, multiple, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ def explanation_summary(explanation: Explanation) -> Document:
         summary=explanation.total.sentence(),
     )
     layers = (
-        section(_names(each), *_main_points(each, short=place > 0))
+        section(_names(each), *_main_points(each, explanation, short=place > 0))
         for place, each in enumerate(explanation.details)
     )
     return Document(title, (overview, *layers, section("", Text(_MORE))))
@@ -142,7 +142,7 @@ def explanation_summary(explanation: Explanation) -> Document:
 
 def _names(detail: LayerDiff) -> str:
     times = f"{micros(detail.time.target_us)} against {micros(detail.time.baseline_us)}"
-    return f"{_aligned(detail)}: {detail.time.verdict}, {times} ({detail.time.ratio:.2f}×)"
+    return f"{_aligned(detail)}: {detail.time.verdict}, {times} ({multiple(detail.time.ratio)})"
 
 
 def _aligned(detail: LayerDiff) -> str:
@@ -152,7 +152,7 @@ def _aligned(detail: LayerDiff) -> str:
     return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
 
 
-def _main_points(detail: LayerDiff, *, short: bool) -> tuple[Block, ...]:
+def _main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> tuple[Block, ...]:
     """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
 
     The short form is cause and cure.
@@ -167,10 +167,12 @@ def _main_points(detail: LayerDiff, *, short: bool) -> tuple[Block, ...]:
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
+    # of two sides the slower one is to be changed
+    do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
     points = [] if untold is None else [untold.sentence()]
     points.append(cause)
     if short:
-        return (Points((*points, f"do: {first.term.action if fix is None else fix.action}")),)
+        return (Points((*points, f"{do}: {first.term.action if fix is None else fix.action}")),)
     points += [f"where: {text}" for text in detail.where(first.term)]
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
@@ -284,7 +286,7 @@ def why_sentence(pair: Pair) -> Sentence | None:
     times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
     text = (
         f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
-        f"{times} ({first.time.ratio:.2f}×)"
+        f"{times} ({multiple(first.time.ratio)})"
     )
     causes = main_causes(first)
     if not causes:

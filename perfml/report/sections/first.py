@@ -17,7 +17,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
-from perfml.util.words import count, micros
+from perfml.util.words import count, micros, multiple
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -77,7 +77,7 @@ def fastest_text(condition: Condition) -> str:
     text = (
         f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
         f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
-        f"{second['backend']} ({second['total'] / first['total']:.2f}×), and fastest on "
+        f"{second['backend']} ({multiple(second['total'] / first['total'])}), and fastest on "
         f"{len(won)} of {count(len(winners), 'layer')}"
     )
     if doubtful:

@@ -51,7 +51,7 @@ _MOST_RANKS = 8
 _SCATTER = 380
 """Width and height of predictions against measurements."""
 
-_MEANINGS = {
+MEANINGS = {
     "regression": "By how much the predicted time is off (mean absolute percentage error, MAPE); "
     "smaller is better.",
     "classification": "How often the backend is predicted right (accuracy); larger is better.",
@@ -266,7 +266,7 @@ def _evaluation(evaluation: Evaluation, palette: Mapping[str, str], settings: st
     return section(
         TASKS.get(evaluation.task, evaluation.task),
         Notices(sentences_of(warnings), "these scores"),
-        Text(_MEANINGS.get(evaluation.task, "The score.")),
+        Text(MEANINGS.get(evaluation.task, "The score.")),
         scores_table(evaluation),
         Text("Mean over the splits; below it, the range of 95 % of them.", note=True),
         Pictures(pictures) if pictures else None,

@@ -31,7 +31,7 @@ from perfml.report.layer_shapes import Shape, filter_groups, speed_classes
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
 from perfml.time_sources import time_notes
-from perfml.util.words import count, micros, number
+from perfml.util.words import count, micros, multiple, number
 
 
 def times_section(results: Results) -> Section:
@@ -65,7 +65,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
         low, high = float(row["low"]), float(row["high"])
         spread = "" if math.isnan(low) else f", repeats {number(low, 4)}–{number(high, 4)} µs"
         won = f"{wins.get(name, 0)} of {compared}" if compared else "–"
-        ratio = f"{total / fastest:.2f}×" if fastest > 0 else "–"
+        ratio = multiple(total / fastest) if fastest > 0 else "–"
         standing = f"{ratio} the shortest" if index else "shortest total"
         notes = [layers + spread, *([f"{standing}; fastest on {won}"] if compared else [])]
         length = total / longest if longest > 0 else 0.0
@@ -132,7 +132,7 @@ def times_table(
 def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Cell]:
     fastest, ratio = str(best["fastest"]), float(str(best["ratio"]))
     note = "within spread" if best["clear"] == 0 else ""
-    lead = Cell(f"{ratio:.2f}×", note, ratio) if math.isfinite(ratio) else Cell("–")
+    lead = Cell(multiple(ratio), note, ratio) if math.isfinite(ratio) else Cell("–")
     return [Cell(fastest, series=series.get(fastest)), lead]
 
 
