@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from perfml.explain.counters import refine
 from perfml.explain.counters.evidence import Told, Untold
 from perfml.explain.counters.factors import Pair, factorise_time
-from perfml.explain.counters.refine import REFINEMENTS
 from perfml.explain.counters.resources import BUSY, LONGER, Resource, candidate_resources
 from perfml.explain.counters.terms import Contribution, Kind
 from perfml.explain.launches import Launch
@@ -39,8 +39,8 @@ def count_in(
     """Return the terms of two launches whose time is counted in the work of a unit."""
     pair = Pair(before, after, resource, single)
     decomposition = factorise_time(pair)
-    for refine in REFINEMENTS:
-        refine(decomposition, pair)
+    for name_parts in refine.REFINEMENTS:
+        name_parts(decomposition, pair)
     return decomposition.contributions()
 
 
