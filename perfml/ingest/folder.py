@@ -297,7 +297,7 @@ def _read_all(
     yield from engine(joblib.delayed(_write_at)(home, unit, incoming, settings) for unit in rest)
 
 
-def _write_at(home: str, unit: _Unit, incoming: Path, settings: Settings) -> _Written:
+def _write_at(home: str, unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
     """As `_write`, with paths relative to `home`: joblib keeps processes that started elsewhere."""
     with contextlib.suppress(OSError):  # another machine may lack it, and was given whole paths
         os.chdir(home)
