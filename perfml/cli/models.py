@@ -16,9 +16,9 @@ from perfml.errors import PerfmlError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perfml.modeling.parallel import Progress
     from perfml.modeling.results import Evaluation
     from perfml.tables import Table
+    from perfml.util.typing import Progress
 
 Models = Annotated[
     str | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,10 @@ from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
 from perfml.time_sources import time_notes
+from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
     from perfml.explain.model.explainer import Explainer
-
-Progress = Callable[[int, int, str], None]
 
 
 def explain(

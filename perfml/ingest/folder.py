@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -38,11 +38,11 @@ from perfml.readers import ReadOptions, Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
 from perfml.util.digest import sha256_of, sha256_of_file
 from perfml.util.files import cannot_write
+from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[int, int, str], None]
 Group = tuple[list[Path], Path | None]
 
 ROW_GROUP = 1 << 17

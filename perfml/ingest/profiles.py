@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from perfml.ingest.timing import join_timing, with_gaps
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import Kernels, validate_kernels
+from perfml.util.typing import Progress
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
@@ -46,8 +47,6 @@ _ANY_TEXT = (".txt", ".log")
 
 _TIMED = TRACES | {"timing-csv"}
 """Formats of times that counters of the same run take over."""
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass

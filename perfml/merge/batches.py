@@ -27,25 +27,16 @@ from perfml.errors import PerfmlError
 from perfml.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
 from perfml.merge.mean_times import mean_times
 from perfml.merge.numbering import numbered
-from perfml.merge.rule import (
-    KEY,
-    Floats,
-    LaunchGroups,
-    Weights,
-    merged_layers,
-    no_layer,
-    stretches,
-)
+from perfml.merge.rule import KEY, LaunchGroups, Weights, merged_layers, no_layer, stretches
 from perfml.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
+from perfml.util.typing import Floats, Progress
 
 BATCH_ROWS = 1 << 17
 """Launches that are read at once, at most."""
 
 BATCH_CELLS = 1 << 22
 """Numbers that are read at once, at most: 32 MiB. With many metrics a batch has fewer launches."""
-
-Progress = Callable[[int, int, str], None]
 
 
 def merge_files(

@@ -28,10 +28,9 @@ from perfml.merge.numbering import Codes, combined, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
+from perfml.util.typing import Floats
 
 Weights = Literal["own", "layer-mean"]
-
-Floats = npt.NDArray[np.float64]
 
 KEY = ("run_id", "iteration", "layer")
 """What tells one row of the Layers table from all others."""

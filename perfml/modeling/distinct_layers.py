@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.modeling.features import CONFIGURATION_COLUMNS, SHAPE_AMOUNTS, Ints, group_codes
+from perfml.modeling.features import CONFIGURATION_COLUMNS, SHAPE_AMOUNTS, group_codes
 from perfml.tables import metric_columns
+from perfml.util.typing import Ints
 
 ENOUGH_LAYERS = 5
 """Distinct layers that a ranking needs: fewer can be resampled in too few ways to say anything.

@@ -13,9 +13,7 @@ import pandas as pd
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.tables import metric_columns
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from perfml.util.typing import Floats, Ints
 
 CONDITION_COLUMNS: tuple[str, ...] = (
     "workload",

@@ -13,9 +13,9 @@ from perfml.modeling.features import (
     CONDITION_COLUMNS,
     CONFIGURATION_COLUMNS,
     SHAPE_AMOUNTS,
-    Ints,
     group_codes,
 )
+from perfml.util.typing import Ints
 
 AMOUNTS = SHAPE_AMOUNTS
 """What a layer computes, reads and writes, for the whole batch."""

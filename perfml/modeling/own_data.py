@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.modeling.features import Ints, Problem, Words, build_design, require_positive
+from perfml.modeling.features import Problem, Words, build_design, require_positive
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
+from perfml.util.typing import Ints
 
 MOST_FOLDS = 50
 """Groups above which they are held out in ten folds instead of one by one."""

@@ -12,8 +12,8 @@ from sklearn import config_context
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from perfml.modeling.models.convergence import Notes, collecting
+from perfml.util.typing import Progress
 
-Progress = Callable[[int, int, str], None]
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 

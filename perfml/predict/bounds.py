@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import DATA_SHEET, Peaks, known_peaks
 from perfml.modeling.features import BOUND
-
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 LEAST_BYTES = 32.0
 """Bytes of one sector: what a layer moves at least, so that no bound is 0."""

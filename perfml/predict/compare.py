@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
@@ -29,9 +28,7 @@ from perfml.predict.reasons import (
 from perfml.predict.results import PredictedLayer, Prediction, Why
 from perfml.tables import metric_columns
 from perfml.time_sources import time_note
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int, str], None]
+from perfml.util.typing import Floats, Progress
 
 USUAL_BACKEND = "cudnn"
 """PyTorch as it is: what a script that names no backend is taken for."""

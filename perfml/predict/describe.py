@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.metrics import clock_of, load_catalogue
@@ -27,8 +26,7 @@ from perfml.modeling.layer_shapes import average_copies, average_repeats, with_l
 from perfml.predict.bounds import with_bounds
 from perfml.predict.families import FAMILIES, family_of, usual_kind
 from perfml.tables import metric_columns
-
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 TIERS = ("shape", "counted", "clocked")
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 CONFIDENCE = 0.9
 """Share of layers whose time lies inside."""

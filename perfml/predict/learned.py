@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +28,7 @@ from perfml.predict.model import LayerModel, codes_of, held_out_residuals, log_b
 from perfml.predict.trees import Trees
 from perfml.util.digest import sha256_of, sha256_of_file
 from perfml.util.files import replacing
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int, str], None]
+from perfml.util.typing import Floats, Progress
 
 FILE = "fitted.npz"
 """Beside the parts of the atlas's Layers table."""

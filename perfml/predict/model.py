@@ -11,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from perfml.modeling.features import BOUND, Ints
+from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary, describe
 from perfml.predict.trees import Trees
-
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats, Ints
 
 ENSEMBLE = "hgb"
 """The model of the registry: with absolute errors, networks left out are off by 0.26 in the mean

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 
 @dataclass(frozen=True)

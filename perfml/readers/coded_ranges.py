@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.util.ranges import ITERATION
-
-Ints = npt.NDArray[np.int64]
+from perfml.util.typing import Ints
 
 Path = tuple[str, ...]
 """Range names, outermost first."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int64]
+from perfml.util.typing import Ints
 
 
 def occurrences(

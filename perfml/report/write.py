@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.report.build import build_report
 from perfml.report.document import Document
-
-Progress = Callable[[int, int, str], None]
+from perfml.util.typing import Progress
 
 SPLITS, RESAMPLES = 10, 30
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and

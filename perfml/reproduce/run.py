@@ -18,9 +18,10 @@ from perfml.reproduce.network import judged_on, network_facts
 from perfml.reproduce.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Recording, Source, find_data, find_recording
-from perfml.reproduce.splits import OWN, Plan, Progress, Runs, run_recording, run_tasks
+from perfml.reproduce.splits import OWN, Plan, Runs, run_recording, run_tasks
 from perfml.util.html import section
 from perfml.util.json_values import json_value
+from perfml.util.typing import Progress
 
 STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20
 """Random splits of a recording that stands in for the published file, and those of linear-tree."""

@@ -21,9 +21,7 @@ from perfml.modeling.scoring.folds import Outcome, Work, run_split
 from perfml.modeling.scoring.protocols import LeaveOneLayerOut, RepeatedRandomSplit
 from perfml.modeling.scoring.targets import Target
 from perfml.reproduce.published import KEY_METRIC
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int, str], None]
+from perfml.util.typing import Floats, Progress
 
 FEW = 10
 """Splits up to which starting worker processes takes longer than the fits."""

@@ -12,8 +12,7 @@ from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC, Published
 from perfml.reproduce.source import Source
 from perfml.reproduce.splits import OWN, Runs
-
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 TITLES = {
     "dt": "Decision Tree",

@@ -44,7 +44,7 @@ from perfml.explain.advice.representative import (
     merged_rows,
     representative_launches,
 )
-from perfml.explain.advice.rules import Flags, Rule, Rules, filled, load_rules
+from perfml.explain.advice.rules import Rule, Rules, filled, load_rules
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import idle_layers, timeline
 from perfml.explain.launches import Launch
@@ -55,6 +55,7 @@ from perfml.time_sources import time_notes
 from perfml.util.html import section
 from perfml.util.json_values import records
 from perfml.util.text import screen
+from perfml.util.typing import Flags
 from perfml.util.words import micros
 
 Places = npt.NDArray[np.intp]

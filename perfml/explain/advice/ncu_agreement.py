@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.advice.rules import Flags, Rules
+from perfml.explain.advice.rules import Rules
 from perfml.kernel_names import function_name
+from perfml.util.typing import Flags
 
 ASKING = ("optimization", "warning")
 """Kinds of results that ask for something; the others inform."""

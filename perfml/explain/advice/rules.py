@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.persons import Person
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
+from perfml.util.typing import Flags
 from perfml.util.words import Readable
-
-Flags = npt.NDArray[np.bool_]
 
 SCOPES = ("kernel", "layer")
 _COMPARISON = re.compile(r"^(.*?)(<=|>=|<|>)(.*)$", re.DOTALL)

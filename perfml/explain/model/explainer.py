@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.model.shapley import Floats, exact_shapley
+from perfml.explain.model.shapley import exact_shapley
 from perfml.explain.results import ModelAttribution
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.modeling.models.registry import make_estimator
 from perfml.tables import RUN_COLUMNS
+from perfml.util.typing import Floats
 
 MIN_LAYERS = 4
 """Fewer layers than this teach a model the layers, not what makes them slow."""

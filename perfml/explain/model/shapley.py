@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import PerfmlError
-
-Floats = npt.NDArray[np.float64]
+from perfml.util.typing import Floats
 
 MAX_PLAYERS = 19
 """More than the published metrics; 2**19 predictions take seconds."""

@@ -20,8 +20,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
-from perfml.modeling.features import Floats, Ints
 from perfml.modeling.models.registry import CLASSIFICATION, REGRESSION, Model, get_models
+from perfml.util.typing import Floats, Ints
 
 Models: TypeAlias = str | Sequence[Any] | Mapping[str, Any] | object | None
 """Names of the registry, scikit-learn estimators, or both in one list; a mapping names them."""

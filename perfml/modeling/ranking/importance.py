@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.modeling.features import Floats, Ints
 from perfml.util.extras import import_extra
+from perfml.util.typing import Floats, Ints
 
 Score = Callable[[npt.NDArray[Any]], Floats]
 """From predictions of shape (copies, rows) to one loss a copy; larger is worse."""

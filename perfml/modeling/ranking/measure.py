@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfml.modeling.features import Floats, Problem
+from perfml.modeling.features import Problem
 from perfml.modeling.models.own import has_exact_shapley
 from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.ranking.groups import Groups
@@ -24,6 +24,7 @@ from perfml.modeling.scoring.folds import (
     prepare,
 )
 from perfml.modeling.scoring.targets import Target
+from perfml.util.typing import Floats
 
 GROUP_METHOD = "group-permutation"
 REFIT_METHOD = "drop-column"

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from perfml.modeling.features import Floats, Ints, Problem
+from perfml.modeling.features import Problem
 from perfml.modeling.ranking.measure import Measured
 from perfml.modeling.scoring.targets import Target
+from perfml.util.typing import Floats, Ints
 
 CONFIDENCE = 0.95
 """Quantile of the null that a probability must exceed to be called more than chance."""

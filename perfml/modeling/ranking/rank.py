@@ -11,13 +11,13 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
-from perfml.modeling.features import Ints, Problem, build_problem
+from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.own_data import NO_GROUPS, own_problem
-from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.parallel import run_all
 from perfml.modeling.ranking.groups import Groups, spearman_groups
 from perfml.modeling.ranking.importance import has_shap
 from perfml.modeling.ranking.leakage import detect_leakage
@@ -44,6 +44,7 @@ from perfml.modeling.results import Ranking
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
 from perfml.util.installed import install_command
+from perfml.util.typing import Ints, Progress
 
 METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")
 """How importance is measured.

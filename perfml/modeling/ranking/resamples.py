@@ -10,7 +10,8 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from perfml.errors import PerfmlError
-from perfml.modeling.features import Floats, Ints, Problem
+from perfml.modeling.features import Problem
+from perfml.util.typing import Floats, Ints
 
 Rows = npt.NDArray[np.intp]
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from perfml.modeling.features import Floats, Problem
+from perfml.modeling.features import Problem
 from perfml.modeling.ranking.groups import Groups, group_label
 from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
 from perfml.modeling.ranking.null import Baseline
 from perfml.modeling.ranking.resamples import ranks, top_share
+from perfml.util.typing import Floats
 
 Pair = tuple[str, str]
 """A model and a method."""

@@ -19,12 +19,12 @@ from perfml.errors import PerfmlError
 from perfml.merge.rule import Weights, merge
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
-from perfml.modeling.parallel import Progress
 from perfml.modeling.ranking.compare import Comparison, compare_rankings
 from perfml.modeling.ranking.rank import rank
 from perfml.modeling.results import Ranking
 from perfml.tables import metric_columns
 from perfml.util.json_values import records
+from perfml.util.typing import Progress
 from perfml.util.words import Readable
 
 CHEAP_METHODS = ("builtin", "permutation")

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import PerfmlError
-from perfml.modeling.features import Floats, Ints, Problem
+from perfml.modeling.features import Problem
+from perfml.util.typing import Floats, Ints
 
 REGRESSION_BASELINES = ("training-mean", "backend-mean", "condition-mean", "lookup")
 """Mean training time: of all rows; of the row's configuration (workload, backend, precision,

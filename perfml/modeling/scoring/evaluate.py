@@ -19,7 +19,7 @@ from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model, title_of
 from perfml.modeling.own_data import NO_GROUPS, own_problem, own_protocols
-from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.parallel import run_all
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.results import Evaluation
 from perfml.modeling.scoring.baselines import (
@@ -31,6 +31,7 @@ from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_sp
 from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
+from perfml.util.typing import Progress
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
 """The published protocol and an honest one: neither is shown without the other by default."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.modeling.features import Floats, Ints, Problem
+from perfml.modeling.features import Problem
 from perfml.modeling.models.convergence import noting
 from perfml.modeling.models.registry import Model, get_model, imputed_owners, make_imputer
 from perfml.modeling.ranking.importance import (
@@ -20,6 +20,7 @@ from perfml.modeling.ranking.importance import (
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target
+from perfml.util.typing import Floats, Ints
 
 Rows = npt.NDArray[np.intp]
 

@@ -16,7 +16,8 @@ import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, Ints, Problem, group_codes
+from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, Problem, group_codes
+from perfml.util.typing import Ints
 
 Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 

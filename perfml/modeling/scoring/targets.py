@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.modeling.features import BOUND, Floats
+from perfml.modeling.features import BOUND
+from perfml.util.typing import Floats
 
 TARGETS = ("time", "log-time", "time-per-flop", "time-per-byte", "time-per-bound")
 """``time`` (milliseconds) is the study's. ``log-time`` makes errors relative, as MAPE is. The

@@ -26,11 +26,11 @@ from perfml.metrics.passes import (
     load_passes,
     seconds_per_launch,
 )
-from perfml.modeling.features import Floats, Problem, build_design, build_problem
+from perfml.modeling.features import Problem, build_design, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.registry import get_model
-from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import make_target
 from perfml.modeling.selection.budget_search import BudgetSearch, Found, Judged, judge, run_search
@@ -38,6 +38,7 @@ from perfml.modeling.selection.search import search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
+from perfml.util.typing import Floats, Progress
 
 REPEATS = 3
 """How often the layers are dealt anew into the parts that choices are judged on."""

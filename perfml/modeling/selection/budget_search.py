@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.metrics.passes import PassEstimate, is_free, load_passes
-from perfml.modeling.features import Floats, Problem
+from perfml.modeling.features import Problem
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target
 from perfml.modeling.selection.search import Search, mean_score, predictions
+from perfml.util.typing import Floats
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.registry import get_model
-from perfml.modeling.parallel import Progress, run_all
+from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.modeling.selection.search import Search, best_baseline, mean_score, search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
+from perfml.util.typing import Progress
 from perfml.util.words import Readable
 
 MOST = 3

@@ -19,8 +19,9 @@ from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
-from perfml.readers.timeline import Ints, busy_share, timeline_columns
+from perfml.readers.timeline import busy_share, timeline_columns
 from perfml.tables import Kernels
+from perfml.util.typing import Ints
 from perfml.util.words import count
 
 NAME = "nsys-sqlite"

@@ -56,10 +56,8 @@ def time_ratios(
         Whose ``layers`` are drawn.
     most
         Layers drawn; of more, those with the largest shares of the difference.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------
@@ -139,10 +137,8 @@ def attribution(
         ``metric``) and ``log_ratio``.
     most
         Terms drawn; the rest is summed up, so that the bars always add up to the last one.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------
@@ -308,10 +304,8 @@ def layer_roofline(
         Layers to write beside their points; by default the three slowest.
     palette
         Backend to colour.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------

@@ -84,10 +84,8 @@ def stall_breakdown(
         A Layers table of one condition.
     layer
         One layer; the whole network, weighted by time, without.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------
@@ -216,10 +214,8 @@ def correlation_clusters(
         A Layers table.
     threshold
         See `clusters`.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------

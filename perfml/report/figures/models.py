@@ -40,10 +40,8 @@ def importances(
         Which; the first of the table without.
     top
         Metrics drawn, the most important first.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------
@@ -107,10 +105,8 @@ def ranks(
         Whose ``summary`` is drawn.
     top
         Groups drawn, best first.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
     values
         Print each group's probability of being among the first three beside its interval.
 

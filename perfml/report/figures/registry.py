@@ -16,6 +16,7 @@ from perfml.report.conditions import settings
 from perfml.report.figures.style import styled
 from perfml.report.labels import clean, listed
 from perfml.time_sources import time_note
+from perfml.util.typing import Progress
 from perfml.util.words import multiple
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from perfml.explain.results import Explanation
     from perfml.modeling.results import Ranking
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)

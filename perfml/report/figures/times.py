@@ -237,10 +237,8 @@ def filter_table(
         The table's provenance, whose run manifests hold the shapes.
     backend
         By whose times; the first backend's without.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
 
     Raises
     ------

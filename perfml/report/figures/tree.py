@@ -122,10 +122,8 @@ def decision_tree(
         Of what a regressor predicts.
     palette
         Class to colour.
-    ax
-        Where to draw; a new figure without.
-    width
-        Width of a new figure, points.
+    ax, width
+        Where to draw; a new figure, so many points wide, without.
     """
     root = tree_nodes(
         tree, feature_names=feature_names, class_names=class_names, depth=depth, unit=unit
