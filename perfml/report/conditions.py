@@ -122,14 +122,16 @@ def labelled(text: str, label: str) -> str:
     return text if label in ("", EVERY_RUN) else f"{text}, {label}"
 
 
-def conditions(layers: pd.DataFrame) -> list[Condition]:
-    """Split a Layers table into conditions, in order of appearance.
+def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
+    """Split a Layers table into conditions, in order of appearance; those that are stay.
 
     Raises
     ------
     TableError
         If the table is empty or lacks the columns that times need.
     """
+    if not isinstance(layers, pd.DataFrame):
+        return list(layers)
     frame = named_layers(layers)
     keys = [name for name in _CONDITION if name in frame.columns and frame[name].notna().any()]
     if not keys:

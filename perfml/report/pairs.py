@@ -24,7 +24,7 @@ MOST_PAIRS = 6
 
 
 def explain_pairs(
-    layers: pd.DataFrame,
+    layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
     *,
     top: int = 1,
@@ -38,7 +38,7 @@ def explain_pairs(
     Parameters
     ----------
     layers
-        A Layers table.
+        A Layers table, or its conditions.
     kernels
         The Kernels table behind it.
     top
@@ -59,13 +59,14 @@ def explain_pairs(
     from perfml.explain import explain, sides_of
 
     candidates = _largest(conditions(layers), most)
+    named = None if kernels is None else printable(kernels)
     learned: dict[str, Explainer | None] = {}
     pairs = []
     for done, each in enumerate(candidates):
         condition, baseline, target = each.condition, each.baseline, each.target
         if progress is not None:
             progress(done, len(candidates), f"{target} against {baseline}")
-        launches = None if kernels is None else condition.select(printable(kernels))
+        launches = None if named is None else condition.select(named)
         if condition.label not in learned:
             learned[condition.label] = _learned(condition.rows, model, seed)
         try:
@@ -121,7 +122,7 @@ def _candidates(condition: Condition) -> Iterator[_Candidate]:
 
 
 def advise_conditions(
-    layers: pd.DataFrame,
+    layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
     *,
     peaks: Mapping[str, float] | Peaks | None = None,
@@ -131,7 +132,7 @@ def advise_conditions(
     Parameters
     ----------
     layers
-        A Layers table.
+        A Layers table, or its conditions.
     kernels
         The Kernels table behind it; rules about single launches need it.
     peaks
@@ -146,8 +147,9 @@ def advise_conditions(
     from perfml.explain import advise
 
     advice = {}
+    named = None if kernels is None else printable(kernels)
     for condition in conditions(layers):
-        launches = None if kernels is None else condition.select(printable(kernels))
+        launches = None if named is None else condition.select(named)
         if launches is not None and launches.empty:
             launches = None
         try:

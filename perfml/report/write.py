@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.report.build import build_report
+from perfml.report.conditions import conditions
 from perfml.report.document import Document
 from perfml.util.typing import Progress
 
@@ -68,7 +69,8 @@ def analysed(
         except PerfmlError as error:
             # too few layers to learn from is no reason to withhold the times
             warnings.append(f"no {task} analysis: {error.what}")
-    pairs = explain_pairs(layers, kernels, seed=seed, progress=progress)
+    shown = conditions(layers)
+    pairs = explain_pairs(shown, kernels, seed=seed, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*known.get("warnings", []), *warnings]
     document = build_report(
@@ -77,7 +79,7 @@ def analysed(
         evaluations=evaluations,
         rankings=rankings,
         pairs=pairs,
-        advice=advise_conditions(layers, kernels),
+        advice=advise_conditions(shown, kernels),
         provenance=known,
         title=title,
     )

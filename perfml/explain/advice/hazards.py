@@ -47,7 +47,6 @@ from perfml.explain.advice.representative import (
 from perfml.explain.advice.rules import Rule, Rules, filled, load_rules
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import idle_layers, timeline
-from perfml.explain.launches import Launch
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
@@ -376,15 +375,21 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
         return values[name]
 
     met, _ = rule.holds(lookup, len(rows))
+    met = met & _applies(rule, rows, merged)
+    if not met.any():
+        return []
     low = np.clip(np.broadcast_to(rule.gain_low(lookup), len(rows)), 0, 1)
     high = np.clip(np.broadcast_to(rule.gain_high(lookup), len(rows)), 0, 1)
     high = np.minimum(high, 1 - _busiest(rows, rule.relieves))
     low = np.minimum(low, high)
-    flagged = np.flatnonzero(met & _applies(rule, rows, merged) & ~np.isnan(high))
+    flagged = np.flatnonzero(met & ~np.isnan(high))
     share = rows["share"].to_numpy(dtype=float)
     likely = high.copy()
-    # once for all: taking rows out of a table costs more than what is computed of them
-    likely[flagged] = _likely(rule, rows, flagged, high)
+    if rule.term is not None:
+        for place in flagged:
+            after = time_after(inputs.launches[place], rule.term)
+            # what the rule's cause takes, at most the limit
+            likely[place] = np.fmin(high[place], 1 - after)
     found = []
     for same in _by_kernel(rows, flagged):
         worst = int(same[(high[same] * share[same]).argmax()])
@@ -394,7 +399,7 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
         found.append(
             _finding(
                 rule,
-                rows.iloc[worst],
+                inputs.told[worst],
                 said,
                 (
                     float(low[same] @ share[same]),
@@ -402,25 +407,10 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
                     float(high[same] @ share[same]),
                 ),
                 _beside(rule, rows, same),
-                person_of(str(rows["kernel"].iloc[worst])) if "kernel" in rows else Person.AUTHOR,
+                person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
             )
         )
     return found
-
-
-def _likely(rule: Rule, rows: pd.DataFrame, same: Places, high: Array) -> Array:
-    """Return the likely gain of some launches: that of the rule's cause, at most the limit."""
-    if rule.term is None:
-        return high[same]
-    names = metric_columns(rows)
-    counters = rows[names].iloc[same].to_numpy(dtype=float, na_value=np.nan).tolist()
-    times = rows["time_us"].iloc[same].tolist()
-    likely = []
-    for time, values, limit in zip(times, counters, high[same], strict=True):
-        launch = Launch("", float(time), dict(zip(names, values, strict=True)))
-        after = time_after(launch, rule.term)
-        likely.append(limit if np.isnan(after) else min(limit, 1 - after))
-    return np.array(likely)
 
 
 def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
@@ -479,13 +469,15 @@ def _of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[
         least = min(float(low[place]), most)
         names = rows.loc[rows["group"] == groups[place], "kernel"].astype(str)
         gains = (least, most, most)
-        found.append(_finding(rule, firsts.iloc[place], said, gains, None, person_of_all(names)))
+        found.append(
+            _finding(rule, firsts.iloc[place].to_dict(), said, gains, None, person_of_all(names))
+        )
     return found
 
 
 def _finding(
     rule: Rule,
-    row: pd.Series,
+    row: Mapping[Any, Any],
     evidence: str,
     gains: tuple[float, float, float],
     ncu: str | None,

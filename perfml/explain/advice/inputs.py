@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,10 +31,12 @@ from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.resources import wave_fill
+from perfml.explain.launches import Launch
 from perfml.explain.residency import SHAPE, product, resident_blocks
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
+from perfml.tables import metric_columns
 
 LEVELS = (
     "dram_utilization",
@@ -436,6 +439,22 @@ class InputValues:
             else:
                 values[name] = known
         return values, missing
+
+    @functools.cached_property
+    def launches(self) -> list[Launch]:
+        """The rows with their counters; taking one out of a table costs more than using it."""
+        names = metric_columns(self.frame)
+        values = self.frame[names].to_numpy(dtype=float, na_value=np.nan).tolist()
+        times = self.frame["time_us"].astype(float).tolist()
+        return [
+            Launch("", time, dict(zip(names, row, strict=True)))
+            for time, row in zip(times, values, strict=True)
+        ]
+
+    @functools.cached_property
+    def told(self) -> list[dict[Any, Any]]:
+        """What the rows are, without their counters."""
+        return self.frame.drop(columns=metric_columns(self.frame)).to_dict("records")
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return what was not collected for some inputs, without making them."""

@@ -160,7 +160,8 @@ def prefix_losses(design: Design, order: Ints) -> Array:
     place = np.empty((order.shape[0], size), dtype=np.int64)
     place[:, :count] = np.searchsorted(index, order)
     place[:, count:] = (count, count + 1)
-    factor = np.linalg.cholesky(whole[place[:, :, None], place[:, None, :]])
+    cells = size * place[:, :, None] + place[:, None, :]
+    factor = np.linalg.cholesky(np.take(whole, cells, mode="clip"))
     target, one = factor[:, -2, :count], factor[:, -1, :count]
     explained = np.cumsum(target * one, axis=1) ** 2 / np.cumsum(one * one, axis=1)
     found: Array = design.penalty * (np.cumsum(target * target, axis=1) - explained)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.tree import BaseDecisionTree
 
 from perfml.modeling.features import Problem
 from perfml.modeling.models.convergence import noting
@@ -76,6 +77,9 @@ def fit(
     if problem.task == "regression":
         truth = target.forward(truth, rows)
     estimator = model.make(seed)
+    if isinstance(estimator, BaseDecisionTree) and not model.own:
+        # looking through a few rows takes as long as learning from them
+        return estimator.fit(np.ascontiguousarray(X, np.float32), truth, check_input=False)
     weights = {} if times is None else {"sample_weight": times}
     with noting(model.name):
         return estimator.fit(X, truth, **weights)
