@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
-from perfml.readers.timeline import idle_before
+from perfml.readers.timeline import Spans, idle_before
 from perfml.tables import RUN_COLUMNS, validate_kernels
 from perfml.util.words import count
 
@@ -103,7 +103,7 @@ def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
         process = timing["process"].to_numpy(dtype=np.int64)
     start, time = (np.rint(timing[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
     end = (start + time).astype(np.int64)
-    return timing.assign(gap_us=idle_before(process, start.astype(np.int64), end))
+    return timing.assign(gap_us=idle_before(Spans(process, start.astype(np.int64), end)))
 
 
 _TIMELINE = ["stream", "start_us", "gap_us"]

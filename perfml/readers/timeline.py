@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perfml.util.typing import Ints
+from perfml.util.typing import Floats, Ints
 
 
-def idle_before(
-    device: Ints, start: Ints, end: Ints, other: tuple[Ints, Ints, Ints] | None = None
-) -> npt.NDArray[np.float64]:
+@dataclass(frozen=True)
+class Spans:
+    """What kept devices busy.
+
+    Attributes
+    ----------
+    device
+        Its number, shape (n,).
+    start, end
+        When each kernel, copy or set began and ended, nanoseconds, shape (n,).
+    """
+
+    device: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def with_others(self, others: Spans) -> Spans:
+        """Return these spans and then those."""
+        return Spans(
+            np.concatenate([self.device, others.device]),
+            np.concatenate([self.start, others.start]),
+            np.concatenate([self.end, others.end]),
+        )
+
+    def by_device(self) -> Iterator[npt.NDArray[np.intp]]:
+        """Yield the places of each device's spans, in the order in which they began."""
+        for number in np.unique(self.device):
+            rows = np.flatnonzero(self.device == number)
+            yield rows[np.argsort(self.start[rows], kind="stable")]
+
+
+def idle_before(kernels: Spans, others: Spans | None = None) -> Floats:
     """Return how long a device had been idle when each kernel began, in microseconds.
 
     Parameters
     ----------
-    device, start, end
-        Device of each kernel, and when it began and ended in nanoseconds, shape (n,).
-    other
-        The same three of what else keeps a device busy: memory copies and sets.
+    kernels, others
+        Kernels, and what else keeps a device busy: memory copies and sets.
 
     Returns
     -------
@@ -28,27 +60,17 @@ def idle_before(
         Microseconds since the last operation on the device ended, 0 for a kernel that began
         before that; NaN for the first operation of a device. Shape (n,).
     """
-    kernels = len(start)
-    columns = [device, start, end]
-    if other is not None:
-        columns = [np.concatenate(pair) for pair in zip(columns, other, strict=True)]
-    devices, starts, ends = columns
-    idle = np.full(len(starts), np.nan)
-    for number in np.unique(devices):
-        rows = np.flatnonzero(devices == number)
-        rows = rows[np.argsort(starts[rows], kind="stable")]
-        over = np.maximum.accumulate(np.maximum(ends[rows], starts[rows]))
-        idle[rows[1:]] = np.maximum(starts[rows[1:]] - over[:-1], 0) / 1e3
-    return idle[:kernels]
+    every = kernels if others is None else kernels.with_others(others)
+    idle = np.full(len(every), np.nan)
+    for rows in every.by_device():
+        start = every.start[rows]
+        over = np.maximum.accumulate(np.maximum(every.end[rows], start))
+        idle[rows[1:]] = np.maximum(start[1:] - over[:-1], 0) / 1e3
+    return idle[: len(kernels)]
 
 
-def busy_share(device: Ints, start: Ints, end: Ints) -> float | None:
+def busy_share(kernels: Spans) -> float | None:
     """Return which part of the time from the first launch to the last one kernels were running.
-
-    Parameters
-    ----------
-    device, start, end
-        Device of each kernel, and when it began and ended in nanoseconds, shape (n,).
 
     Returns
     -------
@@ -56,36 +78,23 @@ def busy_share(device: Ints, start: Ints, end: Ints) -> float | None:
         0 to 1, averaged over devices weighted by their time; None if no time passed.
     """
     covered = total = 0.0
-    for number in np.unique(device):
-        rows = np.flatnonzero(device == number)
-        rows = rows[np.argsort(start[rows], kind="stable")]
-        over = np.maximum.accumulate(end[rows])
-        gaps = np.maximum(start[rows[1:]] - over[:-1], 0).sum()
-        span = float(over[-1] - start[rows[0]])
-        covered += span - float(gaps)
+    for rows in kernels.by_device():
+        start = kernels.start[rows]
+        over = np.maximum.accumulate(kernels.end[rows])
+        span = float(over[-1] - start[0])
+        covered += span - float(np.maximum(start[1:] - over[:-1], 0).sum())
         total += span
     return covered / total if total > 0 else None
 
 
-def timeline_columns(
-    device: Ints,
-    stream: Ints,
-    start: Ints,
-    end: Ints,
-    other: tuple[Ints, Ints, Ints] | None = None,
-) -> dict[str, Any]:
+def timeline_columns(kernels: Spans, stream: Ints, others: Spans) -> dict[str, Any]:
     """Return the columns ``stream``, ``start_us`` and ``gap_us`` of a Kernels table.
 
-    Parameters
-    ----------
-    device, stream, start, end
-        Where each kernel ran, and when it began and ended in nanoseconds, shape (n,).
-    other
-        Device, start and end of memory copies and sets, as `idle_before` takes them.
+    `stream` is that of each kernel; `others` are memory copies and sets.
     """
-    first = int(start.min()) if len(start) else 0
+    first = int(kernels.start.min()) if len(kernels) else 0
     return {
         "stream": stream,
-        "start_us": (start - first) / 1e3,
-        "gap_us": idle_before(device, start, end, other),
+        "start_us": (kernels.start - first) / 1e3,
+        "gap_us": idle_before(kernels, others),
     }

@@ -22,7 +22,7 @@ from perfml.readers.json_text import number, parsed, whole
 from perfml.readers.launch_ranges import Launch, Range, locate
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -235,11 +235,9 @@ class _Trace:
         return Range(start, max(start, end - 1), name, self.threads.number(event), 0)
 
     def _launches(self, kernels: Sequence[_Kernel]) -> pd.DataFrame:
-        start = np.array([kernel.start for kernel in kernels], dtype=np.int64)
-        end = np.array([kernel.end for kernel in kernels], dtype=np.int64)
-        device = np.array([kernel.device for kernel in kernels], dtype=np.int64)
+        spans = _spans(kernels)
         stream = np.array([kernel.stream for kernel in kernels], dtype=np.int64)
-        empty = end <= start
+        empty = spans.end <= spans.start
         if empty.any():
             self.warnings.append(
                 f"{count(int(empty.sum()), 'kernel')} took less than the trace's clock shows; "
@@ -254,18 +252,18 @@ class _Trace:
             "block": [kernel.block for kernel in kernels],
             "device": [name for name, _ in known],
             "compute_capability": [capability for _, capability in known],
-            "time_us": np.where(empty, np.nan, (end - start) / 1e3),
+            "time_us": np.where(empty, np.nan, (spans.end - spans.start) / 1e3),
             "time_source": [None if wrong else "torch" for wrong in empty],
             "launches": np.ones(len(kernels), dtype=np.int64),
-            **timeline_columns(device, stream, start, end, self._memory()),
+            **timeline_columns(spans, stream, self._memory()),
             "registers_per_thread": [kernel.registers for kernel in kernels],
             "shared_memory_per_block": [kernel.shared for kernel in kernels],
             "threads": [kernel.threads for kernel in kernels],
         }
         return pd.DataFrame(columns)
 
-    def _memory(self) -> tuple[Any, Any, Any]:
-        """Return device, start and end of memory copies and sets."""
+    def _memory(self) -> Spans:
+        """Return memory copies and sets."""
         events = self._of(*_MEMORY)
         if events:
             self.warnings.append(
@@ -274,7 +272,7 @@ class _Trace:
             )
         spans = [self._span(event) for event in events]
         devices = [whole(_arguments(event).get("device", event.get("pid"))) for event in events]
-        return (
+        return Spans(
             np.array([device or 0 for device in devices], dtype=np.int64),
             np.array([start for start, _ in spans], dtype=np.int64),
             np.array([end for _, end in spans], dtype=np.int64),
@@ -298,10 +296,6 @@ class _Trace:
         return devices
 
     def _provenance(self, kernels: Sequence[_Kernel], frame: pd.DataFrame) -> dict[str, Any]:
-        columns = (
-            np.array([getattr(kernel, name) for kernel in kernels], dtype=np.int64)
-            for name in ("device", "start", "end")
-        )
         version = self.facts.get("pytorch_version") or self.facts.get("torch_version")
         devices = frame[["device", "compute_capability"]]
         joined = [", ".join(map(str, devices[name].dropna().unique())) or None for name in devices]
@@ -314,8 +308,13 @@ class _Trace:
             "device": joined[0],
             "compute_capability": joined[1],
             "streams": len({(kernel.device, kernel.stream) for kernel in kernels}),
-            "kernels_busy": busy_share(*columns),
+            "kernels_busy": busy_share(_spans(kernels)),
         }
+
+
+def _spans(kernels: Sequence[_Kernel]) -> Spans:
+    rows = [(kernel.device, kernel.start, kernel.end) for kernel in kernels]
+    return Spans(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
 
 
 class _Threads:

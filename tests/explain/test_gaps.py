@@ -20,7 +20,7 @@ from perfml.explain.gaps import (
     timeline,
 )
 from perfml.readers import read
-from perfml.readers.timeline import idle_before
+from perfml.readers.timeline import Spans, idle_before
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
@@ -115,7 +115,7 @@ def test_planted_pauses_are_named_with_their_length(root):
         level = path.parent.name.split("-fp32")[0].removeprefix("planted-").replace("-", "_")
         start = (rows["start_us"] * 1e3).round().astype("int64").to_numpy()
         end = start + (rows["time_us"] * 1e3).round().astype("int64").to_numpy()
-        rows["gap_us"] = idle_before(start * 0, start, end)
+        rows["gap_us"] = idle_before(Spans(start * 0, start, end))
         sides[level] = timeline(rows, level)
     assert set(sides) == {"base", "level_1", "level_2", "level_3"}
     assert sides["base"].sentence() is None

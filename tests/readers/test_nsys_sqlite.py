@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfml.errors import InputError, PerfmlError
 from perfml.readers import Source, read, recognise
 from perfml.readers.nsys import sqlite_file
-from perfml.readers.timeline import busy_share, idle_before
+from perfml.readers.timeline import Spans, busy_share, idle_before
 from perfml.tables import metric_columns
 from tests.support.examples import examples
 from tests.support.nsys_export import GENERATIONS, PID, START_END, Export, fill
@@ -158,7 +158,7 @@ def test_idle_times_are_those_of_counting_every_nanosecond(spans):
         np.array(column, dtype=np.int64) for column in zip(*spans, strict=True)
     )
     end = start + length
-    idle = idle_before(device, start, end)
+    idle = idle_before(Spans(device, start, end))
     for number in (0, 1):
         rows = np.flatnonzero(device == number)
         if not len(rows):
@@ -167,7 +167,7 @@ def test_idle_times_are_those_of_counting_every_nanosecond(spans):
         free = [t for t in range(start[rows].min(), end[rows].max()) if t not in busy]
         assert np.nansum(idle[rows]) * 1e3 == pytest.approx(len(free))
         assert np.isnan(idle[rows]).sum() == 1
-    share = busy_share(device, start, end)
+    share = busy_share(Spans(device, start, end))
     assert share is None or 0 <= share <= 1
 
 

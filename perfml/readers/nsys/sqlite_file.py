@@ -19,9 +19,8 @@ from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
-from perfml.readers.timeline import busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
-from perfml.util.typing import Ints
 from perfml.util.words import count
 
 NAME = "nsys-sqlite"
@@ -180,9 +179,7 @@ class _Reader:
             "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
             "time_source": [None if wrong else "nsys" for wrong in invalid],
             "launches": np.ones(len(raw), dtype=np.int64),
-            **timeline_columns(
-                raw["deviceId"].to_numpy(), raw["streamId"].to_numpy(), start, end, self._memory()
-            ),
+            **timeline_columns(_spans(raw), raw["streamId"].to_numpy(), self._memory()),
             "registers_per_thread": registers.where(registers >= 0).to_numpy(),
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
             "threads": raw[list(_SIZES)].astype(float).prod(axis=1).to_numpy(),
@@ -202,13 +199,13 @@ class _Reader:
             raise InputError(msg, where=self.database.where, found=found, cure=cure)
         return [str(names[pair]) for pair in pairs]
 
-    def _memory(self) -> tuple[Ints, Ints, Ints]:
-        """Return device, start and end of memory copies and sets."""
+    def _memory(self) -> Spans:
+        """Return memory copies and sets."""
         frames = [
             self.database.integers(table, ("start", "end"), ("deviceId",)) for table in _MEMORY
         ]
         frame = pd.concat(frames, ignore_index=True).astype("int64")
-        return frame["deviceId"].to_numpy(), frame["start"].to_numpy(), frame["end"].to_numpy()
+        return _spans(frame)
 
     def _other_records(self, calls: list[LaunchCall]) -> None:
         """Say what the file holds that is not in the table."""
@@ -244,7 +241,6 @@ class _Reader:
 
     def _provenance(self, raw: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Any]:
         facts = self._export_facts()
-        columns = (raw[name].to_numpy() for name in ("deviceId", "start", "end"))
         return {
             "path": self.source.path.name,
             "sha256": self.source.sha256,
@@ -255,7 +251,7 @@ class _Reader:
             "device": _joined(frame["device"]),
             "compute_capability": _joined(frame["compute_capability"]),
             "streams": int(raw["streamId"].nunique()),
-            "kernels_busy": busy_share(*columns),
+            "kernels_busy": busy_share(_spans(raw)),
             "memory_operations": self._memory_operations(),
         }
 
@@ -271,6 +267,10 @@ class _Reader:
 def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> list[str]:
     sizes = zip(*(raw[name].tolist() for name in names), strict=True)
     return [f"({x}, {y}, {z})" for x, y, z in sizes]
+
+
+def _spans(raw: pd.DataFrame) -> Spans:
+    return Spans(*(raw[name].to_numpy() for name in ("deviceId", "start", "end")))
 
 
 def _joined(column: pd.Series[Any]) -> str | None:

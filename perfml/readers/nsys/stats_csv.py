@@ -22,7 +22,7 @@ from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import timeline_columns
+from perfml.readers.timeline import Spans, timeline_columns
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -226,13 +226,8 @@ def _columns(rows: list[_Launch], found: _Found) -> pd.DataFrame:
         memory = [(devices.get(name, -1), at, at + took) for name, at, took in found.memory]
         others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
         stream = np.array([row.stream for row in rows], dtype=np.int64)
-        columns |= timeline_columns(
-            device,
-            stream,
-            start.astype(np.int64),
-            end.astype(np.int64),
-            (others[:, 0], others[:, 1], others[:, 2]),
-        )
+        kernels = Spans(device, start.astype(np.int64), end.astype(np.int64))
+        columns |= timeline_columns(kernels, stream, Spans(*others.T))
     for name, values in (
         ("registers_per_thread", [row.registers for row in rows]),
         ("threads", [row.threads for row in rows]),
