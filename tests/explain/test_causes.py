@@ -612,3 +612,38 @@ def test_matrices_that_leave_the_tensor_cores_are_floats_or_halves(level, kind, 
     lanes = {"tensor_cycles_utilization": 0.0, kind: 1e9, "single_precision_fu_utilization": 0.8}
     found = split({"time_us": 800.0, **lanes}, before)
     assert ("tensor_unused" in set(found["term"])) is named
+
+
+L1_BOUND = {
+    **LATENCY,
+    "inst_executed": 1e8,
+    "ipc": 1.0,
+    "issue_slot_utilization": 0.25,
+    "stall_exec_dependency": 0.1,
+    "stall_memory_dependency": 0.4,
+    "ldst_fu_utilization": 0.05,
+    "global_load_requests": 1.2e7,
+    "global_store_requests": 1e5,
+    "gld_transactions": 6e7,
+    "gst_transactions": 4e5,
+    "gld_efficiency": 0.8,
+    "gst_efficiency": 1.0,
+}
+
+
+def test_l1_is_as_busy_as_the_sectors_that_pass_it():
+    # 300 of 400 million sectors that 100 million cycles have room for, by a pipe that is idle
+    more = {"time_us": 200.0, "gld_transactions": 3e8, "global_load_requests": 6e7}
+    causes_found = causes({**more, "inst_executed": 1.2e8, "ipc": 1.2}, L1_BOUND)
+    assert causes_found.pairs[0].resource == "L1 sectors"
+    assert causes_found.terms["term"].iloc[0] in ("global_requests", "redundant_traffic")
+
+
+def test_requests_that_the_other_side_leaves_to_bulk_copies_are_the_cause():
+    none = dict.fromkeys(("global_load_requests", "gld_transactions", "global_store_requests"), 0.0)
+    copies = {**L1_BOUND, **none, "gst_transactions": 0.0, "inst_executed": 1e7, "ipc": 0.5}
+    slow = {"time_us": 500.0, **{k: L1_BOUND[k] for k in none}, "gst_transactions": 4e5}
+    slow |= {"gld_transactions": 3e8, "inst_executed": 1e8, "ipc": 1.0}
+    found = split(slow, copies)
+    assert found["term"].iloc[0] == "global_requests"
+    assert values(found)["global_requests"] <= math.log(5) * (1 + 1e-9)

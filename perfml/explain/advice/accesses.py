@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.slow_launch import SUSTAINED
+from perfml.explain.counters.traffic import L1_SECTORS
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
 LOCAL: tuple[str, ...] = ("local_load_transactions", "local_store_transactions")
 
-_L1_SECTORS = 4.0
-"""Sectors that L1 gives a multiprocessor in a cycle at most: 128 bytes."""
 _OF_SLOTS = 0.35
 """Of all issue slots: integers that take as many are the most of what is issued where these are
 full, floating point and memory having less each."""
@@ -99,7 +98,7 @@ def l1_level(frame: pd.DataFrame) -> Array:
     sectors = np.nansum([numbers(frame, name) for name in there], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         cycles = numbers(frame, "inst_executed") / numbers(frame, "ipc")
-        return np.asarray(np.clip(np.nan_to_num(sectors / cycles / _L1_SECTORS), 0.0, 1.0))
+        return np.asarray(np.clip(np.nan_to_num(sectors / cycles / L1_SECTORS), 0.0, 1.0))
 
 
 def cache_level(frame: pd.DataFrame) -> Array:

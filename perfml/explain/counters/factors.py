@@ -241,6 +241,12 @@ def _name_product(
         return False
     requests = [launch.total(product.request_counters) for launch in pair.both]
     parts = [launch.total(product.part_counters) for launch in pair.both]
+    if product.cost is None and min(requests) == 0 < max(requests):
+        # the other side moves its bytes without a request of L1 (bulk copies)
+        least = NEARLY_NONE * max(requests)
+        more = math.log(amounts[1] / amounts[0])
+        decomposition.name(product.requests, max(requests[0], least), max(requests[1], least), more)
+        return True
     if not all(value > 0 for value in (*requests, *parts)):
         return False
     if (
@@ -256,7 +262,7 @@ def _name_product(
     # cheaper, and the side with less was not limited there, the parts hold all that was added
     apart = abs(step) > product.largest_cost_change
     less = pair.before if more > 0 else pair.after
-    if apart and (step * more > 0 or less[resource.level] >= BUSY):
+    if apart and (step * more > 0 or resource.level_of(less) >= BUSY):
         return False
     decomposition.name(product.requests, requests[0], requests[1])
     decomposition.name(product.parts, parts[0] / requests[0], parts[1] / requests[1])

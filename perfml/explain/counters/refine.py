@@ -128,7 +128,7 @@ def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> No
         return
     terms = [term for term in OCCUPANCY if term in decomposition]
     whole = sum(decomposition.log_ratio(term) for term in terms)
-    level = (pair.after if whole > 0 else pair.before)[pair.resource.level]
+    level = pair.resource.level_of(pair.after if whole > 0 else pair.before)
     if whole == 0 or not level > 0:
         return
     room = max(0.0, -math.log(level))
@@ -184,7 +184,7 @@ def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
     A quarter of the requests with four times the sectors each move as much: neither is a cause.
     """
     product = None if pair.resource is None else pair.resource.product
-    if product is None or product.requests.id not in decomposition:
+    if product is None or product.parts.id not in decomposition:
         return
     requests, parts = product.requests.id, product.parts.id
     ours, theirs = decomposition.log_ratio(requests), decomposition.log_ratio(parts)

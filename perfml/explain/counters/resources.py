@@ -14,6 +14,7 @@ from enum import Enum
 
 from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.terms import TERMS, Term
+from perfml.explain.counters.traffic import l1_level
 from perfml.explain.launches import Launch
 
 BUSY = 0.6
@@ -143,13 +144,21 @@ class Resource:
         counts = [launch[name] for name in self.used]
         return not counts or any(count > 0 for count in counts) or all(map(math.isnan, counts))
 
+    def level_of(self, launch: Launch) -> float:
+        """Return the busy fraction of the unit; NaN where it was not collected.
+
+        L1 is as busy as the load/store pipe in front of it, or as the sectors that pass it.
+        """
+        level = launch[self.level]
+        return max(level, l1_level(launch)) if self.memory is MemoryLevel.L1 else level
+
     def amount(self, launch: Launch) -> float:
         """Return the work of a launch; NaN where it was not counted."""
         return self.busy_time(launch) if self.derived else launch.total(self.counters)
 
     def busy_time(self, launch: Launch) -> float:
         """Return for how long the unit is busy, in us."""
-        busy = launch[self.level]
+        busy = self.level_of(launch)
         if self.active_only:
             active = launch["sm_efficiency"]
             busy *= 1.0 if math.isnan(active) else active
@@ -312,7 +321,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
         and is_proven(resource.work, before, after)
         and _comparable(resource, before, after, slower)
     ]
-    levels = {resource.label: _known(slower[resource.level]) for resource in known}
+    levels = {resource.label: _known(resource.level_of(slower)) for resource in known}
     known.sort(key=lambda resource: (-levels[resource.label], resource.derived))
     if not known:
         return known
@@ -355,7 +364,7 @@ def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launc
         return False
     if resource.counts_lanes and _others_use(resource, before, after):
         return False
-    return min(amounts) > 0 or _known(slower[resource.level]) >= BUSY
+    return min(amounts) > 0 or _known(resource.level_of(slower)) >= BUSY
 
 
 def _others_use(resource: Resource, before: Launch, after: Launch) -> bool:

@@ -66,7 +66,7 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
         return None
     resources = candidate_resources(main.before, main.after, same_device=True)
     slower = main.after if main.after.time_us > main.before.time_us else main.before
-    if not resources or not slower[resources[0].level] < BUSY:
+    if not resources or not resources[0].level_of(slower) < BUSY:
         return None
     rivals = dict.fromkeys(
         one.term
@@ -88,8 +88,8 @@ def _first_terms(
     chosen, *others = resources
     step = math.log(pair.after.time_us / pair.before.time_us)
     for resource in others:
-        least = max(LONGER, _AS_BUSY * slower[chosen.level])
-        if resource.is_global == chosen.is_global or not slower[resource.level] >= least:
+        least = max(LONGER, _AS_BUSY * chosen.level_of(slower))
+        if resource.is_global == chosen.is_global or not resource.level_of(slower) >= least:
             continue
         terms = count_in(resource, pair.before, pair.after, single=single)
         first = max(terms, key=lambda one: one.log_ratio / step)

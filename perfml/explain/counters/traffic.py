@@ -31,6 +31,10 @@ _LAUNCHED = 0.004
 multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
 launching them is what takes the time."""
 
+L1_SECTORS = 4.0
+"""Sectors that L1 gives a multiprocessor in a cycle at most: 128 bytes."""
+_LOCAL_SECTORS = ("local_load_transactions", "local_store_transactions")
+
 _LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
 _SECTORS_OF_WORDS = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
@@ -44,6 +48,17 @@ def global_traffic(launch: Launch) -> dict[str, float]:
         "global_atomics": _SECTORS_OF_WORDS
         * _sum(launch, "global_atomic_requests", "global_reduction_requests"),
     }
+
+
+def l1_level(launch: Launch) -> float:
+    """Return how busy L1 is at least: it gives a multiprocessor four sectors a cycle; 0 if unknown.
+
+    Where every lane is somewhere else it gives one, so scattered loads fill it earlier.
+    """
+    if not launch["inst_executed"] > 0:
+        return 0.0
+    sectors = _sum(launch, "gld_transactions", "gst_transactions", *_LOCAL_SECTORS)
+    return _known(sectors * launch["ipc"] / launch["inst_executed"] / L1_SECTORS, 0.0)
 
 
 def bytes_asked(launch: Launch) -> float:
