@@ -51,6 +51,8 @@ EXAMS = ("h200-strangers", "h200-strangers2")
 KNOWN = ", size of the step known"
 LARGEST = 20
 """Errors that are counted by what the step is."""
+READ = 10
+"""Largest errors of each author that somebody has read."""
 PART = "the step leaves half as much again of the cause as the estimate, or more"
 CURE = "none of these"
 PLANTED = "planted"
@@ -334,8 +336,24 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         "together": {name: summary(rows, widths) for name, rows in together.items() if rows},
         "steps": [_step_summary(each, able, largest) for each in kinds],
         "same_launch": same_launch(able),
+        "worst": {each.author: worst(given, each.author) for each in held},
         "rows": [_row(row) for row in itertools.chain(*groups.values())],
     }
+
+
+def worst(rows: Sequence[Fixed], author: str) -> list[dict[str, Any]]:
+    """Return the families, steps or pairs of an author whose numbers are off the most."""
+    order = sorted(
+        (row for row in rows if row.author == author), key=lambda row: -abs(math.log(row.ratio))
+    )
+    largest: dict[str, Fixed] = {}
+    for row in order:
+        # the public reports have a family for each of their authors
+        largest.setdefault(row.case if author == STRANGERS else row.family, row)
+    return [
+        {"family": name, "term": row.term, "ratio": round(row.ratio, 2)}
+        for name, row in list(largest.items())[:READ]
+    ]
 
 
 def _row(row: Fixed) -> dict[str, Any]:

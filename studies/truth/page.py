@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +27,7 @@ KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
 FIRST = ROOT / "tests/data/truth/first_answers.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
+ERRORS = Path(__file__).with_name("errors_read.toml")
 ADVISED = ROOT / "tests/data/truth/advised.json"
 LINES = ROOT / "tests/data/truth/lines.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
@@ -275,6 +277,18 @@ def unsaid():
     return markdown(["the step", "steps", "error", "of the 20 largest errors"], rows)
 
 
+def worst():
+    """The largest errors of each author where a number is given, and what reading them showed."""
+    reasons = tomllib.loads(ERRORS.read_text(encoding="utf-8"))
+    rows = []
+    for author, found in measured_fixes()["worst"].items():
+        for each in found:
+            name = each["family"].removeprefix(f"{author}: ")
+            why = reasons.get(author, {}).get(each["family"], "not read")
+            rows.append([author, name, f"`{each['term']}`", f"{each['ratio']:.2f}", why])
+    return markdown(["author", "step", "cause", "estimate over measured", "why"], rows)
+
+
 def measured_advice():
     return json.loads(ADVISED.read_text(encoding="utf-8"))
 
@@ -326,6 +340,7 @@ TABLES = {
     "fixes": fixes,
     "authors": authors,
     "unsaid": unsaid,
+    "worst": worst,
     "sets": by_set,
     "rivals": rivals,
     "stillwrong": still_wrong,

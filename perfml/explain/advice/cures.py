@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
 from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.resources import wave_fill
-from perfml.explain.counters.traffic import global_traffic, launches_blocks
+from perfml.explain.counters.traffic import bytes_asked, global_traffic, launches_blocks
+from perfml.explain.launches import Launch
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
 _LOADS, _SHARED_LOADS = "global_load_requests", "inst_executed_shared_loads"
@@ -81,12 +82,14 @@ def _scattered(state: SlowLaunch) -> Cure:
     # who waits for room in the queue of requests does not wait for a latency
     share = waiting / max(waiting + state.waiting("stall_memory_throttle"), 0.01)
     stays = share * alone + (1 - share) * left
-    # what is asked for must come from DRAM still, as far as it does
-    bytes_moved = known(launch["dram_read_bytes"]) + known(launch["dram_write_bytes"])
-    asked = 32 * (loads * loaded + stores * stored)
-    from_dram = min(1.0, max(left, asked / bytes_moved)) if bytes_moved > 0 else left
-    relieved = {"l2_utilization": left, "dram_utilization": from_dram}
+    relieved = {"l2_utilization": left, "dram_utilization": _from_dram(launch, left)}
     return Cure(state.memory, stays, relieved, told=counted and stays <= left)
+
+
+def _from_dram(launch: Launch, left: float) -> float:
+    """Return what stays of DRAM's bytes: no fewer than global loads and stores ask for."""
+    asked, moved = bytes_asked(launch), launch.total(("dram_read_bytes", "dram_write_bytes"))
+    return min(1.0, max(left, known(asked / moved))) if moved > 0 else left
 
 
 def _latency_left(latency: float, parts: float, left: float, cycles: float) -> float:
@@ -267,6 +270,7 @@ def _local(state: SlowLaunch) -> Cure:
     share = traffic["local_memory"] / max(sum(traffic.values()), 1.0)
     part = max(state.waiting("local_memory"), share * max(state.busy[name] for name in BELOW))
     relieved = dict.fromkeys((*BELOW, "ldst_fu_utilization"), 1 - share)
+    relieved["dram_utilization"] = _from_dram(state.launch, 1 - share)
     # its instructions go, and the addresses of arrays; spilled values have none
     asked = known(_local_requests(state) / state.launch["inst_executed"])
     work = max(0.0, 1 - asked - min(asked, state.instructions("inst_integer")))
