@@ -21,6 +21,7 @@ import pytest
 import typer.main
 import typer.testing
 
+from tests.support.compiling import shared_folder
 from tests.support.examples import load_profile
 from tests.support.paths import ROOT
 from tests.support.tables import make_kernels
@@ -42,6 +43,11 @@ typer.testing._get_command = typer.main.get_command
 
 pytest_plugins = ["tests.support.notebooks", "tests.support.processor_time"]
 load_profile()
+
+
+def pytest_configure():
+    """Make the folder that processes of pytest-xdist share, before they start."""
+    shared_folder()
 
 
 def pytest_collection_modifyitems(config, items):
