@@ -129,7 +129,9 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
 
 
 @pytest.mark.slow
-def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
+def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host, monkeypatch):
+    # six workers, forked from a process that has their libraries instead of started
+    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
     (host / "control/hold").touch()
     write(host, "./p hold", "./p 1", "./p deadly", "./p 2")
     process = sweeping(host, "--json")
