@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from perfml.report.results import Pair
 if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.model.explainer import Explainer
-    from perfml.explain.roofs.peaks import Peaks
 
 MOST_PAIRS = 6
 """Pairs of backends explained in a report; the verb explain takes any other."""
@@ -27,7 +26,6 @@ def explain_pairs(
     layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
     *,
-    top: int = 1,
     model: str | None = "gbr",
     seed: int = 0,
     most: int = MOST_PAIRS,
@@ -35,14 +33,14 @@ def explain_pairs(
 ) -> list[Pair]:
     """Explain, under every condition, why the other backends are slower than the fastest.
 
+    Of each pair the layer with the largest time difference is explained in detail.
+
     Parameters
     ----------
     layers
         A Layers table, or its conditions.
     kernels
         The Kernels table behind it.
-    top
-        Layers explained of every pair: those with the largest time difference.
     model, seed
         As for `perfml.explain.explain`.
     most
@@ -72,7 +70,7 @@ def explain_pairs(
         try:
             sides = sides_of(condition.rows, baseline, target, kernels=launches)
             training = learned[condition.label] or condition.rows
-            explanation = explain(*sides, top=top, model=model, training=training, seed=seed)
+            explanation = explain(*sides, top=1, model=model, training=training, seed=seed)
         except PerfmlError:
             continue
         rows = condition.rows[condition.rows["backend"].isin([baseline, target])]
@@ -124,8 +122,6 @@ def _candidates(condition: Condition) -> Iterator[_Candidate]:
 def advise_conditions(
     layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
-    *,
-    peaks: Mapping[str, float] | Peaks | None = None,
 ) -> dict[str, Advice]:
     """Check the layers of every condition against the rules of advice.
 
@@ -135,8 +131,6 @@ def advise_conditions(
         A Layers table, or its conditions.
     kernels
         The Kernels table behind it; rules about single launches need it.
-    peaks
-        As for `perfml.explain.advise`.
 
     Returns
     -------
@@ -153,7 +147,7 @@ def advise_conditions(
         if launches is not None and launches.empty:
             launches = None
         try:
-            advice[condition.label] = advise(condition.rows, kernels=launches, peaks=peaks)
+            advice[condition.label] = advise(condition.rows, kernels=launches)
         except PerfmlError:
             continue
     return advice

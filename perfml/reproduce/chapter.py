@@ -87,9 +87,9 @@ def method_table() -> pd.DataFrame:
 
 
 @styled
-def method_figure(*, ax: Axes | None = None) -> Axes:
+def method_figure() -> Axes:
     """Draw the method (figure 2-2): a box a step, from left to right, a phase a line."""
-    ax = new_axes(ax, 1000, 330)
+    ax = new_axes(None, 1000, 330)
     lines = {"Phase I": 1, "Phase II": 0}
     places = dict.fromkeys(lines, 0)
     for phase, step, what, command in STEPS:
@@ -143,13 +143,11 @@ def fusion_table(document: dict[str, Any]) -> pd.DataFrame:
 
 
 @styled
-def fusion_figure(
-    document: dict[str, Any], *, precision: str = "int8", ax: Axes | None = None
-) -> Axes:
+def fusion_figure(document: dict[str, Any], precision: str) -> Axes:
     """Draw which layers an engine makes one step of (figure 2-3): a line a step, a dot a layer."""
     steps = [layers for _, *layers in document["engines"][precision] if layers]
     order = {name: place for place, name in enumerate(_in_order(steps))}
-    ax = new_axes(ax, 900, 13 * len(steps) + 110)
+    ax = new_axes(None, 900, 13 * len(steps) + 110)
     for line, layers in enumerate(steps):
         places = [order[name] for name in layers]
         ax.axhline(line, color=GRID, linewidth=0.6)

@@ -21,7 +21,7 @@ _ROW = 22
 
 
 @styled
-def table_picture(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def table_picture(table: pd.DataFrame) -> Axes:
     """Draw a table of text, a row a line."""
     columns = [str(name) for name in table.columns]
     rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
@@ -29,7 +29,7 @@ def table_picture(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         max([len(name), *(len(row[place]) for row in rows)]) + 2
         for place, name in enumerate(columns)
     ]
-    ax = new_axes(ax, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2) + 10)
+    ax = new_axes(None, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2) + 10)
     starts = np.concatenate([[0], np.cumsum(widths)])[:-1]
     for start, name in zip(starts, columns, strict=True):
         ax.text(start, 0, plain(name.replace("_", " "), 60), va="center", fontweight="bold")
@@ -60,11 +60,10 @@ def distributions(
     *,
     label: str,
     log: bool = False,
-    ax: Axes | None = None,
 ) -> Axes:
     """Draw every split's score as a point cloud, its median and 95 %, and the published number."""
     names = list(scores)
-    ax = new_axes(ax, 820, 62 * len(names) + 80)
+    ax = new_axes(None, 820, 62 * len(names) + 80)
     rng = np.random.default_rng(0)
     for place, name in enumerate(names):
         values = scores[name]
@@ -91,9 +90,9 @@ def distributions(
 
 
 @styled
-def mean_layer_time(means: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def mean_layer_time(means: pd.DataFrame) -> Axes:
     """Draw the mean time a layer of each backend (figure 2-1): ``data, backend, mean_us``."""
-    ax = new_axes(ax, 640, 30 * len(means) + 60)
+    ax = new_axes(None, 640, 30 * len(means) + 60)
     sets = list(dict.fromkeys(means["data"]))
     place = np.arange(len(means))
     tints = [PALETTE[sets.index(name) % len(PALETTE)] for name in means["data"]]

@@ -243,7 +243,7 @@ def _figures(found: Reproduction) -> list[Part]:
             f"Figure 2-3: which layers of YOLOv4-Tiny an engine in {precision} makes one step of "
             f"({engines['source']}). The table has every precision."
         )
-        drawn = chapter.fusion_figure(engines, precision=precision)
+        drawn = chapter.fusion_figure(engines, precision)
         parts.append(Part(f"figure_2_3_{precision}", caption, table, _png(drawn)))
     if found.recording is not None and found.network is not None:
         times = found.network["times"].reset_index()
