@@ -298,6 +298,14 @@ def test_stalls_of_one_layer_or_of_none():
 
 
 @pytest.mark.parametrize("width", [352, 900])
+def test_a_title_stands_above_the_legend(width):
+    ax = figures.layer_times(layers(layers=50), width=width, horizontal=width == 352)
+    FigureCanvasAgg(ax.figure).draw()
+    assert "slowest of 50" in ax._left_title.get_text()
+    assert ax._left_title.get_window_extent().y0 >= ax.get_legend().get_window_extent().y1
+
+
+@pytest.mark.parametrize("width", [352, 900])
 def test_nothing_of_the_stalls_lies_outside_of_the_figure(width):
     names = ["memory_dependency", "exec_dependency", "math_pipe_throttle", "short_scoreboard"]
     names += ["not_selected", "memory_throttle", "branch_resolving", "lg_throttle"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
+import pandas as pd
 import pytest
 
 from perfml.merge.rule import merge
@@ -274,6 +276,25 @@ def test_a_printed_report_has_twelve_pages_at_most_and_the_answer_on_the_first(b
     opened.page.set_viewport_size({"width": 760, "height": 1070})
     box = opened.page.locator("#answer").bounding_box()
     assert box["y"] + box["height"] < 1070
+    opened.page.close()
+
+
+def test_many_hazards_are_printed_in_part_and_that_is_said(browser, tmp_path):
+    table = layers()
+    ((label, found),) = advise_conditions(table).items()
+    one = found.table.iloc[:1] if len(found.table) else None
+    assert one is not None
+    many = pd.concat([one.assign(rules=[(f"rule_{n}",)], hazard=f"hazard {n}") for n in range(9)])
+    path = tmp_path / "many.html"
+    advice = {label: dataclasses.replace(found, table=many.reset_index(drop=True))}
+    path.write_text(build_page(table, advice=advice), encoding="utf-8")
+    opened = open_page(browser, path)
+    hazards = opened.page.locator("#advice .panel > .detail:visible")
+    assert hazards.count() == 9
+    opened.page.emulate_media(media="print")
+    assert 1 < hazards.count() < 9
+    script = "e => getComputedStyle(e, '::after').content"
+    assert "on the page" in opened.page.locator("#advice .panel").first.evaluate(script)
     opened.page.close()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.kernel_names import short_kernel
+from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import Condition, conditions
 from perfml.report.figures.axes import name_rows, reach
 from perfml.report.figures.style import (
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CLASS_COLOURS = {"fast": PALETTE[2], "middle": MUTED, "slow": PALETTE[5]}
+_LEGEND_LINE = 22
+"""Height of a line of a legend, points."""
+
 _CLASS_MARKS = {"fast": "▼", "middle": "", "slow": "▲"}
 
 
@@ -131,12 +134,15 @@ def layer_times(
         ax.set_ylabel("time, µs")
         ax.grid(axis="y")
         ax.tick_params(axis="x", length=0)
-    if len(names) < len(condition.layers):
-        ax.set_title(f"The {len(names)} slowest of {len(condition.layers)} layers")
+    legend = 0.0
     if len(backends) > 1:
         above = (0.0, 1.0)
         fitting = legend_columns(backends, 0.8 * width)
         ax.legend(loc="lower left", bbox_to_anchor=above, ncols=fitting, borderpad=0)
+        legend = -(-len(backends) // fitting) * _LEGEND_LINE
+    if len(names) < len(condition.layers):
+        title = f"The {len(names)} slowest of {len(condition.layers)} layers"
+        ax.set_title(title, pad=6 + legend)
     return ax
 
 
@@ -194,8 +200,12 @@ def kernel_shares(
             left += size
         ax.text(left, place, f"  {number(left)} µs", va="center", color=INK)
     handles = [
-        Patch(color=tint, label=plain(short_kernel(str(name), 70), 72))
-        for name, tint in tints.items()
+        Patch(color=tint, label=plain(label, 72))
+        for label, tint in zip(
+            shortened([kernel_label(str(name), 1000) for name in tints], 70),
+            tints.values(),
+            strict=True,
+        )
     ]
     if times["kernel"].nunique() > len(tints):
         handles.append(Patch(color=GRID, label="other kernels"))

@@ -63,7 +63,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
     for index, row in enumerate(totals.to_dict("records")):
         name, total = str(row["backend"]), float(row["total"])
         low, high = float(row["low"]), float(row["high"])
-        spread = "" if math.isnan(low) else f", repeats {number(low, 4)}–{number(high, 4)} µs"
+        spread = "" if math.isnan(low) else f", repeats {number(low, 4)}–{number(high, 4)}\xa0µs"
         won = f"{wins.get(name, 0)} of {compared}" if compared else "–"
         ratio = multiple(total / fastest) if fastest > 0 else "–"
         standing = f"{ratio} the shortest" if index else "shortest total"
@@ -96,7 +96,9 @@ def times_table(
     condition: Condition, shapes: Mapping[str, Shape], series: Mapping[str, int]
 ) -> ReportTable:
     """Return the times of every layer, a column a backend."""
-    described = any(layer in shapes for layer in condition.layers)
+    described = any(
+        layer in shapes and shapes[layer].text.strip("– ") for layer in condition.layers
+    )
     several = len(condition.backends) > 1
     columns = (
         *words("layer", *(["filters"] if described else [])),
@@ -156,7 +158,7 @@ def extremes_section(results: Results) -> Section | None:
         (Panels("layers of", tuple(panels)),),
         lead="Layers by filter size and number of filters; the five slowest and the five fastest "
         "are marked."
-        if results.shapes
+        if any(shape.group for shape in results.shapes.values())
         else "The five slowest and the five fastest.",
         anchor="extremes",
         link="Slow and fast",
