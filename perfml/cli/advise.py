@@ -100,7 +100,11 @@ def advise(
         shown = table.head(len(table) if out.verbose else _KERNELS)
         rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)
         more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
-        out.table(["kernel", "launches", "µs", "share"], rows, f"Kernels by their time{more}")
+        out.table(
+            ["kernel", "launches", "µs a launch", "of all time"],
+            rows,
+            f"Kernels by their time{more}",
+        )
     out.document({"table": dataset, **times, **advice.to_dict()}, advice_document(advice, top))
 
 

@@ -62,11 +62,13 @@ def percent(value: float) -> str:
 
     Examples
     --------
-    >>> percent(0.253), percent(0.0071), percent(0.0)
-    ('25 %', '0.7 %', '0 %')
+    >>> percent(0.253), percent(0.0071), percent(0.0), percent(0.0001)
+    ('25 %', '0.7 %', '0 %', '<0.1 %')
     """
     if not math.isfinite(value):
         return "–"
+    if 0 < value < 0.0005:
+        return "<0.1 %"
     places = 1 if 0 < abs(value) < 0.0995 else 0
     return f"{100 * value:.{places}f} %"
 

@@ -30,6 +30,9 @@ _OFTEN = 0.75
 _UNDER_ROOFS = ("ncu_time_us", "batch", "precision", "l1_intensity", "l2_intensity")
 """What a narrow terminal leaves out of a roofline first."""
 
+_MOST_LACKING = 16
+"""Lines of what was not checked; where no rule finds anything, one stands for more than these."""
+
 _LOW = 0.1
 """Fraction of every roof below which something else than a roof is the limit."""
 
@@ -189,7 +192,11 @@ def advice_document(advice: Advice, top: int) -> Document:
         title = "Launches flagged by perfml's and by Nsight Compute's rules"
         blocks.append(frame_table(advice.agreement, title))
     if len(advice.not_checked):
-        blocks.append(_not_checked(advice.not_checked))
+        lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
+        # a profile without counters: what each rule lacks says nothing
+        empty = advice.table.empty and lacking > _MOST_LACKING
+        told = _mostly_unchecked if empty else _not_checked
+        blocks.append(told(advice.not_checked))
     return Document("", (section("Advice", *blocks, summary=summary),))
 
 
@@ -213,6 +220,15 @@ def _not_checked(table: pd.DataFrame) -> Points:
     whose = f" for {listed(shared, 6)}" if shared else ""
     asked = "perfml metrics default --request lists counters to collect with ncu"
     return Points(tuple(lines), f"Rules not checked{whose} ({asked})")
+
+
+def _mostly_unchecked(table: pd.DataFrame) -> Points:
+    """Say in a line what is missing where most of the rules lack counters."""
+    wanted = table["missing"].str.split(", ").explode().value_counts()
+    named = listed([str(name) for name in wanted.index], 6)
+    line = f"{count(table['rule'].nunique(), 'rule')} not checked, for want of {named}"
+    command = "ncu --metrics $(perfml metrics default --request)"
+    return Points((line,), f"Most rules lack counters: collect with {command}, or perfml collect")
 
 
 def _is_known(value: object) -> bool:

@@ -309,6 +309,17 @@ def test_runs_without_launches_outside_of_layers_are_not_listed():
     assert ["Launches outside every layer" in page for page in pages] == [False, True]
 
 
+def test_a_profile_that_lacks_most_counters_is_told_so_in_one_line():
+    table = layers(layers=2)
+    table = table.drop(columns=["gld_efficiency", "dram_utilization", "stall_memory_dependency"])
+    document = advice_document(advise(table), 3)
+    lines = to_text(document, width=80).splitlines()
+    (head,) = (place for place, line in enumerate(lines) if line.startswith("Most rules lack"))
+    assert len(lines) - head <= 6
+    assert "perfml metrics default" in " ".join(lines[head:])
+    assert "not collected" not in " ".join(lines[head:])
+
+
 def test_kernels_of_the_chooser_differ_where_their_names_do():
     frame = kernels(layers=2, backends=("a",))
     stem = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize2x2x1_ffma_"
