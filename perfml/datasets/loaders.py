@@ -92,6 +92,11 @@ def load_h200_strangers2(*, as_frame: bool = False, return_X_y: bool = False) ->
     return _bunch("h200-strangers2", as_frame=as_frame, return_X_y=return_X_y)
 
 
+def load_h200_strangers3(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 43 pairs of kernels by a third author who had not seen perfml's causes."""
+    return _bunch("h200-strangers3", as_frame=as_frame, return_X_y=return_X_y)
+
+
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load the attention ladders: layers are problem sizes, backends the versions.
 

@@ -69,6 +69,10 @@ DATASETS = {
             "41 further pairs by somebody else; labels frozen before",
         ),
         Dataset(
+            "h200-strangers3",
+            "43 pairs by a third author; labels frozen before",
+        ),
+        Dataset(
             "h200-attention",
             "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
         ),

@@ -335,6 +335,7 @@ def lines():
 TABLES = {
     "strangers": strangers.EXAMS["first"].table,
     "strangers2": strangers.EXAMS["second"].table,
+    "strangers3": strangers.EXAMS["third"].table,
     "lines": lines,
     "advised": advised,
     "fixes": fixes,

@@ -23,11 +23,13 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import advise, explain, load_tables, sides_of
+from perfml.explain.advice.after_fix import WIDTH
 from perfml.explain.compared import Side, make_side
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import replacing
 from studies.page_tables import markdown
+from studies.truth.fixes import exam_questions, fixes_of, summary
 from studies.truth.sets import CONFIDENT
 
 if TYPE_CHECKING:
@@ -144,6 +146,17 @@ class Exam:
         names = self.document("halves.json")[half]
         return sum((score(answers[name], cases.get(name)) for name in names), Score())
 
+    def estimates(self) -> dict[str, Any]:
+        """Return today's errors of times after the labelled cause's fix, of each half.
+
+        ``coverage`` is of the intervals that ship.
+        """
+        rows = fixes_of(self.dataset, exam_questions(self.dataset))
+        halves = self.document("halves.json")
+        widths = {self.dataset: WIDTH}
+        found = {half: [row for row in rows if row.case in halves[half]] for half in HALVES}
+        return {half: summary(some, widths) for half, some in {**found, "both": rows}.items()}
+
     def table(self) -> str:
         """Return the frozen answers' scores, for the page."""
         rows = []
@@ -163,6 +176,7 @@ class Exam:
 EXAMS = {
     "first": Exam("h200-strangers", ("ncu", "collect")),
     "second": Exam("h200-strangers2", ("ncu",)),
+    "third": Exam("h200-strangers3", ("ncu",)),
 }
 
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
@@ -229,7 +243,7 @@ def _of_pairs(each: Score) -> tuple[int, ...]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, print the scores, and keep the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exam", choices=EXAMS, default="second")
+    parser.add_argument("--exam", choices=EXAMS, default=[*EXAMS][-1])
     parser.add_argument("--out", type=Path, help="keep the answers here")
     parser.add_argument("--commit", default="", help="what to say was asked")
     given = parser.parse_args(arguments)
@@ -241,6 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for half in HALVES
     }
     sys.stdout.write(pd.DataFrame(scores).T.to_string() + "\n")
+    answers["estimates"] = exam.estimates()
+    sys.stdout.write(json.dumps(answers["estimates"], indent=1) + "\n")
     if given.out is not None:
         kept = json.dumps({"commit": given.commit, **answers}, separators=(",", ":")) + "\n"
         with replacing(given.out) as place:
