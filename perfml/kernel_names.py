@@ -22,6 +22,12 @@ _FUNCTOR = re.compile(r"\b(CUDAFunctor_\w+|(?!gpu_kernel)\w+_kernel(?:_cuda)?)(?
 _WRAPPED = re.compile(r"(?:void )?cutlass\w*::(?:\w+::)*Kernel2?<(?:\w+::)*(\w+)>")
 """CUTLASS launches everything through one template; its argument is the kernel."""
 
+_RETURNED = re.compile(r"^(?:typename )?std::enable_if<.*?>::type ")
+"""What a kernel template returns that is only there for some arguments, such as cuBLAS's gemv."""
+
+_NAMELESS = re.compile(r"(\w+::kernel)[<(]")
+"""A function whose name says nothing, with the namespace that does."""
+
 _WHOLE = 1000
 """Characters that no name is cut to."""
 
@@ -35,9 +41,12 @@ def function_name(kernel: str) -> str:
     'gemm'
     >>> function_name("void at::<unnamed>::CatArray<T1, (int)4>(T1 *)")
     'CatArray'
+    >>> function_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int>(Params)")
+    'kernel'
     """
     name = kernel.removeprefix("void ")
     name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    name = _RETURNED.sub("", name)
     return re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1].strip()
 
 
@@ -115,6 +124,8 @@ def kernel_label(name: str, limit: int = 110) -> str:
     'cutlass_80_simt_sgemm_64x64_8x5_nn_align1'
     >>> kernel_label("sm80_xmma_gemm_f32_tilesize64x64x8_execute_split_k_kernel", 32)
     'sm80_xmma_gemm_f…_split_k_kernel'
+    >>> kernel_label("std::enable_if<true, void>::type internal::gemvx::kernel<int>(Params)")
+    'gemvx::kernel'
     """
     wrapped = _WRAPPED.match(name)
     return shortened([wrapped.group(1) if wrapped else kernel_purpose(name)], limit)[0]
@@ -123,6 +134,8 @@ def kernel_label(name: str, limit: int = 110) -> str:
 def kernel_purpose(name: str) -> str:
     """Return a kernel's bare function name, with what a generic kernel was made for."""
     label = short_kernel(name, _WHOLE)
+    if label == "kernel" and (spaced := _NAMELESS.search(name)):
+        label = spaced.group(1)
     inside = [each for each in _FUNCTOR.findall(name) if each not in label]
     return f"{label} [{inside[0]}]" if inside else label
 

@@ -18,7 +18,7 @@ from perfml.explain.compared import Side, check_conditions, make_side, same_devi
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.gaps import compare_gaps, layers_on_the_clock
+from perfml.explain.gaps import MOST_LAYERS, Gaps, compare_gaps, layers_on_the_clock
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -130,22 +130,23 @@ def explain(
     ]
     advice = tuple(_advice(side, names, peaks) for side, names in both) if chosen else ()
     readers = (LaunchReader(left), LaunchReader(right)) if chosen else ()
+    names = (left.name, right.name)
+    on_the_clock: dict[str, Gaps] = {}
+    if len(pairs) > 1:  # of one layer that is said of the whole
+        on_the_clock = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     details = []
     for done, place in enumerate(chosen):
         pair = pairs.iloc[place]
         if progress is not None:
             progress(done, len(chosen), str(pair["layer"]))
-        details.append(_detail(readers, pair, ratios[place], explainer, advice))
+        clock = on_the_clock.get(str(pair["layer"]))
+        details.append(_detail(readers, pair, ratios[place], explainer, advice, clock))
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
             "only merged layers were given: what vanished or appeared is known by name, not by "
             "time; give the kernels table for that"
         )
-    names = (left.name, right.name)
     gaps = compare_gaps(left.kernels, right.kernels, names)
-    layer_gaps: tuple[str, ...] = ()
-    if len(pairs) > 1:  # of one layer that was said of the whole
-        layer_gaps = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     return Explanation(
         baseline=left.name,
         target=right.name,
@@ -159,7 +160,7 @@ def explain(
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
             *(() if gaps is None else gaps.sentences()),
-            *layer_gaps,
+            *(f"{name}: {each.of_layer()}" for name, each in [*on_the_clock.items()][:MOST_LAYERS]),
         ),
         gaps=gaps,
     )
@@ -294,6 +295,7 @@ def _detail(
     time: Ratio,
     explainer: Explainer | None,
     advice: Sequence[pd.DataFrame],
+    on_the_clock: Gaps | None,
 ) -> LayerDiff:
     left, right = (reader.side for reader in readers)
     layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
@@ -329,7 +331,10 @@ def _detail(
         metrics=metrics,
         causes=causes,
         model=attribution,
-        disagreements=find_disagreements(time, causes, attribution, metrics),
+        disagreements=(
+            *((on_the_clock.of_layer(),) if on_the_clock and on_the_clock.hidden else ()),
+            *find_disagreements(time, causes, attribution, metrics),
+        ),
         warnings=tuple(
             f"{side.name}: {side_launches.others} of "
             f"{side_launches.others + side_launches.repeats} repeats launch other kernels; "

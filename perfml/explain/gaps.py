@@ -28,8 +28,10 @@ GRAPH_GAP_US = 0.3
 an H200 (``tests/data/torch_trace/gaps``)."""
 _SHOWN = 0.1
 """Smaller savings are not spoken of, and factors nearer to 1."""
-_TOLD, _MOST = 1.2, 3
-"""Layers are named from this factor on, and so many of them."""
+_TOLD = 1.2
+"""Layers are named from this factor on."""
+MOST_LAYERS = 3
+"""So many layers are named of a whole run."""
 _REPEAT = ("run_id", "device", "process", "iteration")
 _TERM = TERMS["launch_gaps"]
 
@@ -121,6 +123,16 @@ class Gaps:
             return None
         return self.in_words("from the first kernel to the last")
 
+    @property
+    def hidden(self) -> bool:
+        """Whether times of kernels hide more than a third of what happened."""
+        gaps = self.contribution.log_ratio
+        return abs(gaps) > abs(math.log(self.wall_ratio) - gaps) / 2
+
+    def of_layer(self) -> str:
+        """Say it of a layer."""
+        return self.in_words("with what was idle before each of its kernels")
+
     def in_words(self, span: str) -> str:
         """Say how both sides differ on the clock, over a span in words."""
         factor = math.exp(self.contribution.log_ratio)
@@ -176,7 +188,7 @@ def layers_on_the_clock(
     target: pd.DataFrame | None,
     names: tuple[str, str],
     pairs: Sequence[tuple[str, str]],
-) -> tuple[str, ...]:
+) -> dict[str, Gaps]:
     """Say of which layers the clock shows something else than their kernels' times.
 
     Parameters
@@ -190,9 +202,9 @@ def layers_on_the_clock(
 
     Returns
     -------
-    tuple
-        A sentence a layer whose gaps make a factor of `_TOLD` or more between the sides, at most
-        `_MOST`, the one with the largest difference in microseconds first.
+    dict
+        The layers of the baseline whose gaps make a factor of `_TOLD` or more between the sides,
+        the one with the largest difference in microseconds first.
     """
     sides = [
         {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
@@ -205,9 +217,8 @@ def layers_on_the_clock(
             continue
         gaps = Gaps(before, after)
         if abs(gaps.contribution.log_ratio) >= math.log(_TOLD):
-            said = gaps.in_words("with what was idle before each of its kernels")
-            found.append((abs(after.idle_us - before.idle_us), f"{layer}: {said}"))
-    return tuple(said for _, said in sorted(found, key=lambda each: -each[0])[:_MOST])
+            found.append((abs(after.idle_us - before.idle_us), layer, gaps))
+    return {layer: gaps for _, layer, gaps in sorted(found, key=lambda each: -each[0])}
 
 
 def idle_layers(kernels: pd.DataFrame | None) -> str | None:
@@ -224,7 +235,7 @@ def idle_layers(kernels: pd.DataFrame | None) -> str | None:
     ]
     if not found:
         return None
-    most = sorted(found, key=lambda each: -each[0])[:_MOST]
+    most = sorted(found, key=lambda each: -each[0])[:MOST_LAYERS]
     return f"Within layers it is idle longest in {', '.join(said for _, said in most)}."
 
 

@@ -21,6 +21,7 @@ from perfml.explain.gaps import (
 )
 from perfml.readers import read
 from perfml.readers.timeline import Spans, idle_before
+from perfml.report.sections.explanation import explanation_summary
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
@@ -157,14 +158,14 @@ def _steps(pause_us: float) -> pd.DataFrame:
 
 def test_layers_whose_kernels_wait_are_named_on_the_clock():
     pairs = [("steady", "steady"), ("waits", "waits")]
-    (said,) = layers_on_the_clock(_steps(1.0), _steps(40.0), ("a", "b"), pairs)
+    found = layers_on_the_clock(_steps(1.0), _steps(40.0), ("a", "b"), pairs)
     # three kernels of 10 us, a gap of 1 us and two of 40 or 1 us
-    assert said == (
-        "waits: on the clock, with what was idle before each of its kernels, b takes 111 µs and a "
-        "33.0 µs (x3.36): gaps between kernels x3.36, the kernels themselves x1.00"
-    )
-    assert layers_on_the_clock(_steps(1.0), _steps(1.0), ("a", "b"), pairs) == ()
-    assert layers_on_the_clock(None, _steps(40.0), ("a", "b"), pairs) == ()
+    assert {layer: gaps.of_layer() for layer, gaps in found.items()} == {
+        "waits": "on the clock, with what was idle before each of its kernels, b takes 111 µs and "
+        "a 33.0 µs (x3.36): gaps between kernels x3.36, the kernels themselves x1.00"
+    }
+    assert layers_on_the_clock(_steps(1.0), _steps(1.0), ("a", "b"), pairs) == {}
+    assert layers_on_the_clock(None, _steps(40.0), ("a", "b"), pairs) == {}
     assert idle_layers(_steps(40.0)) == (
         "Within layers it is idle longest in waits (idle 81.0 µs of 111 µs)."
     )
@@ -181,3 +182,20 @@ def test_a_layer_has_what_was_idle_before_its_own_kernels_and_not_what_others_hi
     )
     beside = mixed.assign(start_us=0.0, gap_us=0.0)
     assert idle_layers(beside) is None
+
+
+def test_a_layer_that_waits_is_told_beside_the_times_of_its_kernels():
+    sides = []
+    for name, pause in (("a", 1.0), ("b", 40.0)):
+        steps = _steps(pause)
+        table = make_kernels(
+            steps[["iteration", "kernel_index", "layer", "time_us"]].to_dict("records")
+        )
+        sides.append(make_side(name, table.assign(start_us=steps.start_us, gap_us=steps.gap_us)))
+    found = explain(*sides, layers=["steady", "waits"], model=None)
+    steady, waits = found.details
+    assert (steady.time.verdict, waits.time.verdict) == ("no difference", "no difference")
+    assert steady.disagreements == ()
+    assert "gaps between kernels x3.36" in waits.disagreements[0]
+    assert any(note.startswith("waits: on the clock") for note in found.time_notes)
+    assert "caution: on the clock" in repr(explanation_summary(found))

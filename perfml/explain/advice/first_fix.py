@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from perfml.explain.advice.after_fix import Estimate, estimate, time_after
@@ -30,6 +31,26 @@ _OF_PYTORCH = {
     Kind.LAUNCH: "fuse the launches (torch.compile), or record them as one CUDA graph",
 }
 """What a user of a kernel can do, where only its author can do what the term says."""
+
+_OF_PYTORCH_TERM = {
+    "global_atomics": "add up without atomics: index_add_, scatter_add_ and the backward pass of "
+    "indexing send one for each value; sort by the index once, and sum its runs "
+    "(torch.segment_reduce, or a view and a sum)",
+}
+"""The same for single causes."""
+
+_LOOKUP = re.compile(r"index|gather|embedding|scatter", re.IGNORECASE)
+_SCATTERED = ("sectors_per_request", "uncoalesced_loads", "uncoalesced_stores")
+_IN_ORDER = "sort the index, so that neighbours are looked up together, or reorder the table"
+_ONE_SIDED = ("kernels_appeared", "kernels_vanished")
+_CONCATENATION = "CatArrayBatchedCopy"
+_INTO_PLACE = "write into a tensor that is made once, where torch.cat copies all in every step"
+_REPEATED = 4
+_AT_ONCE = (
+    "let one call do what {number} launches of the same kernel do (a larger batch, bmm or a "
+    "batched call in place of a loop)"
+)
+"""Launches of one kernel that the other side lacks: from so many on they are a loop's."""
 
 
 def first_fix(
@@ -60,17 +81,18 @@ def first_fix(
     if not along or along[0].term.residual or along[0].term.kind is Kind.MEASUREMENT:
         return None
     term = along[0].term
-    places = [
-        (sign * part.log_ratio, pair.kernels)
-        for pair in causes.pairs
-        for part in pair.contributions
-        if part.term == term
-    ]
-    label = max(places)[1].split(" -> ")[-1 if slow else 0]
+    places: dict[str, list[float]] = {}
+    for pair in causes.pairs:
+        for part in pair.contributions:
+            if part.term == term:
+                places.setdefault(pair.kernels, []).append(sign * part.log_ratio)
+    place = max(places, key=lambda kernels: sum(places[kernels]))
+    label = place.split(" -> ")[-1 if slow else 0]
     fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
-    action = action_for(term, fixed[0].kernel if fixed else label, other)
+    alike = len(places[place])
+    action = action_for(term, fixed[0].kernel if fixed else label, other, alike)
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
     after = _after(term, fixed, now) if unsaid is None else None
     if after is None and unsaid is None:
@@ -90,7 +112,7 @@ def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | 
     return estimate(now_us, 1 - saved / now_us, launches, term.id)
 
 
-def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:
+def action_for(term: Term, kernel: str, other: tuple[str, float] | None, alike: int = 1) -> str:
     """Return what the person concerned can do: the author of a kernel, or who calls it.
 
     Parameters
@@ -101,6 +123,8 @@ def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:
         Name of the kernel.
     other
         The faster side, and how many times as fast it is; None where it has no name of its own.
+    alike
+        Launches of this kernel that have the cause.
     """
     person = person_of(kernel)
     actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
@@ -109,4 +133,19 @@ def action_for(term: Term, kernel: str, other: tuple[str, float] | None) -> str:
     take = ""
     if other is not None:
         take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
-    return f"the kernel is {person.whose}: {take}{actions[term.kind]}."
+    return f"the kernel is {person.whose}: {take}{_by_user(term, kernel, person, alike)}."
+
+
+def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
+    """Return what who calls a kernel can do about a cause."""
+    actions = _OF_PYTORCH if person is Person.PYTORCH else _OF_LIBRARY
+    if person is Person.LIBRARY and term.id in _ONE_SIDED and alike >= _REPEATED:
+        return f"{_AT_ONCE.format(number=alike)}, or {actions[term.kind]}"
+    if person is Person.PYTORCH:
+        if term.id in _ONE_SIDED and _CONCATENATION in kernel:
+            return _INTO_PLACE
+        if term.id in _OF_PYTORCH_TERM:
+            return _OF_PYTORCH_TERM[term.id]
+        if term.id in _SCATTERED and _LOOKUP.search(kernel):
+            return _IN_ORDER
+    return actions[term.kind]

@@ -60,9 +60,20 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
         time=micros(sum(part.baseline + part.target for _, part in parts)),
-        kernels=", ".join(kernels for kernels, _ in parts[:MOST]),
+        kernels=", ".join(_counted(parts)[:MOST]),
     )
     return f"{term.label} x{total.factor:.2f} ({_longer(largest)}{words})"
+
+
+def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:
+    """Return each kernel once, with how many launches it has; first what contributes most."""
+    sums: dict[str, list[float]] = {}
+    for name, part in parts:
+        sums.setdefault(name, []).append(abs(part.log_ratio))
+    return [
+        name if len(each) == 1 else f"{len(each)} launches of {name}"
+        for name, each in sorted(sums.items(), key=lambda entry: -sum(entry[1]))
+    ]
 
 
 def _longer(part: Contribution) -> str:

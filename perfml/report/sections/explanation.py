@@ -163,7 +163,8 @@ def _main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) ->
     if not causes:
         differs = detail.time.verdict in ("slower", "faster")
         text = "No counter splits the difference." if differs else detail.time.sentence()
-        return (Points(detail.reasons or (text,)),)
+        cautions = tuple(f"caution: {text}" for text in detail.disagreements[:1])
+        return (Points((*(detail.reasons or (text,)), *cautions)),)
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
