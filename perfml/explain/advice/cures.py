@@ -333,7 +333,9 @@ def _fewer(state: SlowLaunch) -> Cure:
 
 def _tensor(state: SlowLaunch) -> Cure:
     relieved = dict.fromkeys(ACTIVE, 1 / 8) | {"shared_utilization": 1 / 4}
-    return Cure(_but_memory(state), 0.0, relieved, told=False)
+    # where neither issue slots nor shared memory are busy, something else is waited for
+    busy = max(state.level(name) for name in ("issue_slot_utilization", "shared_utilization"))
+    return Cure(min(_but_memory(state), known(busy, 1.0) or 1.0), 0.0, relieved, told=False)
 
 
 def _but_memory(state: SlowLaunch) -> float:
