@@ -28,7 +28,7 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side, sides_of
-from perfml.explain.advice.after_fix import Width, time_after, told
+from perfml.explain.advice.after_fix import WIDTH, Width, time_after, told
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.fix import CannotSay
@@ -48,6 +48,8 @@ ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
 """The ladders with the default metrics; their own data sets have fewer counters."""
 EARLIER = ", recorded earlier"
 EXAMS = ("h200-strangers", "h200-strangers2")
+UNSEEN = "h200-strangers3"
+"""Asked once, after formulas and widths stood, and no part of any width."""
 KNOWN = ", size of the step known"
 LARGEST = 20
 """Errors that are counted by what the step is."""
@@ -235,6 +237,22 @@ def exam_questions(name: str) -> list[Question]:
     return found
 
 
+def unseen(name: str = UNSEEN) -> dict[str, dict[str, int]]:
+    """Return how often intervals hold for the causes that `explain` says first, by half: counts."""
+    folder = find(name)
+    assert folder is not None
+    halves = json.loads((folder / "halves.json").read_text(encoding="utf-8"))
+    nothing = Accepted(frozenset(), frozenset(), (), ())
+    rows = fixes_of(name, (replace(each, accepted=nothing) for each in exam_questions(name)))
+    found = {}
+    for half in ("dev", "aside"):
+        mine = [row for row in rows if row.family in halves[half]]
+        given = [row for row in mine if row.unsaid is None]
+        held = sum(holds(WIDTH, row) for row in given)
+        found[half] = {"pairs": len(mine), "given": len(given), "held": held}
+    return found
+
+
 def _pairs(before: Side, after: Side) -> Iterator[tuple[str, Launches, Launches]]:
     """Return every layer with its launches on both sides, where both have some."""
     readers = [LaunchReader(side) for side in (before, after)]
@@ -336,6 +354,7 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         "together": {name: summary(rows, widths) for name, rows in together.items() if rows},
         "steps": [_step_summary(each, able, largest) for each in kinds],
         "same_launch": same_launch(able),
+        "unseen": unseen(),
         "worst": {each.author: worst(given, each.author) for each in held},
         "rows": [_row(row) for row in itertools.chain(*groups.values())],
     }

@@ -263,6 +263,12 @@ def authors():
     return markdown([*header, "untold, saved", "level", "ends"], rows)
 
 
+def unseen():
+    """How often intervals hold on the exam that no width was made of."""
+    rows = [[half, *each.values()] for half, each in measured_fixes()["unseen"].items()]
+    return markdown(["half", "pairs", "with a number", "in the 80 % interval"], rows)
+
+
 def unsaid():
     """Why `explain` gives no number, and what the error would have been."""
     rows = [
@@ -341,6 +347,7 @@ TABLES = {
     "fixes": fixes,
     "authors": authors,
     "unsaid": unsaid,
+    "unseen": unseen,
     "worst": worst,
     "sets": by_set,
     "rivals": rivals,

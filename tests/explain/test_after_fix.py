@@ -339,7 +339,10 @@ def test_bytes_that_were_asked_for_still_come_from_dram():
 def test_fewer_instructions_do_not_shorten_the_wait_for_memory():
     row = {"time_us": 100.0, "stall_memory_dependency": 0.6, "issue_slot_utilization": 0.2}
     assert time_after(launch(row), "instructions") == pytest.approx(0.6 + 0.4 / 2)
-    assert time_after(launch(row), "tensor_unused") == pytest.approx(0.6)
+    busy = launch({**row, "issue_slot_utilization": 0.5})
+    assert time_after(busy, "tensor_unused") == pytest.approx(0.6)
+    # nor any wait but that for issue slots and shared memory
+    assert time_after(launch(row), "tensor_unused") == pytest.approx(0.8)
 
 
 def test_conversions_go_with_doubles_and_with_divisions():

@@ -114,6 +114,12 @@ def test_the_page_says_how_often_intervals_hold_for_another_author():
     assert f"{100 * told[1][0]:.0f} and {told[1][1]:.0%} on the second" in text
 
 
+def test_the_third_exam_has_no_part_in_any_width():
+    assert fixes.UNSEEN not in {each["author"] for each in measured_fixes()["authors"]}
+    for each in fixes.unseen().values():
+        assert 0 < each["held"] <= each["given"] <= each["pairs"]
+
+
 def test_what_explain_would_not_say_is_told_without_its_error():
     asked = question("memory_fence")
     (row,) = fixes.fixes_of("made up", [asked])
