@@ -4,10 +4,11 @@ import pandas as pd
 import pytest
 
 from perfml.datasets import find, load_atlas
-from perfml.datasets.parts import LARGEST, part_files, read_parts
+from perfml.datasets.parts import part_files, read_parts
 from perfml.metrics import clock_of, load_catalogue
 from perfml.modeling.layer_shapes import FACTS
 from perfml.tables import metric_columns
+from studies.parts import LARGEST
 
 pytestmark = pytest.mark.long
 
