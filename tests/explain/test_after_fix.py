@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from perfml.explain import explain, make_side
 from perfml.explain.advice.after_fix import WIDTH, Width, estimate, time_after, told
 from perfml.explain.advice.cannot_say import cannot_say, share_of
 from perfml.explain.advice.cures import CURES
@@ -11,10 +12,12 @@ from perfml.explain.advice.first_fix import action_for, first_fix
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.causes import layer_causes
+from perfml.explain.counters.sentences import cause_in_words
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.results import Ratio
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
+from tests.support.tables import make_kernels
 
 SLOWER = Ratio(10.0, 40.0, math.log(4), None, None, (1, 1), "slower")
 
@@ -420,3 +423,43 @@ def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
     text = action_for(TERMS["memory_fence"], kernel, ("one", 4.0))
     assert said in text
     assert "take one" not in action_for(TERMS["memory_fence"], kernel, None)
+
+
+def _in_a_loop(kernel, number):
+    """Return why a layer with `number` launches of a kernel is slower than one with one of them."""
+    sides = [
+        make_side(
+            name,
+            make_kernels(
+                [
+                    {"iteration": step, "kernel_index": place, "kernel": kernel, "time_us": 10.0}
+                    for step in range(3)
+                    for place in range(count)
+                ]
+            ),
+        )
+        for name, count in (("one", 1), ("loop", number))
+    ]
+    (detail,) = explain(*sides, model=None).details
+    return detail.causes, detail.fix
+
+
+def test_launches_of_one_kernel_are_counted_and_a_librarys_are_to_be_batched():
+    causes, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 9)
+    assert "8 launches of nvjet_sm90_tst_64x8_64x16" in cause_in_words(causes.totals[0], causes)
+    assert "let one call do what 8 launches of the same kernel do" in fix.action
+    few, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 3)
+    assert "2 launches of" in cause_in_words(few.totals[0], few)
+    assert "let one call" not in fix.action
+
+
+def test_users_of_pytorch_are_told_what_their_own_code_can_do():
+    _, fix = _in_a_loop("void at::native::CatArrayBatchedCopy_vectorized<int>(char*)", 9)
+    assert "write into a tensor that is made once" in fix.action
+    _, fix = _in_a_loop("void at::native::vectorized_elementwise_kernel<4>(int)", 9)
+    assert "fuse the launches (torch.compile)" in fix.action
+    lookup = "void at::native::index_elementwise_kernel<128>(int)"
+    assert "sort the index" in action_for(TERMS["sectors_per_request"], lookup, None)
+    plain = "void at::native::elementwise_kernel<128>(int)"
+    assert "contiguous" in action_for(TERMS["sectors_per_request"], plain, None)
+    assert "segment_reduce" in action_for(TERMS["global_atomics"], lookup, None)
