@@ -156,7 +156,11 @@ def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group")
         msg = f"X and {what} have different row labels"
         cure = f"Take both from one table, or pass {what}.to_numpy() if their order is the same."
         raise PerfmlError(msg, found=f"{len(frame)} and {len(given)} rows", cure=cure)
-    column = given if isinstance(given, pd.Series) else pd.Series(np.asarray(given).ravel())
+    values = np.asarray(given)
+    if values.ndim > 1 and values.size != len(values):
+        msg = f"{what} has several columns"
+        raise PerfmlError(msg, found=f"shape {values.shape}", cure="Give one value a row.")
+    column = given if isinstance(given, pd.Series) else pd.Series(values.ravel())
     if len(column) != len(frame):
         msg = f"X and {what} differ in length"
         raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")

@@ -10,8 +10,9 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.report.build import build_report
-from perfml.report.conditions import conditions
+from perfml.report.conditions import conditions, named_layers
 from perfml.report.document import Document
+from perfml.util.files import require_place
 from perfml.util.typing import Progress
 
 SPLITS, RESAMPLES = 10, 30
@@ -42,6 +43,7 @@ def analysed(
     from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
     from perfml.report.pairs import advise_conditions, explain_pairs
 
+    named_layers(layers)  # what is no Layers table is told here, before anything is computed
     several = len(layers["backend"].dropna().unique()) > 1
     distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
     evaluations, rankings, warnings = [], [], []
@@ -124,6 +126,7 @@ def report(
     PerfmlError
         If the data cannot be read or hold no times, or the file cannot be written.
     """
+    require_place(None if out is None else Path(out))
     provenance: Mapping[str, Any] = {}
     if isinstance(data, pd.DataFrame):
         layers = data

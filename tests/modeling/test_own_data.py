@@ -249,3 +249,8 @@ def test_what_is_no_table_is_named_by_its_type(X):
 def test_a_table_without_times_hears_of_y():
     with pytest.raises(PerfmlError, match="another target with y"):
         rank(pd.DataFrame({"a": range(8)}))
+
+
+def test_a_target_of_several_columns_is_refused():
+    with pytest.raises(PerfmlError, match="y has several columns"):
+        rank(np.ones((20, 2)), np.ones((20, 2)))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.errors import TableError
+from perfml.errors import InputError, TableError
 from perfml.explain import advise
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
@@ -28,7 +28,7 @@ from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classe
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
 from perfml.report.verbs import advice_document
-from perfml.report.write import analysed
+from perfml.report.write import analysed, report
 from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
@@ -307,6 +307,13 @@ def test_runs_without_launches_outside_of_layers_are_not_listed():
     outside = [{"run_id": name, "launches": n, "time_us": n} for name, n in (("a", 0), ("b", 2))]
     pages = [build_page(layers(), provenance={"unattributed": outside[:n]}) for n in (1, 2)]
     assert ["Launches outside every layer" in page for page in pages] == [False, True]
+
+
+def test_a_report_says_what_is_wrong_before_the_work(tmp_path):
+    with pytest.raises(TableError, match="columns are missing: backend, time_us"):
+        report(pd.DataFrame({"a": [1.0]}), out=None)
+    with pytest.raises(InputError, match="cannot write here"):
+        report(pd.DataFrame(), out=tmp_path / "nowhere" / "report.html")
 
 
 def test_a_profile_that_lacks_most_counters_is_told_so_in_one_line():
