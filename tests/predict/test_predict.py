@@ -18,6 +18,14 @@ from tests.predict.conftest import SLOW, WASTEFUL
 pytestmark = pytest.mark.long
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_folds():
+    """Deal the eight networks into four parts: a part is a fit, and nearly all that a test takes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("perfml.predict.model.FOLDS", 4)
+        yield
+
+
 @pytest.fixture(scope="module")
 def found(network, reference):
     return predict(network, reference, reference_name="made-up")
