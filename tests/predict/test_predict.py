@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def few_folds():
-    """Deal the eight networks into four parts: a part is a fit, and nearly all that a test takes."""
+    """Deal the eight networks into four parts: a fit each, nearly all that a test takes."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("perfml.predict.model.FOLDS", 4)
         yield
