@@ -32,6 +32,7 @@ from perfml.modeling import rank
 from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
 from perfml.report.write import RESAMPLES as REPORT_RESAMPLES
 from perfml.tables import replacing
+from perfml.util.words import Readable
 
 METRICS = (
     "gld_efficiency",
@@ -199,14 +200,14 @@ class Result:
             return [self.name, str(self.tables), "no ranking", "no ranking", "no ranking", ""]
         groups = statistics.mean(answer.groups for answer in self.answers)
         what, first = self.watched
-        chance = "" if self.case.r2 else f" (chance {1 / groups:.0%})"
+        chance = "" if self.case.r2 else f" (chance {Readable(1 / groups):.0%})"
         limit = statistics.median(answer.limit for answer in self.answers)
         return [
             self.name,
             str(self.tables),
-            f"{self.high:.0%}",
-            f"{self.beyond_chance:.0%}",
-            f"{what}: {first:.0%}{chance}",
+            f"{Readable(self.high):.0%}",
+            f"{Readable(self.beyond_chance):.0%}",
+            f"{what}: {Readable(first):.0%}{chance}",
             f"{limit:.2f}",
         ]
 

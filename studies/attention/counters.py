@@ -10,6 +10,7 @@ from pathlib import Path
 from collectors.workloads.attention.variants import LADDER, VARIANTS
 from perfml.datasets import load
 from perfml.explain import explain, load_tables, make_side
+from perfml.util.words import Readable
 from studies.ladders import measure as steps_of
 from studies.ladders.reasons import because, causes_in_words
 from studies.page_tables import markdown
@@ -137,7 +138,7 @@ def _millions(metric):
 
 
 def _share(metric, digits=0):
-    return lambda row: f"{row[metric]:.{digits}%}"
+    return lambda row: f"{Readable(row[metric]):.{digits}%}"
 
 
 COUNTERS = {
@@ -228,15 +229,15 @@ def _tensor_cells(backend, version, row, layer):
         f"{row['inst_executed'] / 1e6:,.0f}",
         f"{ours / 1e6:,.0f}",
         f"{(row['inst_executed'] - ours) / 1e6:,.0f}",
-        f"{tensor:.0%}",
-        f"{special:.0%}",
-        f"{tensor + special:.0%}",
-        f"{row['single_precision_fu_utilization']:.0%}",
-        f"{row['issue_slot_utilization']:.0%}",
+        f"{Readable(tensor):.0%}",
+        f"{Readable(special):.0%}",
+        f"{Readable(tensor + special):.0%}",
+        f"{Readable(row['single_precision_fu_utilization']):.0%}",
+        f"{Readable(row['issue_slot_utilization']):.0%}",
         f"{64 * row['achieved_occupancy']:.1f}",
-        f"{row['stall_exec_dependency']:.0%}",
-        f"{row['stall_memory_dependency']:.0%}",
-        f"{row['stall_sync']:.0%}",
+        f"{Readable(row['stall_exec_dependency']):.0%}",
+        f"{Readable(row['stall_memory_dependency']):.0%}",
+        f"{Readable(row['stall_sync']):.0%}",
         _wavefronts(backend, version, row, layer),
         f"{row['l2_read_transactions'] / 1e6:,.0f}",
     ]

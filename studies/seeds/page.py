@@ -16,6 +16,7 @@ from pathlib import Path
 from collectors.workloads.attention.problems import Problem
 from perfml.datasets import load
 from perfml.tables import read_table
+from perfml.util.words import Readable
 from studies.page_tables import markdown, write_tables
 from studies.seeds.darknet_runs import RESULTS as DARKNET
 from studies.seeds.results import RESULTS
@@ -373,9 +374,10 @@ def darknet_kernels():
                     name, f"`{short[:48]}`", f"{row['time_us']:.1f}",
                     f"{row['registers_per_thread']:.0f}",
                     f"{row['shared_memory_per_block'] / 1024:.1f}",
-                    f"{row['dram_utilization']:.0%}", f"{row['l2_utilization']:.0%}",
-                    f"{row['single_precision_fu_utilization']:.0%}",
-                    f"{row['ldst_fu_utilization']:.0%}",
+                    f"{Readable(row['dram_utilization']):.0%}",
+                    f"{Readable(row['l2_utilization']):.0%}",
+                    f"{Readable(row['single_precision_fu_utilization']):.0%}",
+                    f"{Readable(row['ldst_fu_utilization']):.0%}",
                 ]
             )  # fmt: skip
     header = ["path", "kernel", "us", "registers", "shared, KiB", "DRAM", "L2", "FP32", "LSU"]

@@ -6,6 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
+from perfml.util.words import Readable
 from studies.page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +91,9 @@ def metrics():
         if "repeats" in found:
             few = (found[each] for each in ("repeats", "repeats_within", "repeats_median"))
             rows.append(["its repeats on one GPU", *few])
-    rows = [[name, f"{n:,}", f"{part:.0%}", f"{median:.5f}"] for name, n, part, median in rows]
+    rows = [
+        [name, f"{n:,}", f"{Readable(part):.0%}", f"{median:.5f}"] for name, n, part, median in rows
+    ]
     header = ["twelve runs of", "values", "within 0.02", "median difference"]
     return markdown(header, rows, numbers=True)
 
