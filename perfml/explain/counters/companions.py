@@ -39,7 +39,7 @@ _ACCESSES = ("global_requests", "shared_loads")
 _CLEARLY = 1.2
 """Accesses that grew by less than this factor bring no addresses with them that matter."""
 
-_ADDRESS = 6.0
+_ADDRESS = 4.0
 """Integer instructions an access at most that compute its address: a wide multiplication and an
 addition make 64 bits, and a few more the index. More integers are computed for themselves."""
 
