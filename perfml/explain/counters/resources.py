@@ -147,10 +147,14 @@ class Resource:
     def level_of(self, launch: Launch) -> float:
         """Return the busy fraction of the unit; NaN where it was not collected.
 
-        L1 is as busy as the load/store pipe in front of it, or as the sectors that pass it.
+        L1 is as busy as the load/store pipe in front of it, or as the sectors that pass it where
+        these are its limit. Where they are not, they say nothing of what warps wait for.
         """
         level = launch[self.level]
-        return max(level, l1_level(launch)) if self.memory is MemoryLevel.L1 else level
+        if self.memory is not MemoryLevel.L1:
+            return level
+        passing = l1_level(launch)
+        return max(level, passing) if passing >= BUSY else level
 
     def amount(self, launch: Launch) -> float:
         """Return the work of a launch; NaN where it was not counted."""
