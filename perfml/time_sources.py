@@ -80,7 +80,8 @@ def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str |
     start = f"{name}: times" if name else "Times"
     return (
         f"{start} from under the profiler: {' and '.join(parts)}; the program's own take a "
-        "timing pass. Copies and waiting between kernels are not in them."
+        "timing pass. Copies and waiting between kernels are not in them; perfml collect or a "
+        "trace has those."
     )
 
 

@@ -14,6 +14,7 @@ from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.causes import layer_causes
 from perfml.explain.counters.sentences import cause_in_words
 from perfml.explain.counters.terms import TERMS
+from perfml.explain.launches import Launch
 from perfml.explain.results import Ratio
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
@@ -420,9 +421,9 @@ def test_where_nothing_differs_nothing_is_to_be_done():
     ],
 )
 def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
-    text = action_for(TERMS["memory_fence"], kernel, ("one", 4.0))
+    text = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("one", 4.0))
     assert said in text
-    assert "take one" not in action_for(TERMS["memory_fence"], kernel, None)
+    assert "take one" not in action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), None)
 
 
 def _in_a_loop(kernel, number):
@@ -459,7 +460,42 @@ def test_users_of_pytorch_are_told_what_their_own_code_can_do():
     _, fix = _in_a_loop("void at::native::vectorized_elementwise_kernel<4>(int)", 9)
     assert "fuse the launches (torch.compile)" in fix.action
     lookup = "void at::native::index_elementwise_kernel<128>(int)"
-    assert "sort the index" in action_for(TERMS["sectors_per_request"], lookup, None)
+    assert "sort the index" in action_for(
+        TERMS["sectors_per_request"], Launch(lookup, 1.0, {}), None
+    )
     plain = "void at::native::elementwise_kernel<128>(int)"
-    assert "contiguous" in action_for(TERMS["sectors_per_request"], plain, None)
-    assert "segment_reduce" in action_for(TERMS["global_atomics"], lookup, None)
+    assert "contiguous" in action_for(TERMS["sectors_per_request"], Launch(plain, 1.0, {}), None)
+    assert "segment_reduce" in action_for(TERMS["global_atomics"], Launch(lookup, 1.0, {}), None)
+    assert "one memory_format" in action_for(TERMS["global_requests"], Launch(plain, 1.0, {}), None)
+    whole = Launch("void at::native::vectorized_elementwise_kernel<4>(int)", 1.0, {})
+    assert "one memory_format" not in action_for(TERMS["global_requests"], whole, None)
+    scan = Launch("void at::native::tensor_kernel_scan_outer_dim<float>(float*)", 1.0, {})
+    assert "contiguous dimension" in action_for(TERMS["wave_quantization"], scan, None)
+
+
+def _of_one_kernel(names):
+    """Return what to do where the second side executes 3.5 times the instructions."""
+    sides = [
+        make_side(
+            side,
+            make_kernels(
+                [
+                    {"iteration": step, "kernel": name, "time_us": time, "inst_executed": count}
+                    for step in range(3)
+                ]
+            ),
+        )
+        for side, name, time, count in zip(
+            ("one", "two"), names, (10.0, 40.0), (1e6, 3.5e6), strict=True
+        )
+    ]
+    (detail,) = explain(*sides, model=None).details
+    return detail.fix
+
+
+def test_a_librarys_kernel_that_does_more_on_one_side_was_asked_for_more():
+    fix = _of_one_kernel(("cudnn_sdpa_flash_fprop", "cudnn_sdpa_flash_fprop"))
+    assert fix.term.id == "instructions"
+    assert "executes 3.5 times the instructions here" in fix.action
+    fix = _of_one_kernel(("cudnn_sdpa_flash_fprop_64x128", "cudnn_sdpa_flash_fprop_64x64"))
+    assert "times the instructions" not in fix.action

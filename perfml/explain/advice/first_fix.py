@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ from perfml.explain.advice.after_fix import Estimate, estimate, time_after
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.fix import CannotSay, Fix
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.advice.situations import action_here
 from perfml.explain.counters.terms import Kind, Term
 from perfml.explain.launches import Launch, kernel_label
 from perfml.explain.results import Causes, Ratio
@@ -45,7 +47,26 @@ _IN_ORDER = "sort the index, so that neighbours are looked up together, or reord
 _ONE_SIDED = ("kernels_appeared", "kernels_vanished")
 _CONCATENATION = "CatArrayBatchedCopy"
 _INTO_PLACE = "write into a tensor that is made once, where torch.cat copies all in every step"
+_OUTER_SCAN = "scan_outer_dim"
+_SCAN_IN_ROWS = (
+    "scan along the contiguous dimension: a thread walks alone along any other one (turn the "
+    "tensor once, as in x.mT.contiguous().cumsum(-1).mT)"
+)
+_STRIDED = re.compile(r"(?<![A-Za-z_])elementwise_kernel<")
+_IN_ONE_ORDER = (
+    "keep all its tensors contiguous in one order (.contiguous() once, one memory_format): PyTorch "
+    "takes this kernel where one of them is strided or broadcast, and otherwise "
+    "vectorized_elementwise_kernel"
+)
+_MORE_WORK = 1.5
+"""Times the instructions from which on a call is said to ask for more."""
+_WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
+"""Causes that grow with what a call asks for."""
 _REPEATED = 4
+_ASKED = (
+    "see what the calls ask for: this kernel runs on both sides, and executes {asked:.3g} times "
+    "the instructions here (options, such as a mask in place of is_causal; sizes; padding)"
+)
 _AT_ONCE = (
     "let one call do what {number} launches of the same kernel do (a larger batch, bmm or a "
     "batched call in place of a loop)"
@@ -92,12 +113,21 @@ def first_fix(
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     alike = len(places[place])
-    action = action_for(term, fixed[0].kernel if fixed else label, other, alike)
+    asked = _instructions(fixed, launches[1 - slow])
+    action = action_for(term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked)
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
     after = _after(term, fixed, now) if unsaid is None else None
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
     return Fix(names[slow], term, label, action, now, after, unsaid)
+
+
+def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
+    """Return how many times the instructions a kernel executes here; NaN if not known."""
+    if not fixed:
+        return math.nan
+    same = [one["inst_executed"] for one in others if one.kernel == fixed[0].kernel != ""]
+    return fixed[0]["inst_executed"] / max(same) if same and max(same) > 0 else math.nan
 
 
 def _label(launch: Launch) -> str:
@@ -112,28 +142,41 @@ def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | 
     return estimate(now_us, 1 - saved / now_us, launches, term.id)
 
 
-def action_for(term: Term, kernel: str, other: tuple[str, float] | None, alike: int = 1) -> str:
+def action_for(
+    term: Term,
+    launch: Launch,
+    other: tuple[str, float] | None,
+    alike: int = 1,
+    asked: float = math.nan,
+) -> str:
     """Return what the person concerned can do: the author of a kernel, or who calls it.
 
     Parameters
     ----------
     term
         The cause.
-    kernel
-        Name of the kernel.
+    launch
+        Of the kernel.
     other
         The faster side, and how many times as fast it is; None where it has no name of its own.
     alike
         Launches of this kernel that have the cause.
+    asked
+        How many times the instructions that the same kernel executes on the faster side; NaN where
+        it does not run there.
     """
-    person = person_of(kernel)
+    person = person_of(launch.kernel)
     actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
     if term.kind not in actions:
-        return term.action
+        return action_here(term.id, launch) or term.action
     take = ""
     if other is not None:
         take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
-    return f"the kernel is {person.whose}: {take}{_by_user(term, kernel, person, alike)}."
+    if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
+        can = _ASKED.format(asked=asked)
+    else:
+        can = _by_user(term, launch.kernel, person, alike)
+    return f"the kernel is {person.whose}: {take}{can}."
 
 
 def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
@@ -141,11 +184,18 @@ def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
     actions = _OF_PYTORCH if person is Person.PYTORCH else _OF_LIBRARY
     if person is Person.LIBRARY and term.id in _ONE_SIDED and alike >= _REPEATED:
         return f"{_AT_ONCE.format(number=alike)}, or {actions[term.kind]}"
-    if person is Person.PYTORCH:
-        if term.id in _ONE_SIDED and _CONCATENATION in kernel:
-            return _INTO_PLACE
-        if term.id in _OF_PYTORCH_TERM:
-            return _OF_PYTORCH_TERM[term.id]
-        if term.id in _SCATTERED and _LOOKUP.search(kernel):
-            return _IN_ORDER
-    return actions[term.kind]
+    own = _in_pytorch(term, kernel) if person is Person.PYTORCH else None
+    return actions[term.kind] if own is None else own
+
+
+def _in_pytorch(term: Term, kernel: str) -> str | None:
+    """Return what the code that calls PyTorch can do about this cause in this kernel."""
+    if term.id in _ONE_SIDED and _CONCATENATION in kernel:
+        return _INTO_PLACE
+    if term.id in _SCATTERED and _LOOKUP.search(kernel):
+        return _IN_ORDER
+    if term.id in (*_SCATTERED, "global_requests") and _STRIDED.search(kernel):
+        return _IN_ONE_ORDER
+    if term.kind in (Kind.WAVES, Kind.OCCUPANCY) and _OUTER_SCAN in kernel:
+        return _SCAN_IN_ROWS
+    return _OF_PYTORCH_TERM.get(term.id)

@@ -45,6 +45,7 @@ from perfml.explain.advice.representative import (
     representative_launches,
 )
 from perfml.explain.advice.rules import Rule, Rules, filled, load_rules
+from perfml.explain.advice.situations import action_here
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import idle_layers, timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -408,6 +409,7 @@ def _of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str
                 ),
                 _beside(rule, rows, same),
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
+                None if rule.term is None else action_here(rule.term, inputs.launches[worst]),
             )
         )
     return found
@@ -482,9 +484,11 @@ def _finding(
     gains: tuple[float, float, float],
     ncu: str | None,
     person: Person,
+    here: str | None = None,
 ) -> dict[str, Any]:
     low, likely, high = gains
-    mitigation = rule.advice_for(person)
+    own = rule.mitigation if here is None else f"{here} {rule.mitigation}"
+    mitigation = own if person is Person.AUTHOR else rule.advice_for(person)
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {
         **cells,
@@ -501,7 +505,7 @@ def _finding(
         "ncu": ncu,
         "source": rule.source,
         "person": person.value,
-        "for_author": None if mitigation == rule.mitigation else rule.mitigation,
+        "for_author": None if mitigation == own else own,
         "faster": None,
     }
 
