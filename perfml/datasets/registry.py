@@ -73,6 +73,10 @@ DATASETS = {
             "43 pairs by a third author; labels frozen before",
         ),
         Dataset(
+            "h200-torch-pairs",
+            "32 pairs of PyTorch blocks by a fourth; labels frozen before",
+        ),
+        Dataset(
             "h200-attention",
             "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
         ),

@@ -342,6 +342,7 @@ TABLES = {
     "strangers": strangers.EXAMS["first"].table,
     "strangers2": strangers.EXAMS["second"].table,
     "strangers3": strangers.EXAMS["third"].table,
+    "torchpairs": strangers.EXAMS["torch"].table,
     "lines": lines,
     "advised": advised,
     "fixes": fixes,

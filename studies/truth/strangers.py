@@ -91,7 +91,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Exam:
-    """Pairs of kernels with frozen labels.
+    """Pairs of kernels, or of blocks of a program, with frozen labels.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Exam:
         tables = {
             side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
         }
-        asked = sorted(set(left.layers["layer"]))
+        asked = sorted(set(left.layers["layer"]) & set(right.layers["layer"]))
         found = {}
         for detail in explain(left, right, layers=asked, model=None).details:
             slower = right.name if detail.time.log_ratio > 0 else left.name
@@ -130,20 +130,22 @@ class Exam:
         return found
 
     def _sides(self, recording: str) -> tuple[Side, Side]:
-        if recording == "ncu":
+        folder = self.folder / "runs"
+        if recording == "ncu" or not folder.is_dir():
             layers, kernels = load_tables(self.folder)
             return sides_of(layers, "before", "after", kernels=kernels)
         runs = {}
-        for place in sorted((self.folder / "runs").iterdir()):
+        for place in sorted(folder.iterdir()):
             side = json.loads((place / "run.json").read_text(encoding="utf-8"))["program"][-1]
             kernels = ingest([place]).frame
             runs[side] = make_side(side, merge(kernels), kernels)
         return runs["before"], runs["after"]
 
     def half_score(self, answers: Answers, half: str) -> Score:
-        """Return the counts of a half, ``dev`` or ``aside``."""
+        """Return the counts of a half, ``dev`` or ``aside``, without the pairs left out."""
         cases = self.document("accepted.json")["cases"]
-        names = self.document("halves.json")[half]
+        left_out = self.document("decision.json")["left_out"]
+        names = [name for name in self.document("halves.json")[half] if name not in left_out]
         return sum((score(answers[name], cases.get(name)) for name in names), Score())
 
     def estimates(self) -> dict[str, Any]:
@@ -177,6 +179,7 @@ EXAMS = {
     "first": Exam("h200-strangers", ("ncu", "collect")),
     "second": Exam("h200-strangers2", ("ncu",)),
     "third": Exam("h200-strangers3", ("ncu",)),
+    "torch": Exam("h200-torch-pairs", ("collect",)),
 }
 
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
