@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 from perfml.cli import app
@@ -64,10 +65,20 @@ def test_command_line_and_functions_know_the_same_figures():
     assert [each.value for each in Figure] == list(PLOTS)
 
 
-def test_what_was_learned_from_all_rows_says_which_they_are(files):
+@pytest.mark.parametrize("figure", ["tree", "clusters", "stalls"])
+def test_a_title_says_which_rows_are_drawn(files, figure):
     frame = read_table(files / "both.parquet").frame
-    ax = draw_plot("tree", Request(frame))
+    ax = draw_plot(figure, Request(frame))
     assert ax.get_title(loc="left").endswith("(fp32, batch 1 and 8)")
+
+
+def test_a_title_names_the_layer_above_the_legend(files):
+    frame = read_table(files / "both.parquet").frame
+    layer = frame["layer"].iloc[0]
+    ax = draw_plot("stalls", Request(frame, options={"layer": layer}))
+    assert ax.get_title(loc="left") == f"Why warps waited: {layer} (fp32, batch 1 and 8)"
+    FigureCanvasAgg(ax.figure).draw()
+    assert ax._left_title.get_window_extent().y0 >= ax.get_legend().get_window_extent().y1
 
 
 def test_list_describes_every_figure():
@@ -109,7 +120,7 @@ def test_backends_of_several_datasets_are_told_apart(files, tmp_path):
 def test_slowest_layer_is_drawn_where_none_is_named():
     frame = kernels(layers=3)
     ax = draw_plot("kernels", Request(merge(frame), frame))
-    assert ax.get_title(loc="left") == "Kernels of conv_03"
+    assert ax.get_title(loc="left") == "Kernels of conv_03 (fp32, batch 1)"
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,17 @@ def test_stalls_are_weighted_by_the_time_of_the_layers():
     assert shares.loc["a", "stall_sync"] == pytest.approx((0.4 + 3 * 0.2) / 4)
 
 
+def test_cycles_of_a_stall_reason_are_drawn_once():
+    parts = {"stall_short_scoreboard": 0.2, "stall_wait": 0.1, "stall_math_pipe_throttle": 0.05}
+    table = pd.DataFrame({"backend": ["a"], "layer": "x", "time_us": 1.0}).assign(**parts)
+    assert list(stall_shares(table).columns) == list(parts), "parts, where no sum was measured"
+    summed = table.assign(stall_exec_dependency=0.3)
+    assert list(stall_shares(summed).columns) == [
+        "stall_exec_dependency",
+        "stall_math_pipe_throttle",
+    ]
+
+
 def test_stalls_of_one_layer_or_of_none():
     ax = figures.stall_breakdown(layers(), layer="conv_02")
     assert len(ax.get_yticklabels()) == 3
@@ -404,6 +415,7 @@ def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
     words = alternative(ax)
     assert "What explains the time (fp32, batch 1)" in words
     assert "40" in words
+    assert panels[0].xaxis.get_major_formatter()(0.25) == "25 %"
     narrow = figures.model_importances(told, method=method, width=352)
     assert (
         len({round(each.get_position().x0, 2) for each in narrow.figure.axes if each.axison}) == 1

@@ -129,7 +129,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _panel(figure: Any, at: Any, table: pd.DataFrame, name: str, *, labels: bool) -> Axes:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import MaxNLocator
 
     from perfml.report.figures.notebook_axes import ShownAxes
 
@@ -148,7 +148,7 @@ def _panel(figure: Any, at: Any, table: pd.DataFrame, name: str, *, labels: bool
         ax.tick_params(axis="y", labelleft=False)
     ax.set_xlim(0, None)
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
     title = plain(model_name(name), 40)
     ax.set_title(title[:1].upper() + title[1:], fontsize=13)
     return ax

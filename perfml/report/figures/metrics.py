@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics import load_catalogue
+from perfml.metrics.expressions import Expression
 from perfml.report.conditions import named_layers
 from perfml.report.figures.axes import is_narrow, markers, name_rows
 from perfml.report.figures.style import (
@@ -46,14 +47,11 @@ def stall_shares(layers: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         One row a backend, one column a stall metric that was measured, largest first; a share
-        of the warps' active cycles. ``stall_selected`` (issuing, no stall) is left out.
+        of the warps' active cycles. ``stall_selected`` (issuing, no stall) is left out, and so is
+        a part of another reason that was measured, or its cycles would be shown twice.
     """
     frame = named_layers(layers)
-    names = [
-        name
-        for name in load_catalogue().names
-        if name.startswith("stall_") and name != "stall_selected" and name in frame.columns
-    ]
+    names = _reasons([name for name in frame.columns if frame[name].notna().any()])
     backends = list(dict.fromkeys(frame["backend"]))
     shares = pd.DataFrame(index=pd.Index(backends, name="backend"), columns=names, dtype=float)
     for backend in backends:
@@ -66,6 +64,26 @@ def stall_shares(layers: pd.DataFrame) -> pd.DataFrame:
                 shares.loc[backend, name] = float(np.average(value[has], weights=time[has]))
     shares = shares.dropna(axis=1, how="all")
     return shares[shares.max().sort_values(ascending=False, kind="stable").index]
+
+
+def _reasons(measured: Sequence[str]) -> list[str]:
+    """Return the measured stall reasons, without those that a sum among them holds."""
+    catalogue = load_catalogue()
+    known = [
+        name
+        for name in catalogue.names
+        if name.startswith("stall_") and name != "stall_selected" and name in measured
+    ]
+    reads = {name: _counters(catalogue[name].ncu) for name in known}
+    return [
+        name
+        for name, mine in reads.items()
+        if not (mine and any(mine < other for other in reads.values()))
+    ]
+
+
+def _counters(expression: Expression | None) -> frozenset[str]:
+    return frozenset() if expression is None else frozenset(expression.names)
 
 
 @styled

@@ -13,7 +13,7 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
-from perfml.report.figures.style import styled
+from perfml.report.figures.style import plain, styled
 from perfml.report.labels import clean, listed
 from perfml.time_sources import time_note
 from perfml.util.typing import Progress
@@ -229,7 +229,9 @@ def _ratios(request: Request) -> Axes:
 def _attribution(request: Request) -> Axes:
     detail = _explained(request).details[0]
     ax = figures.attribution(detail, **request.given())
-    ax.set_title(f"{clean(detail.layer, 60)}: {multiple(detail.time.ratio)}".replace("$", r"\$"))
+    target, baseline = (plain(request.option(side), 24) for side in ("target", "baseline"))
+    ratio = f"{multiple(detail.time.ratio)}, {target} over {baseline}"
+    ax.set_title(f"{plain(detail.layer, 60)}: {ratio}")
     return ax
 
 
@@ -247,55 +249,72 @@ class Plot:
         Those that it heeds.
     timed
         Whether it shows times.
-    learned
-        Whether models learned from all rows, so that its title says which precisions and batches.
+    title
+        Where the drawing itself has none.
+    settings
+        Whether the precisions and batches are added to its title.
     """
 
     what: str
     draw: Callable[[Request], Axes]
     options: tuple[str, ...] = ()
     timed: bool = True
-    learned: bool = False
+    title: str = ""
+    settings: bool = True
 
 
 _POINTS_A_LETTER = 5
 """Of small print, so that a note is broken before the edge of the picture."""
 
+_POINTS_A_BOLD_LETTER = 8.5
+"""Of a title."""
+
+_TITLE_PAD = 6.0
+"""Between a title and what lies below it, points; matplotlib's own."""
+
 _LEARNED = ("task", "model", "seed")
 
 PLOTS: dict[str, Plot] = {
-    "times": Plot("time per layer and backend, with the spread of repeats", _times, ("layer",)),
+    "times": Plot(
+        "time per layer and backend, with the spread of repeats",
+        _times,
+        ("layer",),
+        title="Time per layer",
+    ),
     "kernels": Plot("kernels of a layer (the slowest without --layer)", _kernels, ("layer",)),
     "importances": Plot(
         "importances of one model, with intervals",
         _importances,
         (*_LEARNED, "method", "resamples", "top"),
-        learned=True,
     ),
     "models": Plot(
         "importances of all six models side by side, with intervals and chance",
         _all_models,
         ("method", "resamples", "seed", "top"),
+        settings=False,
     ),
     "ranks": Plot(
         "rank of every metric group, with intervals",
         _ranks,
         (*_LEARNED, "resamples", "top"),
-        learned=True,
     ),
-    "tree": Plot("a decision tree that can be read", _tree, ("task",), learned=True),
+    "tree": Plot("a decision tree that can be read", _tree, ("task",)),
     "filters": Plot("filter size x filters, fast and slow layers", _filters, ("backend",)),
     "clusters": Plot("metrics that move together", _clusters, timed=False),
     "predictions": Plot(
         "predicted against measured times",
         _predictions,
         ("model", "protocol", "splits", "seed"),
-        learned=True,
     ),
     "roofline": Plot("layers under the roofs of their device", _roofline, ("layer",)),
-    "stalls": Plot("why warps waited, of a layer or of all", _stalls, ("layer",)),
+    "stalls": Plot(
+        "why warps waited, of a layer or of all", _stalls, ("layer",), title="Why warps waited"
+    ),
     "ratios": Plot(
-        "time ratio of two backends on every layer", _ratios, ("baseline", "target", "layer")
+        "time ratio of two backends on every layer",
+        _ratios,
+        ("baseline", "target", "layer"),
+        title="Time ratio of every layer",
     ),
     "attribution": Plot(
         "what makes a layer slower (the one that differs most without --layer)",
@@ -337,15 +356,33 @@ def draw_plot(name: str, request: Request) -> Axes:
         msg = f"the figure {name} does not take --{ignored[0]}"
         raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --kernels, --width.")
     ax = plot.draw(request)
-    if plot.learned and (measured := settings(request.layers)):
-        title = ax.get_title(loc="left") or f"{plot.what[:1].upper()}{plot.what[1:]}"
-        ax.set_title(f"{title} ({measured})", loc="left")
+    if plot.settings:
+        _add_settings(ax, plot, request)
     note = time_note(request.layers)
     if note is not None and plot.timed and request.option("task") != "classification":
         # it goes into the picture, which is what is passed on
         letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
         ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
     return ax
+
+
+def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
+    """Say in a figure's title which layer, precisions and batches it shows."""
+    figure: Any = ax.figure
+    title = ax.get_title(loc="left")
+    if not title:
+        title = plot.title or f"{plot.what[:1].upper()}{plot.what[1:]}"
+        layer = request.option("layer")
+        title += "" if layer is None else f": {plain(layer, 60)}"
+    if measured := settings(request.layers):
+        title += f" ({measured})"
+    figure.draw_without_rendering()  # only now is it known where the axes and the legend lie
+    points = 72 / figure.dpi
+    letters = int(ax.bbox.width * points / _POINTS_A_BOLD_LETTER)
+    legend = ax.get_legend()
+    above = 0.0 if legend is None else (legend.get_window_extent().y1 - ax.bbox.y1) * points
+    wrapped = textwrap.fill(title, max(letters, 20))
+    ax.set_title(wrapped, loc="left", pad=_TITLE_PAD + max(above, 0.0))
 
 
 def plot(
