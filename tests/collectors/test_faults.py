@@ -59,6 +59,10 @@ def command_of(verb, tables, out):
     }[verb]
 
 
+def result_of(verb):
+    return "result.html" if verb == "report" else "result.parquet"
+
+
 def perfml(arguments, *, before="", **options):
     """Start perfml in a process of its own, after some lines of Python."""
     script = f"{textwrap.dedent(before)}\nfrom perfml.cli import app\napp({arguments!r})\n"
@@ -84,14 +88,14 @@ LITTLE_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000,
     "verb", ["ingest", "merge", pytest.param("report", marks=pytest.mark.slow)]
 )
 def test_on_a_full_disk_the_older_result_stays_and_nothing_is_left(verb, tables, tmp_path):
-    out = tmp_path / "result.parquet"
+    out = tmp_path / result_of(verb)
     out.write_bytes(OLD)
     process = Forked(command_of(verb, tables, out), LITTLE_ROOM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "File too large" in one_error(said)
     assert out.read_bytes() == OLD
-    assert names(tmp_path) == ["result.parquet"]
+    assert names(tmp_path) == [out.name]
 
 
 def test_on_a_full_disk_a_run_fails_whole_and_the_next_try_does_it(tmp_path, tools):
@@ -332,7 +336,7 @@ def test_a_profilers_table_with_an_endless_cell_is_an_error_of_ours(tmp_path):
     ],
 )
 def test_a_signal_before_the_rename_leaves_the_older_result(verb, number, tables, tmp_path):
-    out, reached = tmp_path / "out" / "result.parquet", tmp_path / "reached"
+    out, reached = tmp_path / "out" / result_of(verb), tmp_path / "reached"
     out.parent.mkdir()
     out.write_bytes(OLD)
     stuck = f"""
@@ -355,7 +359,7 @@ def test_a_signal_before_the_rename_leaves_the_older_result(verb, number, tables
         assert process.returncode == 130
         assert said.splitlines()[-1].startswith("interrupted")
         assert "Traceback" not in said
-        assert names(out.parent) == ["result.parquet"]
+        assert names(out.parent) == [out.name]
 
 
 def test_a_second_ctrl_c_does_not_save_the_children(tmp_path):
