@@ -14,7 +14,7 @@ from perfml.modeling.ranking.null import Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
-from perfml.util.words import count
+from perfml.util.words import Readable, count
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,13 +175,13 @@ class Ranking:
         if self.summary.empty or "null_p_top3" not in self.summary:
             return ""
         leader = self.summary.nlargest(1, "p_top3").iloc[0]
-        share, limit = float(leader["p_top3"]), float(leader["null_p_top3"])
+        share, limit = Readable(leader["p_top3"]), Readable(leader["null_p_top3"])
         beyond = "more than" if share > limit else "no more than"
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         return (
-            f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.2f}, {beyond} chance "
+            f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.0%}, {beyond} chance "
             f"gives: with {what} permuted between {self.words.groups} a leading metric stays at or "
-            f"below {limit:.2f} in 95 % of the cases."
+            f"below {limit:.0%} in 95 % of the cases."
         )
 
     def __repr__(self) -> str:

@@ -75,8 +75,8 @@ def _occupancy(causes: Causes, model: ModelAttribution) -> list[str]:
         return []
     share, other = abs(ours) / all_ours, abs(theirs) / all_theirs
     sizes = (
-        f"occupancy: by the counters it multiplies the time by {math.exp(ours):.2f}, in the model "
-        f"by {math.exp(theirs):.2f}"
+        f"occupancy, waves included: by the counters it multiplies the time by "
+        f"{math.exp(ours):.2f}, in the model by {math.exp(theirs):.2f}"
     )
     if share > MAJOR and other > MINOR and ours * theirs < 0:
         return [f"{sizes}: opposite directions"]
