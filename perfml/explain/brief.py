@@ -154,9 +154,12 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
     causes, _ = sided_causes(detail.time, detail.causes)
+    verdict, clock = detail.time.sentence(), detail.on_the_clock
+    if clock is not None:
+        verdict = f"{clock.of_layer()}; {clock.action()} Its kernels alone: {verdict}"
     return BriefLayer(
         name,
-        _cut(detail.time.sentence()),
+        _cut(verdict),
         tuple(
             BriefCause(
                 f"{each.term.label} x{each.factor:.2f}",

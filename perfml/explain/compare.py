@@ -314,8 +314,13 @@ def _detail(
         )
         launches = ((merged[0],), (merged[1],))
         causes = layer_causes(*merged, same_device=comparable)
-    fix = first_fix(time, causes, (left.name, right.name), launches)
+    hidden = on_the_clock if on_the_clock is not None and on_the_clock.hidden else None
+    # a kernel's cure is no answer where the time passes between the kernels
+    between = hidden is not None and hidden.dominate
+    fix = None if between else first_fix(time, causes, (left.name, right.name), launches)
     reasons = summary_sentences(time, causes)
+    if hidden is not None:
+        reasons = (hidden.of_layer(), hidden.action(), *reasons)
     attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
     metrics = compare_metrics(before_rows, after_rows)
     if attribution is not None:
@@ -332,7 +337,7 @@ def _detail(
         causes=causes,
         model=attribution,
         disagreements=(
-            *((on_the_clock.of_layer(),) if on_the_clock and on_the_clock.hidden else ()),
+            *(() if hidden is None else (hidden.of_layer(),)),
             *find_disagreements(time, causes, attribution, metrics),
         ),
         warnings=tuple(
@@ -344,6 +349,7 @@ def _detail(
         ),
         reasons=reasons if fix is None else (*reasons, fix.sentence()),
         fix=fix,
+        on_the_clock=hidden,
         advice=pd.concat(
             [
                 table[table["layer"] == name]

@@ -129,6 +129,17 @@ class Gaps:
         gaps = self.contribution.log_ratio
         return abs(gaps) > abs(math.log(self.wall_ratio) - gaps) / 2
 
+    @property
+    def dominate(self) -> bool:
+        """Whether gaps make more of what happened than the kernels do."""
+        gaps = self.contribution.log_ratio
+        return abs(gaps) > abs(math.log(self.wall_ratio) - gaps)
+
+    def action(self) -> str:
+        """Say what to do on the side that waits longer."""
+        waiting = self.target if self.contribution.log_ratio > 0 else self.baseline
+        return f"do in {waiting.name}: {_TERM.action}"
+
     def of_layer(self) -> str:
         """Say it of a layer."""
         return self.in_words("with what was idle before each of its kernels")

@@ -396,6 +396,8 @@ class LayerDiff:
         What to do first about the slower side, and what that may save.
     lines
         The instructions that carry the causes, where a report tells them.
+    on_the_clock
+        What passed between the layer's kernels, where that is known and more than they tell.
     """
 
     layer: str
@@ -413,6 +415,7 @@ class LayerDiff:
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
+    on_the_clock: Gaps | None = None
 
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""

@@ -197,5 +197,10 @@ def test_a_layer_that_waits_is_told_beside_the_times_of_its_kernels():
     assert (steady.time.verdict, waits.time.verdict) == ("no difference", "no difference")
     assert steady.disagreements == ()
     assert "gaps between kernels x3.36" in waits.disagreements[0]
+    assert waits.reasons[:2] == (waits.disagreements[0], waits.on_the_clock.action())
+    assert waits.reasons[1].startswith("do in b: Record the launches as one CUDA graph")
+    assert (steady.on_the_clock, waits.fix) == (None, None)
     assert any(note.startswith("waits: on the clock") for note in found.time_notes)
-    assert "caution: on the clock" in repr(explanation_summary(found))
+    told = repr(explanation_summary(found))
+    assert "waits: no difference, kernels alone, " in told
+    assert "caution: on the clock" not in told

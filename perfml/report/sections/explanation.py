@@ -142,7 +142,9 @@ def explanation_summary(explanation: Explanation) -> Document:
 
 def _names(detail: LayerDiff) -> str:
     times = f"{micros(detail.time.target_us)} against {micros(detail.time.baseline_us)}"
-    return f"{_aligned(detail)}: {detail.time.verdict}, {times} ({multiple(detail.time.ratio)})"
+    whose = "" if detail.on_the_clock is None else ", kernels alone"
+    verdict = f"{detail.time.verdict}{whose}"
+    return f"{_aligned(detail)}: {verdict}, {times} ({multiple(detail.time.ratio)})"
 
 
 def _aligned(detail: LayerDiff) -> str:
@@ -163,14 +165,19 @@ def _main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) ->
     if not causes:
         differs = detail.time.verdict in ("slower", "faster")
         text = "No counter splits the difference." if differs else detail.time.sentence()
-        cautions = tuple(f"caution: {text}" for text in detail.disagreements[:1])
+        others_said = detail.disagreements[0 if detail.on_the_clock is None else 1 :]
+        cautions = tuple(f"caution: {text}" for text in others_said[:1])
         return (Points((*(detail.reasons or (text,)), *cautions)),)
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
+    clock = detail.on_the_clock
+    between = () if clock is None else (clock.of_layer(), clock.action())
+    if clock is not None and clock.dominate:
+        return (Points((*between, f"the kernels alone: {cause}")),)
     # of two sides the slower one is to be changed
     do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
-    points = [] if untold is None else [untold.sentence()]
+    points = [*between] if untold is None else [*between, untold.sentence()]
     points.append(cause)
     if short:
         return (Points((*points, f"{do}: {first.term.action if fix is None else fix.action}")),)
@@ -182,7 +189,8 @@ def _main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) ->
     if others:
         named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
         points.append(f"also: {listed(named, 3)}")
-    points += [f"caution: {text}" for text in detail.disagreements[:1]]
+    others_said = detail.disagreements[0 if clock is None else 1 :]
+    points += [f"caution: {text}" for text in others_said[:1]]
     return (Points(tuple(points)),)
 
 
