@@ -7,6 +7,7 @@ import gc
 import lzma
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 # The tests run beside each other, one process a core: threads of torch and of BLAS would wait for
@@ -75,6 +76,13 @@ def recorded() -> Path:
 def sweep() -> Path:
     """Return the folder of the recorded H200 sweep."""
     return ROOT / "datasets" / "h200-sweep"
+
+
+@pytest.fixture
+def short_folder():
+    """Make a folder with a short name: a socket's, as of a process that forks, has 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="perfml", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ TOOLS = ROOT / "tests" / "data/fake_tools"
 
 
 @pytest.fixture
-def benchmark(tmp_path, monkeypatch):
+def benchmark(tmp_path, short_folder, monkeypatch):
     """Run it on a host whose nvcc, ncu and nvidia-smi are stand-ins."""
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -33,11 +33,10 @@ def benchmark(tmp_path, monkeypatch):
     )
     (tools / "nvcc").write_text(f'#!/bin/sh\ncp "{tools}/program" "$3"\nchmod +x "$3"\n')
     (tools / "nvcc").chmod(0o755)
-    (tmp_path / "tmp").mkdir()
     variables = {
         "PATH": f"{tools}:{TOOLS / 'two_gpus'}:{TOOLS}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "TMPDIR": str(tmp_path / "tmp"),
+        "TMPDIR": str(short_folder),
         "FAKE_NOTES": str(tmp_path / "notes"),
         "FAKE_HOLD": str(tmp_path / "hold"),
         "FAKE_FAIL": str(tmp_path / "fail"),

@@ -32,16 +32,16 @@ TOOLS = ROOT / "tests" / "data/fake_tools"
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch):
+def host(tmp_path, short_folder, monkeypatch):
     """A host with two GPUs; its notes say who profiled what, where and when."""
     path = os.pathsep.join([str(TOOLS / "two_gpus"), str(TOOLS), os.environ["PATH"]])
-    locks = tmp_path / "tmp"
-    locks.mkdir()
     # not in the working directory: a file that a command names is part of the run's id
     (tmp_path / "control").mkdir()
     for name, value in {
         "PATH": path,
-        "TMPDIR": str(locks),  # the locks of GPUs: two tests at once would wait for each other
+        "TMPDIR": str(
+            short_folder
+        ),  # GPUs' locks: two tests at once would wait for each other
         "FAKE_NOTES": str(tmp_path / "notes"),
         "FAKE_HOLD": str(tmp_path / "control/hold"),
         "FAKE_FAIL": str(tmp_path / "control/failing"),
