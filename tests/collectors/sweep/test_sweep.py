@@ -39,9 +39,7 @@ def host(tmp_path, short_folder, monkeypatch):
     (tmp_path / "control").mkdir()
     for name, value in {
         "PATH": path,
-        "TMPDIR": str(
-            short_folder
-        ),  # GPUs' locks: two tests at once would wait for each other
+        "TMPDIR": str(short_folder),  # GPUs' locks: two tests at once would wait for each other
         "FAKE_NOTES": str(tmp_path / "notes"),
         "FAKE_HOLD": str(tmp_path / "control/hold"),
         "FAKE_FAIL": str(tmp_path / "control/failing"),
