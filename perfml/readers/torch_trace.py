@@ -155,7 +155,13 @@ class _Trace:
             If it has no time, or ends before it begins.
         """
         start, duration = number(event.get("ts")), number(event.get("dur", 0))
-        if start is None or duration is None or not 0 <= duration < 1e15 or start >= 1e18:
+        # nanoseconds from the first event are whole numbers of 64 bits: 292 years
+        if (
+            start is None
+            or duration is None
+            or not 0 <= duration < 1e15
+            or abs(start - self.origin) >= 1e15
+        ):
             msg = "an event of the trace has no usable time"
             found = f"{str(event.get('name'))[:60]}: ts {event.get('ts')!r:.40}, dur "
             found += f"{event.get('dur')!r:.40}"

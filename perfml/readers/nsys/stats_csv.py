@@ -28,8 +28,9 @@ from perfml.util.words import count
 
 NAME = "nsys-stats"
 
-_TRACE = re.compile(r'\s*"?Start ?\((\w+)\)"?,"?Duration ?\((\w+)\)"?,"?CorrId"?,"?GrdX"?,')
-_SUM = re.compile(r'\s*"?Time ?\(%\)"?,"?Total Time ?\((\w+)\)"?,"?Instances"?,.*"?Name"?\s*')
+# spaces, not \s: that goes on over lines, and is tried again from each of them
+_TRACE = re.compile(r'[ \t]*"?Start ?\((\w+)\)"?,"?Duration ?\((\w+)\)"?,"?CorrId"?,"?GrdX"?,')
+_SUM = re.compile(r'[ \t]*"?Time ?\(%\)"?,"?Total Time ?\((\w+)\)"?,"?Instances"?,.*"?Name"?\s*')
 _HEADER = re.compile(rf"(?m)^\ufeff?(?:{_TRACE.pattern}|{_SUM.pattern}$)")
 _NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 """By unit, which was ``nsec`` and so on at first."""
