@@ -33,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=30, help="for all targets together")
     parser.add_argument("--target", action="append", choices=sorted(TARGETS))
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs again; 0: others")
     parser.add_argument("--out", type=Path, default=Path("fuzz-findings"))
     parser.add_argument("--corpus", type=Path, help="keep and extend what is found here")
     given = parser.parse_args(arguments)
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = given.target or sorted(TARGETS)
     with tempfile.TemporaryDirectory(prefix="perfml-fuzz-") as folder:
         targets = [laid_out(name, Path(folder), given.out, given.corpus) for name in names]
-        fuzz(targets, max(1, given.seconds // len(names)))
+        fuzz(targets, max(1, given.seconds // len(names)), given.seed)
         found = sum(told(each) for each in targets)
     sys.stdout.write(f"{len(targets)} targets, {found} findings\n")
     return 1 if found else 0
@@ -88,12 +89,12 @@ def laid_out(name: str, folder: Path, out: Path, kept: Path | None) -> Fuzzed:
     return fuzzed
 
 
-def fuzz(targets: list[Fuzzed], seconds: int) -> None:
+def fuzz(targets: list[Fuzzed], seconds: int, seed: int) -> None:
     """Fuzz each target for `seconds`, and note how it ended."""
     jobs = []
     for each in targets:
         options = [
-            *(f"-max_total_time={seconds}", f"-timeout={SLOWEST_S * 15:.0f}"),
+            *(f"-seed={seed}", f"-max_total_time={seconds}", f"-timeout={SLOWEST_S * 15:.0f}"),
             *(f"-rss_limit_mb={_MEMORY_MIB}", f"-artifact_prefix={each.findings}/"),
             *("-max_len=16384", str(each.corpus)),
         ]
