@@ -320,7 +320,7 @@ def _detail(
     fix = None if between else first_fix(time, causes, (left.name, right.name), launches)
     reasons = summary_sentences(time, causes)
     if hidden is not None:
-        reasons = (hidden.of_layer(), hidden.action(), *reasons)
+        reasons = (*hidden.points(), *reasons)
     attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
     metrics = compare_metrics(before_rows, after_rows)
     if attribution is not None:

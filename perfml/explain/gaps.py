@@ -140,6 +140,10 @@ class Gaps:
         waiting = self.target if self.contribution.log_ratio > 0 else self.baseline
         return f"do in {waiting.name}: {_TERM.action}"
 
+    def points(self) -> tuple[str, str]:
+        """Say it of a layer, and what to do."""
+        return self.of_layer(), self.action()
+
     def of_layer(self) -> str:
         """Say it of a layer."""
         return self.in_words("with what was idle before each of its kernels")

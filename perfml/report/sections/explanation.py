@@ -35,6 +35,7 @@ from perfml.report.figures.metrics import stall_shares
 from perfml.report.labels import listed, model, percent
 from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
+from perfml.report.sections.main_points import main_points
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
 from perfml.util.words import count, micros, multiple, number
 
@@ -134,7 +135,7 @@ def explanation_summary(explanation: Explanation) -> Document:
         summary=explanation.total.sentence(),
     )
     layers = (
-        section(_names(each), *_main_points(each, explanation, short=place > 0))
+        section(_names(each), main_points(each, explanation, short=place > 0))
         for place, each in enumerate(explanation.details)
     )
     return Document(title, (overview, *layers, section("", Text(_MORE))))
@@ -152,46 +153,6 @@ def _aligned(detail: LayerDiff) -> str:
     if detail.target_layer == detail.layer:
         return detail.layer
     return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
-
-
-def _main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> tuple[Block, ...]:
-    """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
-
-    The short form is cause and cure.
-    """
-    from perfml.explain.counters.sentences import cause_in_words, sided_causes
-
-    causes, _ = sided_causes(detail.time, detail.causes)
-    if not causes:
-        differs = detail.time.verdict in ("slower", "faster")
-        text = "No counter splits the difference." if differs else detail.time.sentence()
-        others_said = detail.disagreements[0 if detail.on_the_clock is None else 1 :]
-        cautions = tuple(f"caution: {text}" for text in others_said[:1])
-        return (Points((*(detail.reasons or (text,)), *cautions)),)
-    first, *others = causes
-    untold, fix = detail.causes.untold, detail.fix
-    cause = cause_in_words(first, detail.causes)
-    clock = detail.on_the_clock
-    between = () if clock is None else (clock.of_layer(), clock.action())
-    if clock is not None and clock.dominate:
-        return (Points((*between, f"the kernels alone: {cause}")),)
-    # of two sides the slower one is to be changed
-    do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
-    points = [*between] if untold is None else [*between, untold.sentence()]
-    points.append(cause)
-    if short:
-        return (Points((*points, f"{do}: {first.term.action if fix is None else fix.action}")),)
-    points += [f"where: {text}" for text in detail.where(first.term)]
-    if fix is None or fix.term != first.term:
-        points.append(f"do: {first.term.action}")
-    else:
-        points += [f"do: {fix.action}", fix.saving()]
-    if others:
-        named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
-        points.append(f"also: {listed(named, 3)}")
-    others_said = detail.disagreements[0 if clock is None else 1 :]
-    points += [f"caution: {text}" for text in others_said[:1]]
-    return (Points(tuple(points)),)
 
 
 def layers_alone(explanation: Explanation) -> list[str]:

@@ -1,0 +1,54 @@
+"""What one screen says of a layer: its main cause, what to do, and what to fear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfml.report.document import Points
+from perfml.report.labels import listed
+
+if TYPE_CHECKING:
+    from perfml.explain.results import Explanation, LayerDiff
+
+
+def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
+    """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
+
+    The short form is cause and cure.
+    """
+    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+
+    causes, _ = sided_causes(detail.time, detail.causes)
+    if not causes:
+        differs = detail.time.verdict in ("slower", "faster")
+        text = "No counter splits the difference." if differs else detail.time.sentence()
+        return Points((*(detail.reasons or (text,)), *_cautions(detail)))
+    first, *others = causes
+    untold, fix = detail.causes.untold, detail.fix
+    cause = cause_in_words(first, detail.causes)
+    clock = detail.on_the_clock
+    between = () if clock is None else clock.points()
+    if clock is not None and clock.dominate:
+        return Points((*between, f"the kernels alone: {cause}"))
+    # of two sides the slower one is to be changed
+    do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
+    points = [*between] if untold is None else [*between, untold.sentence()]
+    points.append(cause)
+    if short:
+        return Points((*points, f"{do}: {first.term.action if fix is None else fix.action}"))
+    points += [f"where: {text}" for text in detail.where(first.term)]
+    if fix is None or fix.term != first.term:
+        points.append(f"do: {first.term.action}")
+    else:
+        points += [f"do: {fix.action}", fix.saving()]
+    if others:
+        named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
+        points.append(f"also: {listed(named, 3)}")
+    return Points((*points, *_cautions(detail)))
+
+
+def _cautions(detail: LayerDiff) -> list[str]:
+    """Say the first contradiction, but for what the clock shows, which stands above."""
+    clock = detail.on_the_clock
+    told = None if clock is None else clock.of_layer()
+    return [f"caution: {text}" for text in detail.disagreements if text != told][:1]
