@@ -28,6 +28,9 @@ _RETURNED = re.compile(r"^(?:typename )?std::enable_if<.*?>::type ")
 _NAMELESS = re.compile(r"(\w+::kernel)[<(]")
 """A function whose name says nothing, with the namespace that does."""
 
+_BETWEEN_WORDS = re.compile(r"_+|::|[ ,<\[(]")
+"""Where a name can be cut."""
+
 _WHOLE = 1000
 """Characters that no name is cut to."""
 
@@ -68,14 +71,14 @@ def shortened(names: Sequence[str], limit: int) -> list[str]:
     """Return names of a limited length that still differ where the names do.
 
     A long name loses its middle, since libraries tell tile and purpose at its end. Names that
-    would then look alike lose what they share instead.
+    would then look alike lose what they share instead. Where a word ends nearby, it is not cut.
 
     Examples
     --------
     >>> shortened(["sm80_xmma_gemm_f32_tilesize64x64x8_execute_split_k_kernel"], 32)
-    ['sm80_xmma_gemm_f…_split_k_kernel']
+    ['sm80_xmma_gemm_…_split_k_kernel']
     >>> shortened(["gemm_relu_tile64x64_stage3_aligned", "gemm_relu_tile32x64_stage3_aligned"], 16)
-    ['gem…e64x64_stag…', 'gem…e32x64_stag…']
+    ['gem…tile64x64_…', 'gem…tile32x64_…']
     """
     short = {name: _middle_out(name, limit) for name in names}
     alike: dict[str, list[str]] = {}
@@ -91,7 +94,19 @@ def _middle_out(name: str, limit: int) -> str:
     if len(name) <= limit:
         return name
     tail = (limit - 1) // 2
-    return f"{name[: limit - 1 - tail]}…{name[len(name) - tail :]}"
+    return f"{_whole_words(name[: limit - 1 - tail])}…{_from_a_word(name[len(name) - tail :])}"
+
+
+def _whole_words(start: str) -> str:
+    """Return the start of a name without the part of a word at its end, where that is short."""
+    ends = [found.end() for found in _BETWEEN_WORDS.finditer(start)]
+    return start[: ends[-1]] if ends and ends[-1] > len(start) / 2 else start
+
+
+def _from_a_word(end: str) -> str:
+    """Return the end of a name without the part of a word at its start, where that is short."""
+    first = _BETWEEN_WORDS.search(end)
+    return end[first.start() :] if first and first.start() < len(end) / 2 else end
 
 
 def _apart(names: Sequence[str], limit: int) -> list[str]:
@@ -100,10 +115,16 @@ def _apart(names: Sequence[str], limit: int) -> list[str]:
     start = sum(itertools.takewhile(bool, alike))
     head = max(limit // 5, 1)
     room = limit - head - 2
-    first = max(start - 1, head)
-    cut = [f"{name[:head]}…{name[first : first + room]}…" for name in names]
-    if len(set(cut)) == len(cut):
-        return cut
+    words = [found.end() for found in _BETWEEN_WORDS.finditer(names[0][:start])]
+    near = words and start - words[-1] <= room // 2
+    first = max(words[-1] if near else start - 1, head)
+    whole = [
+        f"{_whole_words(name[:head])}…{_whole_words(name[first : first + room])}…" for name in names
+    ]
+    raw = [f"{name[:head]}…{name[first : first + room]}…" for name in names]
+    for cut in (whole, raw):
+        if len(set(cut)) == len(cut):
+            return cut
     numbers = [f"#{place}" for place in range(1, len(names) + 1)]
     return [
         _middle_out(name, limit - len(number)) + number
@@ -123,7 +144,7 @@ def kernel_label(name: str, limit: int = 110) -> str:
     >>> kernel_label("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)")
     'cutlass_80_simt_sgemm_64x64_8x5_nn_align1'
     >>> kernel_label("sm80_xmma_gemm_f32_tilesize64x64x8_execute_split_k_kernel", 32)
-    'sm80_xmma_gemm_f…_split_k_kernel'
+    'sm80_xmma_gemm_…_split_k_kernel'
     >>> kernel_label("std::enable_if<true, void>::type internal::gemvx::kernel<int>(Params)")
     'gemvx::kernel'
     """

@@ -85,6 +85,26 @@ def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str |
     )
 
 
+def only_kernels(*tables: pd.DataFrame) -> bool:
+    """Return whether all times of some tables come from under a profiler that times kernels alone.
+
+    Parameters
+    ----------
+    tables
+        Kernels or Layers tables.
+
+    Examples
+    --------
+    >>> only_kernels(pd.DataFrame({"time_source": ["ncu"]}))
+    True
+    """
+    sources = [
+        set() if "time_source" not in table.columns else set(table["time_source"].dropna())
+        for table in tables
+    ]
+    return all(each and each <= set(UNDER_PROFILER) for each in sources)
+
+
 def time_notes(*sides: tuple[str, pd.DataFrame]) -> tuple[str, ...]:
     """Return what `time_note` says of each side, by its name."""
     bare = {time_note(table) for _, table in sides}

@@ -6,6 +6,9 @@ import re
 
 from perfml.util.files import replacing
 
+_PERCENT = re.compile(r"(?<=\d)%")
+"""A sign of per cent without the blank that every unit has."""
+
 _TABLE = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -36,4 +39,5 @@ def markdown(header, rows, *, numbers=False):
     """Return a table in Markdown, all columns but the first to the right if they are numbers."""
     others = "---:" if numbers else "---"
     rule = ["---", *[others] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (header, rule, *rows))
+    lines = ("| " + " | ".join(map(str, row)) + " |" for row in (header, rule, *rows))
+    return _PERCENT.sub(" %", "\n".join(lines))

@@ -16,6 +16,7 @@ from pathlib import Path
 if os.environ.get("PERFML_IDLE") != "1":
     os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest

@@ -4,6 +4,7 @@
 # The environment is made in FLOORS_VENV (default: .venv-lowest or .venv-newest) and kept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+unset PYTHONDONTWRITEBYTECODE # as in the Makefile
 
 which=${1:?lowest or newest}
 python=${2:-python3.11}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ import nbformat
 
 SECONDS = 240
 """Of a cell, where the machine is busy; on an idle one a whole notebook takes less than 60."""
+
+
+_WIDTH = 96
+"""Characters of printed text that a page shows without scrolling."""
 
 
 def notebook_page(path: Path, out: Path, *, execute: bool) -> str:
@@ -59,7 +64,7 @@ def _execute(notebook: Any, folder: Path) -> None:
 
 def _output(output: Any, out: Path, name: str) -> str:
     if output.output_type == "stream":
-        return _fence(output.text.rstrip(), "text") if output.name == "stdout" else ""
+        return _fence(_folded(output.text.rstrip()), "text") if output.name == "stdout" else ""
     data = output.get("data", {})
     if "image/png" in data:
         about = output.metadata.get("image/png", {})
@@ -71,6 +76,16 @@ def _output(output: Any, out: Path, name: str) -> str:
         # a bar that stands at its end tells nothing
         return "" if "<progress" in html else f'<div class="cell-output">\n{_flat(html)}\n</div>'
     return _fence("".join(data.get("text/plain", "")), "text")
+
+
+def _folded(text: str) -> str:
+    """Return printed text whose sentences fit the page; lines of tables and commands stay."""
+    lines = []
+    for line in text.split("\n"):
+        sentence = len(line) > _WIDTH and "  " not in line.strip()
+        command = " --" in line
+        lines += textwrap.wrap(line, _WIDTH) if sentence and not command else [line]
+    return "\n".join(lines)
 
 
 def _fence(text: str, kind: str) -> str:

@@ -7,6 +7,7 @@ a dataset's small text files, never pandas; whatever goes wrong, it offers nothi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,16 +108,23 @@ def _column(dataset: str, column: str) -> list[str]:
         from perfml.datasets.registry import fetch
 
         path = fetch(dataset)
+    tables = [path]
     if path.is_dir():
-        tables = sorted(path.glob("*layers*.parquet"))
+        # layers that lie there, or the launches that they are merged from
+        tables = sorted(path.glob("*layers*.parquet"))[:1] or sorted(path.glob("*kernels*.parquet"))
         if not tables:
             return _loose(path, column)
-        path = tables[0]
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    values = pc.unique(pq.ParquetFile(path).read(columns=[column]).column(column))
-    return [str(value) for value in values.to_pylist() if value is not None]
+    columns = [pq.ParquetFile(table).read(columns=[column]).column(column) for table in tables]
+    values = [value for each in columns for value in pc.unique(each).to_pylist()]
+    names = dict.fromkeys(str(value) for value in values if value is not None)
+    from perfml.datasets.registry import layers_meant
+
+    if column == "layer" and (about := layers_meant(path.name)):
+        return [name for name in names if re.fullmatch(about, name)]
+    return list(names)
 
 
 def _loose(folder: Path, column: str) -> list[str]:

@@ -43,8 +43,8 @@ INTERRUPTED = 130
 ALIKE = 3
 """Warnings of one kind that are all printed."""
 
-_VARYING = re.compile(r"^[^\s:]+: |\([^()]*\)|\d[\d.,]*")
-"""What differs between warnings of one kind: the file or run in front, numbers, details."""
+_VARYING = re.compile(r"^[^\s:]+: |\([^()]*\)|\b[a-z]\w*_\w+|\d[\d.,]*(?: launch(?:es)?)?")
+"""What differs between warnings of one kind: file or run in front, metrics, numbers, details."""
 
 
 _CHOICES = re.compile(r"'([^']*)' is not one of (.+)")
@@ -297,8 +297,9 @@ def _refused(error: OSError) -> None:
     cure = "Free some space, or name a place that you may write to."
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-        _report({"what": what, "where": where, "cure": cure}, _sentence(where, what, cure))
+        _document({"what": what, "where": where, "cure": cure})
         sys.stdout.flush()
+        sys.stderr.write(f"error: {_sentence(where, what, cure)}\n")
         return
     # It is standard output itself: Python would try again, and fail, when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -310,6 +311,11 @@ def _sentence(where: str | None, what: str, cure: str) -> str:
 
 
 def _report(document: dict[str, Any], text: str) -> None:
-    if Output.current is not None and Output.current.as_json:
-        sys.stdout.write(json.dumps(_marked("error", {"error": json_value(document)})) + "\n")
+    _document(document)
     sys.stderr.write(f"error: {text}\n")
+
+
+def _document(error: dict[str, Any]) -> None:
+    """Write an error as JSON, if that was asked for."""
+    if Output.current is not None and Output.current.as_json:
+        sys.stdout.write(json.dumps(_marked("error", {"error": json_value(error)})) + "\n")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.cli.output import Output
-from perfml.util.words import Readable, count
+from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
     from perfml.ingest.folder import IngestSettings
@@ -114,9 +114,25 @@ def ingest(
     out_.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
 
 
+def run_heads(run: dict[str, Any]) -> list[str]:
+    """Return the heads of a table of runs, for people."""
+    return ["µs an iteration" if name == "us_per_iteration" else name for name in run]
+
+
+def run_rows(runs: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """Return the rows of a table of runs; times have four digits."""
+    return [
+        [
+            number(value, 4) if name == "us_per_iteration" and value is not None else value
+            for name, value in run.items()
+        ]
+        for run in runs
+    ]
+
+
 def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
     """Print the table of runs; of very many, the first."""
-    out_.table(list(runs[0]), [list(run.values()) for run in runs[:SHOWN]], spare=SPARE)
+    out_.table(run_heads(runs[0]), run_rows(runs[:SHOWN]), spare=SPARE)
     if len(runs) > SHOWN:
         out_.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 

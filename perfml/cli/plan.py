@@ -10,6 +10,7 @@ import typer
 from perfml.cli.dataset import Dataset, Seed, Where, load_dataset
 from perfml.cli.models import Features, Target, Task, feature_names
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.util.words import number, percentage
 
 if TYPE_CHECKING:
     from perfml.modeling.selection.budget_plan import Plan
@@ -143,6 +144,8 @@ def _write(made: Plan, out: Path) -> None:
 
 
 def _show(made: Plan, out_: Output) -> None:
+    from perfml.report.labels import percent
+
     shown: list[list[Any]] = []
     for row in made.curve.to_dict("records"):
         passes = str(row["passes"])
@@ -152,12 +155,12 @@ def _show(made: Plan, out_: Output) -> None:
             [
                 row["budget"],
                 passes,
-                row["seconds_per_launch"],
-                f"{row['cupti_passes']}, {1e3 * row['cupti_seconds_per_launch']:.2g} ms",
-                row["chosen_on"],
-                row["nested"],
-                f"{row['nested_low']:.3g} to {row['nested_high']:.3g}",
-                f"{row['worse_low']:+.3g} to {row['worse_high']:+.3g}",
+                f"{number(1e3 * row['seconds_per_launch'])} ms",
+                f"{row['cupti_passes']} in {1e3 * row['cupti_seconds_per_launch']:.2g} ms",
+                percentage(row["chosen_on"]),
+                percentage(row["nested"]),
+                f"{percentage(row['nested_low'])} to {percentage(row['nested_high'])}",
+                f"{100 * row['worse_low']:+.3g} to {100 * row['worse_high']:+.3g}",
                 f"{len(row['metrics'])} metrics"
                 if row["budget"] == "all"
                 else ", ".join(row["metrics"]),
@@ -167,12 +170,12 @@ def _show(made: Plan, out_: Output) -> None:
         [
             "budget",
             "passes",
-            "s/launch",
+            "a launch",
             "through CUPTI",
-            "chosen on",
-            "new layers",
-            "95 %",
-            "worse than all",
+            "error where chosen",
+            "error on new layers",
+            "95 % interval",
+            "points worse than all",
             "metrics",
         ],
         shown,
@@ -180,6 +183,9 @@ def _show(made: Plan, out_: Output) -> None:
     wanted = made.stability[made.stability["budget"].astype(str) == str(made.budget)]
     out_.table(
         ["metric", "share of searches"],
-        [[row.metric, row.share] for row in wanted.itertuples(index=False)],
+        [
+            [metric, percent(share)]
+            for metric, share in zip(wanted["metric"], wanted["share"], strict=True)
+        ],
         title=f"{made.searches} searches within {made.budget} passes",
     )

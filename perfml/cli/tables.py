@@ -13,7 +13,7 @@ import typer
 
 from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.cli.partitioned import SPARE
+from perfml.cli.partitioned import SPARE, run_heads, run_rows
 from perfml.errors import InputError, PerfmlError
 from perfml.util.words import count
 
@@ -254,12 +254,12 @@ def inspect(
     provenance = found.provenance
     facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
     out_.table(["provenance", ""], facts)
-    sources = [
-        (*map(each.get, ("path", "format", "tool_version")), str(each.get("sha256"))[:12])
-        for each in provenance.get("sources", [])
-    ]
+    records = provenance.get("sources", [])
+    keys = ("run_id", "path", "format", "tool_version")
+    sources = [(*map(each.get, keys), str(each.get("sha256"))[:12]) for each in records]
     if sources:
-        out_.table(["source", "format", "tool version", "sha256"], sources)
+        heads = ["run", "source", "format", "tool version", "sha256"]
+        out_.table(heads, sources, spare=("tool version", "sha256", "format"))
     out_.warn_all(provenance.get("warnings", []))
 
 
@@ -267,7 +267,7 @@ def _show_runs(
     out_: Output, runs: Sequence[dict[str, Any]], notes: Sequence[str], caption: str = ""
 ) -> None:
     """Print the table of runs, and where their times are from if a profiler took them."""
-    out_.table(list(runs[0]), [list(run.values()) for run in runs], caption, SPARE)
+    out_.table(run_heads(runs[0]), run_rows(runs), caption, SPARE)
     if notes and not out_.as_json:
         out_.result({}, notes)
 

@@ -97,9 +97,19 @@ def load_h200_strangers3(*, as_frame: bool = False, return_X_y: bool = False) ->
     return _bunch("h200-strangers3", as_frame=as_frame, return_X_y=return_X_y)
 
 
+def load_h200_strangers4(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 53 pairs of kernels by one more author who had not seen perfml's causes."""
+    return _bunch("h200-strangers4", as_frame=as_frame, return_X_y=return_X_y)
+
+
 def load_h200_torch_pairs(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load 32 pairs of PyTorch blocks by somebody who had not seen perfml's causes."""
     return _bunch("h200-torch-pairs", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_torch_pairs2(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 43 further pairs of PyTorch blocks, by somebody else who had not seen the causes."""
+    return _bunch("h200-torch-pairs2", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
 from perfml.datasets.parts import part_files, read_parts
-from perfml.datasets.registry import DATASETS, fetch
+from perfml.datasets.registry import DATASETS, fetch, layers_meant
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
@@ -417,10 +417,13 @@ def _folder(name: str, path: Path) -> Given:
         beside = sorted(path.glob("*kernels*.parquet"))
         kernels = read_table(beside[0], kind="kernels").frame if len(beside) == 1 else None
         return Given(name, kernels, table.frame, table.provenance)
-    if not tables and (path / KERNELS_FILE).is_file():
-        # a data set of few launches: merging them takes as long as reading their layers would
-        table = read_table(path / KERNELS_FILE, kind="kernels")
+    # a data set of few launches: merging them takes as long as reading their layers would
+    if not tables and part_files(path, "kernels"):
+        table = read_parts(path, "kernels")
         return Given(name, table.frame, None, table.provenance)
+    if not tables and (path / KERNELS_FILE).is_file():
+        table = read_table(path / KERNELS_FILE, kind="kernels")
+        return Given(name, table.frame, _layers_of(path.name, table.frame), table.provenance)
     if (path / COMMON).is_file():
         # larger than memory, perhaps: merged file by file
         with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
@@ -429,6 +432,16 @@ def _folder(name: str, path: Path) -> Given:
             table = read_table(out, kind="layers")
         return Given(name, None, table.frame, table.provenance)
     return _ingested(name, path)
+
+
+def _layers_of(name: str, kernels: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the layers that a recorded data set is about; None where all of its launches are."""
+    from perfml.merge.rule import merge
+
+    pattern = layers_meant(name)
+    if pattern is None:
+        return None
+    return merge(kernels[kernels["layer"].str.fullmatch(pattern, na=False)])
 
 
 def _file(name: str, path: Path) -> Given:

@@ -23,6 +23,8 @@ class Dataset:
         Of a dataset that is fetched; None for one that ships with perfml.
     variable
         Environment variable that names a local copy.
+    layers
+        What the names of its layers match, where launches of other layers lie between them.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Dataset:
     sha256: str | None = None
     file: str | None = None
     variable: str | None = None
+    layers: str | None = None
 
 
 DATASETS = {
@@ -43,6 +46,7 @@ DATASETS = {
         Dataset(
             "h200-yolov4-tiny",
             "YOLOv4-Tiny on an H200: cublas, cudnn, inductor x fp32, tf32, fp16 x batch 1 and 8",
+            layers="conv_.*",
         ),
         Dataset(
             "h200-sweep",
@@ -73,8 +77,16 @@ DATASETS = {
             "43 pairs by a third author; labels frozen before",
         ),
         Dataset(
+            "h200-strangers4",
+            "53 pairs by one more author; labels frozen before",
+        ),
+        Dataset(
             "h200-torch-pairs",
             "32 pairs of PyTorch blocks by a fourth; labels frozen before",
+        ),
+        Dataset(
+            "h200-torch-pairs2",
+            "43 further pairs of PyTorch blocks by somebody else; labels frozen before",
         ),
         Dataset(
             "h200-attention",
@@ -116,6 +128,11 @@ def get(name: str) -> Dataset:
         cure = did_you_mean(name, DATASETS, f"There are: {', '.join(DATASETS)}.")
         raise PerfmlError(msg, cure=cure)
     return DATASETS[name]
+
+
+def layers_meant(name: str) -> str | None:
+    """Return what names of layers match in a recorded dataset; None where all are meant."""
+    return DATASETS[name].layers if name in DATASETS else None
 
 
 def find(name: str) -> Path | None:

@@ -157,12 +157,14 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     verdict, clock = detail.time.sentence(), detail.on_the_clock
     if clock is not None:
         verdict = f"{clock.of_layer()}; {clock.action()} Its kernels alone: {verdict}"
+    if detail.unseen:
+        verdict = f"{verdict}; {detail.unseen}"
     return BriefLayer(
         name,
         _cut(verdict),
         tuple(
             BriefCause(
-                f"{each.term.label} x{each.factor:.2f}",
+                f"{each.term.label} ×{each.factor:.2f}",
                 _cut("; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)])),
                 _cut(_do(each.term, detail, baseline)),
             )

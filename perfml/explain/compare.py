@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from perfml.explain.compared import Side, check_conditions, make_side, same_devi
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.gaps import MOST_LAYERS, Gaps, compare_gaps, layers_on_the_clock
+from perfml.explain.gaps import MOST_LAYERS, UNSEEN, Gaps, compare_gaps, layers_on_the_clock
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -26,10 +27,11 @@ from perfml.explain.launches import (
     launches_table,
     merged_launch,
 )
+from perfml.explain.nested import pieces_apart
 from perfml.explain.results import Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
-from perfml.time_sources import time_notes
+from perfml.time_sources import only_kernels, time_notes
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
@@ -160,10 +162,16 @@ def explain(
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
             *(() if gaps is None else gaps.sentences()),
-            *(f"{name}: {each.of_layer()}" for name, each in [*on_the_clock.items()][:MOST_LAYERS]),
+            *_on_the_clock(on_the_clock, None if layers is None else table["layer"].iloc[chosen]),
         ),
         gaps=gaps,
     )
+
+
+def _on_the_clock(found: Mapping[str, Gaps], asked: Iterable[str] | None) -> list[str]:
+    """Say it of the layers that wait longest, or of those that were asked for alone."""
+    wanted = [*found][:MOST_LAYERS] if asked is None else [each for each in asked if each in found]
+    return [f"{name}: {found[name].of_layer()}" for name in wanted]
 
 
 def _sides(
@@ -314,13 +322,21 @@ def _detail(
         )
         launches = ((merged[0],), (merged[1],))
         causes = layer_causes(*merged, same_device=comparable)
+    if layer == target_layer and (apart := pieces_apart(layer, time, causes, (left, right))):
+        causes = replace(causes, untold=apart)
     hidden = on_the_clock if on_the_clock is not None and on_the_clock.hidden else None
     # a kernel's cure is no answer where the time passes between the kernels
     between = hidden is not None and hidden.dominate
-    fix = None if between else first_fix(time, causes, (left.name, right.name), launches)
+    names = (left.name, right.name)
+    tables = not left.by
+    fix = None if between else first_fix(time, causes, names, launches, tables=tables)
     reasons = summary_sentences(time, causes)
     if hidden is not None:
         reasons = (*hidden.points(), *reasons)
+    alike = time.verdict not in ("slower", "faster") and on_the_clock is None
+    unseen = UNSEEN if alike and only_kernels(before_rows, after_rows) else ""
+    if unseen:
+        reasons = (*reasons, unseen)
     attribution = None if explainer is None else explainer.attribute(before_rows, after_rows)
     metrics = compare_metrics(before_rows, after_rows)
     if attribution is not None:
@@ -350,6 +366,7 @@ def _detail(
         reasons=reasons if fix is None else (*reasons, fix.sentence()),
         fix=fix,
         on_the_clock=hidden,
+        unseen=unseen,
         advice=pd.concat(
             [
                 table[table["layer"] == name]

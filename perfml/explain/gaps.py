@@ -8,13 +8,17 @@ is idle, so
     wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
 
 and the second factor is the cause ``launch_gaps``. Both add up in logarithms.
+
+One gap is one event of the host. In one recorded iteration of blocks of PyTorch on an H200 gaps of
+6 ms (an allocation, most likely) stood before kernels that wait for nothing without a profiler. So
+of a side of which one iteration is known, its longest gap proves nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,13 @@ _TOLD = 1.2
 """Layers are named from this factor on."""
 MOST_LAYERS = 3
 """So many layers are named of a whole run."""
+UNSEEN = (
+    "the kernels alone show no difference: if the program is slower, its time lies between them "
+    "(copies from and to the host, memsets, waiting for the host, kernels one after another in one "
+    "stream), of which a profiler of counters records nothing; look there with perfml collect, or "
+    "record both sides by nsys profile --trace cuda,nvtx and give the traces to perfml explain"
+)
+"""What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _REPEAT = ("run_id", "device", "process", "iteration")
 _TERM = TERMS["launch_gaps"]
 
@@ -52,6 +63,10 @@ class Timeline:
         Of it the device had nothing to do: no kernel, no copy.
     gap_us
         Median of the gaps.
+    longest_us
+        The longest of them.
+    iterations
+        How many are known, of which this is the usual one.
     """
 
     name: str
@@ -59,6 +74,8 @@ class Timeline:
     wall_us: float
     idle_us: float
     gap_us: float
+    longest_us: float = 0.0
+    iterations: int = 1
 
     @property
     def busy_us(self) -> float:
@@ -69,6 +86,17 @@ class Timeline:
     def idle_share(self) -> float:
         """The part of the wall time that is idle."""
         return self.idle_us / self.wall_us
+
+    @property
+    def stretch(self) -> float:
+        """How much longer it takes than its kernels."""
+        return self.wall_us / self.busy_us
+
+    @property
+    def proven_stretch(self) -> float:
+        """The same without what may be one event of the host: the longest gap of one iteration."""
+        chance = self.longest_us if self.iterations == 1 else 0.0
+        return (self.wall_us - chance) / self.busy_us
 
     @property
     def as_graph_us(self) -> float:
@@ -113,27 +141,35 @@ class Gaps:
     @property
     def contribution(self) -> Contribution:
         """The cause: idle shares of both sides, and the logarithm of its factor."""
-        stretch = [side.wall_us / side.busy_us for side in (self.baseline, self.target)]
         shares = (self.baseline.idle_share, self.target.idle_share)
-        return Contribution(_TERM, *shares, math.log(stretch[1] / stretch[0]))
+        return Contribution(_TERM, *shares, math.log(self.target.stretch / self.baseline.stretch))
+
+    @property
+    def proven(self) -> float:
+        """The logarithm of the factor of gaps that is no chance of one gap; 0 if that is none."""
+        proven = math.log(self.target.proven_stretch / self.baseline.proven_stretch)
+        whole = self.contribution.log_ratio
+        return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
 
     def sentence(self) -> str | None:
-        """Say what gaps account for; None where that is little."""
-        if abs(self.contribution.log_ratio) < _SHOWN:
+        """Say what gaps account for; None where that is little, or may be chance."""
+        if abs(self.proven) < _SHOWN:
             return None
         return self.in_words("from the first kernel to the last")
 
     @property
     def hidden(self) -> bool:
         """Whether times of kernels hide more than a third of what happened."""
-        gaps = self.contribution.log_ratio
-        return abs(gaps) > abs(math.log(self.wall_ratio) - gaps) / 2
+        return abs(self.proven) > abs(self._kernels) / 2
 
     @property
     def dominate(self) -> bool:
         """Whether gaps make more of what happened than the kernels do."""
-        gaps = self.contribution.log_ratio
-        return abs(gaps) > abs(math.log(self.wall_ratio) - gaps)
+        return abs(self.proven) > abs(self._kernels)
+
+    @property
+    def _kernels(self) -> float:
+        return math.log(self.wall_ratio) - self.contribution.log_ratio
 
     def action(self) -> str:
         """Say what to do on the side that waits longer."""
@@ -155,8 +191,8 @@ class Gaps:
             f"on the clock, {span}, {self.target.name} takes "
             f"{micros(self.target.wall_us)} and {self.baseline.name} "
             f"{micros(self.baseline.wall_us)} "
-            f"(x{self.wall_ratio:.2f}): {_TERM.label} x{factor:.2f}, the kernels themselves "
-            f"x{self.wall_ratio / factor:.2f}"
+            f"(×{self.wall_ratio:.2f}): {_TERM.label} ×{factor:.2f}, the kernels themselves "
+            f"×{self.wall_ratio / factor:.2f}"
         )
 
     def sentences(self) -> tuple[str, ...]:
@@ -195,7 +231,8 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
     ]
     if not found:
         return None
-    return sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
+    usual = sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
+    return replace(usual, iterations=len(found))
 
 
 def layers_on_the_clock(
@@ -218,8 +255,9 @@ def layers_on_the_clock(
     Returns
     -------
     dict
-        The layers of the baseline whose gaps make a factor of `_TOLD` or more between the sides,
-        the one with the largest difference in microseconds first.
+        The layers of the baseline whose gaps make a factor of `_TOLD` or more between the sides
+        (without the longest gap, of one iteration), the one with the largest difference in
+        microseconds first.
     """
     sides = [
         {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
@@ -231,13 +269,16 @@ def layers_on_the_clock(
         if before is None or after is None:
             continue
         gaps = Gaps(before, after)
-        if abs(gaps.contribution.log_ratio) >= math.log(_TOLD):
+        if abs(gaps.proven) >= math.log(_TOLD):
             found.append((abs(after.idle_us - before.idle_us), layer, gaps))
     return {layer: gaps for _, layer, gaps in sorted(found, key=lambda each: -each[0])}
 
 
-def idle_layers(kernels: pd.DataFrame | None) -> str | None:
-    """Say in which layers a device is idle longest; None where it is said of the whole at best."""
+def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = None) -> str | None:
+    """Say in which layers, of those asked for, a device is idle longest.
+
+    None where it is said of the whole at best.
+    """
     if kernels is None or "layer" not in kernels:
         return None
     layers = set(kernels["layer"].dropna().astype(str))
@@ -246,7 +287,7 @@ def idle_layers(kernels: pd.DataFrame | None) -> str | None:
     found = [
         (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
         for layer, each in _layers_of(kernels, layers, "").items()
-        if each.idle_us >= _SHOWN * each.wall_us
+        if each.idle_us >= _SHOWN * each.wall_us and (asked is None or layer in asked)
     ]
     if not found:
         return None
@@ -273,14 +314,20 @@ def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, 
     parts = rows.assign(busy=busy, idle=idle)
     parts = parts[parts["layer"].isin(layers)]
     sums = parts.groupby(["layer", *keys], dropna=False, sort=False, observed=True).agg(
-        kernels=("idle", "size"), idle=("idle", "sum"), busy=("busy", "sum"), gap=("idle", "median")
+        kernels=("idle", "size"),
+        idle=("idle", "sum"),
+        busy=("busy", "sum"),
+        gap=("idle", "median"),
+        longest=("idle", "max"),
     )
     sums["wall"] = sums["idle"] + sums["busy"]
     found = {}
     for layer, repeated in sums[sums["busy"] > 0].groupby(level="layer", sort=False):
         usual = repeated.sort_values("wall").iloc[(len(repeated) - 1) // 2]
-        numbers = (float(usual[each]) for each in ("wall", "idle", "gap"))
-        found[str(layer)] = Timeline(name, int(usual["kernels"]), *numbers)
+        wall, idle, gap, longest = usual[["wall", "idle", "gap", "longest"]].tolist()
+        found[str(layer)] = Timeline(
+            name, int(usual["kernels"]), wall, idle, gap, longest, len(repeated)
+        )
     return found
 
 
@@ -295,7 +342,7 @@ def _of_iteration(part: pd.DataFrame, name: str) -> Timeline | None:
     idle = float(np.nansum(gaps))
     if not 0 <= idle < wall:
         return None
-    return Timeline(name, len(rows), wall, idle, float(np.nanmedian(gaps)))
+    return Timeline(name, len(rows), wall, idle, float(np.nanmedian(gaps)), float(np.nanmax(gaps)))
 
 
 def compare_gaps(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.compared import Side, rows_by
-from perfml.explain.residency import with_limits
+from perfml.explain.residency import with_limits, with_waves
 from perfml.kernel_names import kernel_label as kernel_label
 from perfml.kernel_names import kernel_purpose
 from perfml.metrics.expressions import Array
@@ -32,11 +32,14 @@ class Launch:
     counters
         Metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known;
         of a merged layer also ``kernels``, how many launches it has.
+    grid
+        Its grid as it was recorded; empty where that is not known.
     """
 
     kernel: str
     time_us: float
     counters: Mapping[str, float]
+    grid: str = ""
 
     def __getitem__(self, name: str) -> float:
         """Return a counter; NaN where it was not collected."""
@@ -91,13 +94,15 @@ class LaunchReader:
         self.side = side
         if side.kernels is None:
             return
-        kernels = with_limits(side.kernels)
+        kernels = with_waves(with_limits(side.kernels))
         self._rows = rows_by(kernels["layer"])
         self._order = kernels["kernel_index"].to_numpy(dtype=float, na_value=np.nan)
         self._kernel = kernels["kernel"].astype(str).to_numpy(dtype=object)
         self._repeat = (
             kernels.groupby(["run_id", "iteration"], dropna=False, sort=False).ngroup().to_numpy()
         )
+        grids = kernels["grid"] if "grid" in kernels.columns else pd.Series("", kernels.index)
+        self._grid = grids.astype("string").fillna("").to_numpy(dtype=object)
         self._times = kernels["time_us"].to_numpy(dtype=float, na_value=np.nan)
         self._names = [name for name in ("ncu_time_us",) if name in kernels.columns]
         self._names += metric_columns(kernels)
@@ -134,8 +139,10 @@ class LaunchReader:
         shares = (times / times.sum(axis=1, keepdims=True)).mean(axis=0)
         counters = median_over_repeats(self._counters[table])
         return tuple(
-            Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)))
-            for name, share, values in zip(names, shares, counters.tolist(), strict=True)
+            Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)), grid)
+            for name, share, values, grid in zip(
+                names, shares, counters.tolist(), self._grid[table[0]], strict=True
+            )
         )
 
 

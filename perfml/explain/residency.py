@@ -20,6 +20,9 @@ WARP = 32
 SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
 """Columns of launches that say how many blocks fit."""
 
+_PRINTED = 0.005
+"""Waves below which two digits are zeros."""
+
 LIMITS = ("registers", "shared_memory", "warps", "slots")
 _TRIPLE = re.compile(r"\((\d+), *(\d+), *(\d+)\)")
 COLUMN = "resident_blocks_limit_"
@@ -63,6 +66,22 @@ def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
         return launches
     fit = resident_blocks(launches).add_prefix(COLUMN)
     return launches if fit.isna().all(axis=None) else launches.join(fit)
+
+
+def with_waves(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them.
+
+    Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time, over
+    that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
+    """
+    wanted = ("waves_per_sm", "sm_active_cycles_mean", "sm_active_cycles_max")
+    limits = [f"{COLUMN}{name}" for name in LIMITS]
+    if not {*wanted, *limits} <= set(launches.columns):
+        return launches
+    waves, mean, most = (launches[name].astype(float) for name in wanted)
+    rounded = (waves == 0) & (most > 0) & (mean > 0)
+    small = (mean / most / launches[limits].astype(float).min(axis=1)).clip(upper=_PRINTED)
+    return launches.assign(waves_per_sm=waves.mask(rounded & small.notna(), small))
 
 
 def _rows(launches: pd.DataFrame) -> list[tuple[float, float, float, str]]:

@@ -17,7 +17,10 @@ from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
-from perfml.util.words import Readable
+from perfml.util.words import Readable, number, percentage
+
+_CONFIDENT = 0.5
+"""A cause of less than this part of the ratio is not claimed to be the one."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,20 @@ class PairCauses:
         where no work was counted on both sides.
     contributions
         Parts of the layer's log ratio.
+    times_us
+        Of the baseline's launch and of the target's; 0 for one that is not there.
+    unlike
+        Whether they are different kernels that neither side's author wrote.
+    unlike_product
+        Whether, of these, one is a library's: a product of matrices, a convolution, attention.
     """
 
     kernels: str
     resource: str | None
     contributions: tuple[Contribution, ...]
+    times_us: tuple[float, float] = (0.0, 0.0)
+    unlike: bool = False
+    unlike_product: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,6 +198,16 @@ class Causes:
             sums[part.term.id] = sums.get(part.term.id, 0.0) + part.log_ratio
         totals = [TermTotal(terms[name], value) for name, value in sums.items()]
         return tuple(sorted(totals, key=lambda total: -abs(total.log_ratio)))
+
+    @property
+    def firm(self) -> bool:
+        """Whether the first cause is certain: at least half of the ratio, and nothing doubts it."""
+        if self.log_ratio == 0:
+            return False
+        first = max(self.totals, key=lambda each: each.log_ratio / self.log_ratio, default=None)
+        if first is None or first.term.residual or self.untold is not None:
+            return False
+        return first.log_ratio / self.log_ratio >= _CONFIDENT
 
     @cached_property
     def terms(self) -> pd.DataFrame:
@@ -252,6 +274,7 @@ class Causes:
             "by_kernel": records(self.by_kernel),
             "by_kind": {str(kind): value for kind, value in self.by_kind.items()},
             "missing": list(self.missing),
+            "firm": self.firm,
             "untold": None if self.untold is None else self.untold.to_dict(),
         }
 
@@ -398,6 +421,9 @@ class LayerDiff:
         The instructions that carry the causes, where a report tells them.
     on_the_clock
         What passed between the layer's kernels, where that is known and more than they tell.
+    unseen
+        That what passed between the kernels is not known, where these do not differ; empty
+        otherwise.
     """
 
     layer: str
@@ -416,6 +442,7 @@ class LayerDiff:
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
     on_the_clock: Gaps | None = None
+    unseen: str = ""
 
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""
@@ -436,6 +463,7 @@ class LayerDiff:
             "disagreements": list(self.disagreements),
             "warnings": list(self.warnings),
             "reasons": list(self.reasons),
+            "unseen": self.unseen,
             "advice": records(self.advice),
             "fix": None if self.fix is None else self.fix.to_dict(),
             "lines": [asdict(line) for line in self.lines],
@@ -501,8 +529,16 @@ class Explanation:
         return cleaned
 
     def __repr__(self) -> str:
-        order = ["layer", "baseline_us", "target_us", "ratio", "low", "high", "verdict", "share"]
+        order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]
         table = self.layers.sort_values("share", ascending=False)[order]
+        for name in ("baseline_us", "target_us"):
+            table[name] = table[name].map(number)
+        table["share"] = table["share"].map(lambda value: percentage(value, 2))
+        sides = (self.baseline, self.target)
+        if self.baseline == self.target:
+            sides = ("baseline", "target")
+        heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
+        table = table.rename(columns={**heads, "share": "of the difference"})
         reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
         title = f"{self.target} against {self.baseline}: {self.total.sentence()}"
         return screen(title, self.warnings, table, after=reasons, rest=".layers")

@@ -104,4 +104,4 @@ def _ratio(layer: LayerVerdict) -> str:
 
 def _time(layer: LayerVerdict) -> str:
     ratio = _ratio(layer)
-    return f" (time x{ratio})" if ratio else ""
+    return f" (time ×{ratio})" if ratio else ""

@@ -1,22 +1,15 @@
 """The metric catalogue: what each metric means, how Nsight Compute spells it, how it merges.
 
 Here to change: a metric is one row of ``catalogue.csv``; what its columns may hold, in
-``catalogue.py``; what asking for it costs, in ``passes.csv``, which a GPU run writes.
+``catalogue.py``; which sets name it, in ``sets.py``; what asking for it costs, in ``passes.csv``,
+which a GPU run writes.
 """
 
-from perfml.metrics.catalogue import (
-    EVERY,
-    HOPPER,
-    PUBLISHED,
-    STALLS,
-    Catalogue,
-    Evaluation,
-    Metric,
-    load_catalogue,
-)
+from perfml.metrics.catalogue import Catalogue, Evaluation, Metric, load_catalogue
 from perfml.metrics.clocked import clock_of
 from perfml.metrics.expressions import Expression, parse
 from perfml.metrics.ncu_names import ncu_name, with_ncu_name
+from perfml.metrics.sets import EVERY, HOPPER, PUBLISHED, STALLS
 
 __all__ = [
     "EVERY",

@@ -19,159 +19,11 @@ import numpy.typing as npt
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics.expressions import Array, Expression, parse
+from perfml.metrics.raw_counters import RawCounters
+from perfml.metrics.sets import DEFAULT, DURATION, EVERY, GROUPS, SETS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PUBLISHED: tuple[str, ...] = (
-    "warp_execution_efficiency",
-    "gld_efficiency",
-    "gst_efficiency",
-    "stall_inst_fetch",
-    "stall_exec_dependency",
-    "stall_memory_dependency",
-    "stall_sync",
-    "stall_pipe_busy",
-    "shared_efficiency",
-    "achieved_occupancy",
-    "l2_utilization",
-    "shared_utilization",
-    "ldst_fu_utilization",
-    "cf_fu_utilization",
-    "special_fu_utilization",
-    "tex_fu_utilization",
-    "single_precision_fu_utilization",
-    "double_precision_fu_utilization",
-    "dram_utilization",
-)
-"""The 19 metrics of the published dataset, in its column order."""
-
-STALLS: tuple[str, ...] = (
-    "stall_inst_fetch",
-    "stall_exec_dependency",
-    "stall_memory_dependency",
-    "stall_texture",
-    "stall_sync",
-    "stall_constant_memory_dependency",
-    "stall_pipe_busy",
-    "stall_memory_throttle",
-    "stall_not_selected",
-    "stall_other",
-    "stall_sleeping",
-    "stall_selected",
-    "stall_branch_resolving",
-    "stall_gmma",
-)
-"""Why a warp waits or not: shares of its active cycles, one a reason."""
-
-DURATION = "gpu__time_duration.sum"
-"""Nsight Compute's name of a launch's duration (nanoseconds in base units)."""
-
-ROOFLINE: tuple[str, ...] = (
-    "flop_count_sp",
-    "flop_count_dp",
-    "flop_count_hp",
-    "tensor_cycles_utilization",
-    "dram_read_bytes",
-    "dram_write_bytes",
-    "l2_read_transactions",
-    "l2_write_transactions",
-    "gld_transactions",
-    "gst_transactions",
-    "inst_executed",
-)
-"""What a roofline is drawn from: operations, and bytes at every level of memory."""
-
-DEFAULT: tuple[str, ...] = tuple(
-    dict.fromkeys(
-        (
-            *PUBLISHED,
-            *ROOFLINE,
-            "sm_efficiency",
-            "ipc",
-            "issue_slot_utilization",
-            "theoretical_occupancy",
-            "global_load_requests",
-            "global_store_requests",
-            "inst_executed_shared_loads",
-            "shared_load_transactions",
-            "stall_memory_throttle",
-            "stall_constant_memory_dependency",
-            "stall_gmma",
-            "half_precision_fu_utilization",
-            # what Hopper's libraries load is mostly asynchronous copies; counted in the pass of
-            # instrumented code that gld_efficiency takes already
-            "ldgsts_efficiency",
-            # what tells causes apart that share a unit: atomics, local memory, constants,
-            # exchanged lanes, integer arithmetic, idle multiprocessors, tensor cores
-            "global_atomic_requests",
-            "global_reduction_requests",
-            "l2_atomic_utilization_max",
-            "local_load_transactions",
-            "local_store_transactions",
-            "shared_atomic_transactions",
-            "constant_cache_utilization",
-            "inst_executed_async_copies",
-            "inst_integer",
-            "inst_bit_convert",
-            "inst_inter_thread_communication",
-            "alu_utilization",
-            "sm_active_cycles_max",
-            "sm_active_cycles_mean",
-        )
-    )
-)
-"""What explain, advise and roofline read: enough to name every planted cause that `CAUSES` names.
-
-A multiprocessor of an sm_90 counts four things a pass beside its cycles and warps, and every such
-pass costs the same, so a metric has to earn its place. Seven passes hold these, and the pass of
-instrumented code that the efficiencies take anyway holds what is counted there instead
-(`Metric.asked`). Left out is what would take a pass more and changed no answer:
-``tensor_utilization`` takes three places for what ``tensor_cycles_utilization`` says in one,
-``stall_branch_resolving`` was 1 % of the time of the atlas's 26,221 launches and nowhere above
-14 %. `CAUSES` has both.
-
-What a launch says of itself (registers, shared memory, waves) comes with every profile, and so do
-the parts of a stall reason that is a sum (``stall_sync`` is ``stall_barrier`` and
-``stall_membar``).
-"""
-
-CAUSES: tuple[str, ...] = (
-    *DEFAULT,
-    "constant_cache_requests",
-    "inst_executed_shared_atomics",
-    "inst_executed_shared_stores",
-    "local_load_requests",
-    "local_store_requests",
-    "shared_store_transactions",
-    "stall_branch_resolving",
-    "stall_drain",
-    "stall_lg_throttle",
-    "stall_math_pipe_throttle",
-    "stall_membar",
-    "stall_mio_throttle",
-    "stall_not_selected",
-    "stall_short_scoreboard",
-    "stall_sleeping",
-    "stall_texture",
-    "tensor_utilization",
-)
-"""Every counter that an explanation reads; it takes more passes than `DEFAULT`."""
-
-HOPPER: tuple[str, ...] = ("bulk_copy_bytes", "inst_executed_bulk_copies")
-"""Counters that explanations read, too, but that GPUs before Hopper lack: a profiler refuses them
-there, so they are in no set and have to be asked for by name."""
-
-_GROUPS: dict[str, tuple[str, ...]] = {
-    "default": DEFAULT,
-    "causes": CAUSES,
-    "published": PUBLISHED,
-    "stalls": STALLS,
-    "roofline": ROOFLINE,
-}
-EVERY = "all"
-"""The set of every metric."""
-_SETS = (*_GROUPS, EVERY)
 
 
 @dataclass(frozen=True)
@@ -321,8 +173,8 @@ class Catalogue:
         try:
             return self._metrics[name]
         except KeyError:
-            sets = f"Sets are: {', '.join(_SETS)}."
-            cure = did_you_mean(name, [*self._metrics, *_SETS], sets)
+            sets = f"Sets are: {', '.join(SETS)}."
+            cure = did_you_mean(name, [*self._metrics, *SETS], sets)
             msg = f"no metric or metric set is called {name!r}"
             raise PerfmlError(msg, cure=cure) from None
 
@@ -331,7 +183,7 @@ class Catalogue:
 
         The set `all` is every metric that Nsight Compute has a counterpart of.
         """
-        groups = {**_GROUPS, EVERY: tuple(name for name in self.names if self[name].ncu)}
+        groups = {**GROUPS, EVERY: tuple(name for name in self.names if self[name].ncu)}
         found: dict[str, None] = {}
         for name in names:
             for member in groups.get(name, (name,)):
@@ -428,7 +280,7 @@ class Catalogue:
         Evaluation
             Values in canonical units. Undefined is NaN, never 0.
         """
-        counters = _Counters(raw)
+        counters = RawCounters(raw)
         columns: dict[str, Array] = {}
         missing: list[str] = []
         substituted: dict[str, str] = {}
@@ -507,56 +359,15 @@ def _metric(row: dict[str, str]) -> Metric:
     )
 
 
-class _Counters:
-    """Counters by name, each taken out of its table once, however many formulas read it."""
-
-    def __init__(self, raw: pd.DataFrame | Mapping[str, Array]) -> None:
-        import pandas as pd  # not above: a sweep's workers read names only
-
-        self._raw = raw
-        self._names = frozenset(map(str, raw.keys()))
-        self._taken: dict[str, Array] = {}
-        if isinstance(raw, pd.DataFrame):
-            self.index = raw.index
-        else:
-            self.index = pd.RangeIndex(len(next(iter(raw.values()), ())))
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __call__(self, name: str) -> Array:
-        """Return a counter, or a ``.pct`` from older reports' ``.ratio`` and ``.max_rate``."""
-        found = self._taken.get(name)
-        if found is None:
-            if name in self._names:
-                found = np.asarray(self._raw[name], dtype=float)
-            else:
-                base = name.removesuffix(".pct")
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    found = 100.0 * self(f"{base}.ratio") / self(f"{base}.max_rate")
-            self._taken[name] = found
-        return found
-
-    def held(self, name: str) -> bool:
-        """Tell whether there is such a counter, or what it can be computed from."""
-        if name in self._names:
-            return True
-        base = name.removesuffix(".pct")
-        return base != name and {f"{base}.ratio", f"{base}.max_rate"} <= self._names
-
-    def cover(self, expression: Expression) -> bool:
-        """Tell whether every counter of a formula is there."""
-        return all(map(self.held, expression.names))
-
-
-def _source(metric: Metric, raw: _Counters) -> Expression | None:
+def _source(metric: Metric, raw: RawCounters) -> Expression | None:
+    """Return the formula whose counters are there: the metric's own before its substitutes."""
     if metric.ncu is None:
         return None
     candidates = (metric.ncu, *metric.substitutes)
     return next((each for each in candidates if raw.cover(each)), None)
 
 
-def _defined(metric: Metric, raw: _Counters, source: Expression) -> Array:
+def _defined(metric: Metric, raw: RawCounters, source: Expression) -> Array:
     """Evaluate `source`, with NaN where the metric means nothing."""
     values = np.broadcast_to(source(raw), len(raw)).astype(float)
     if metric.guard is not None and raw.cover(metric.guard):

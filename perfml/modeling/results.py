@@ -14,7 +14,7 @@ from perfml.modeling.ranking.null import Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
-from perfml.util.words import Readable, count
+from perfml.util.words import Readable, count, number, percentage
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +80,7 @@ class Evaluation:
         }
 
     def __repr__(self) -> str:
-        shown = self._shown().drop(columns=["score", "median"])
+        shown = self._shown().drop(columns="median")
         return screen(self._title(), self.warnings, shown, rest=".scores", most=24)
 
     def _repr_html_(self) -> str:
@@ -88,14 +88,19 @@ class Evaluation:
 
     def _title(self) -> str:
         rows = len(self.predictions["row"].unique())
-        score = "MAPE, a fraction" if self.task == "regression" else "accuracy"
+        score = "mean absolute percentage error" if self.task == "regression" else "accuracy"
         metrics = count(len(self.features), "metric")
         return f"{self.task} of {rows} rows by {metrics}: scores ({score})"
 
     def _shown(self) -> pd.DataFrame:
-        scores = self.scores.drop(columns="baseline").rename(
-            columns={"q025": "2.5 %", "q975": "97.5 %", "splits": "fits"}
-        )
+        scores = self.scores.drop(columns=["baseline", "score"]).rename(columns={"splits": "fits"})
+        for name in ("mean", "median"):
+            scores[name] = scores[name].map(percentage)
+        spread = [
+            f"{percentage(low)} to {percentage(high)}"
+            for low, high in zip(scores.pop("q025"), scores.pop("q975"), strict=True)
+        ]
+        scores.insert(len(scores.columns) - 1, "95 % of the fits", spread)
         scores["model"] += np.where(self.scores["baseline"], " (baseline)", "")
         return scores
 
@@ -185,17 +190,29 @@ class Ranking:
         )
 
     def __repr__(self) -> str:
-        order = ["members", "p_top3", "null_p_top3", "mean_rank", "rank_low", "rank_high", "p_top1"]
         after = (self.chance,) if self.chance else ()
-        found = [name for name in order if name in self.summary]
         names = [str(value).split(", ") for value in self.summary["members"]]
         short = [f"{first} + {len(more)} more" if more else first for first, *more in names]
-        table = self.summary[found].assign(members=short).rename(columns=_HEADS)
+        table = self._shown().assign(members=short).rename(columns=_HEADS)
         return screen(self._title(), self.warnings, table, after=after, rest=".summary")
 
     def _repr_html_(self) -> str:
-        table = self.summary.drop(columns="group").rename(columns=_HEADS)
+        table = self._shown().rename(columns=_HEADS)
         return section(self._title(), self.warnings, table, after=self.chance)
+
+    def _shown(self) -> pd.DataFrame:
+        """Return the summary as people read it: shares in percent, ranks as an interval."""
+        shown = self.summary.copy()
+        for name in ("p_top1", "p_top3", "null_p_top3"):
+            if name in shown:
+                shown[name] = [f"{Readable(value):.0%}" for value in shown[name]]
+        shown["mean_rank"] = shown["mean_rank"].map(number)
+        if {"rank_low", "rank_high"} <= set(shown):
+            ends = zip(shown.pop("rank_low"), shown.pop("rank_high"), strict=True)
+            spread = [f"{low:.0f}–{high:.0f}" for low, high in ends]
+            shown["interval"] = spread
+        order = ["members", "mean_rank", "interval", "p_top3", "null_p_top3", "p_top1"]
+        return shown[[name for name in order if name in shown]]
 
     def _title(self) -> str:
         return f"{self.task}: ranking over {self.resamples} resamples of {self.resampling}"
@@ -206,8 +223,6 @@ _PERMUTED = {"regression": "times", "classification": "backends"}
 _HEADS = {
     "members": "interchangeable metrics",
     "mean_rank": "mean rank",
-    "rank_low": "2.5 %",
-    "rank_high": "97.5 %",
     "p_top1": "P(first)",
     "p_top3": "P(top 3)",
     "null_p_top3": "chance, 95 %",

@@ -54,6 +54,7 @@ far the most of it."""
 _PRODUCTS = frozenset({"convolution", "attention", "recurrent", "product"})
 
 _USUAL = {
+    "Conv2d": "conv",
     "ReLU": "relu",
     "ReLU6": "hardtanh",
     "GELU": "gelu|GELUActivation|PytorchGELUTanh",
@@ -84,8 +85,8 @@ def usual_kind(kind: str | None) -> str | None:
 
     Examples
     --------
-    >>> [usual_kind(kind) for kind in ("relu", "Conv1D", "cudnn_batch_norm", "MistralRMSNorm")]
-    ['ReLU', 'Linear', 'BatchNorm2d', 'LlamaRMSNorm']
+    >>> [usual_kind(kind) for kind in ("relu", "conv", "Conv1D", "cudnn_batch_norm")]
+    ['ReLU', 'Conv2d', 'Linear', 'BatchNorm2d']
     """
     if kind is None:
         return None

@@ -210,10 +210,12 @@ class Prediction:
         chance = compared * (1 - self.confidence) / 2
         lost = sum(each.excess_us or 0.0 for each in self.slower)
         total = sum(each.time_us * each.copies for each in self.layers)
+        every = sum(each.copies for each in self.layers if each.verdict != "not compared")
+        whole = count(compared, "layer") if every == compared else f"{compared} different layers"
         if not slow:
-            return f"None of {compared} layers is slower than layers like it usually are."
+            return f"None of {whole} is slower than layers like it usually are."
         return (
-            f"{slow} of {count(compared, 'layer')} {'is' if slow == 1 else 'are'} slower than "
+            f"{slow} of {whole} {'is' if slow == 1 else 'are'} slower than "
             "layers like "
             f"{'it' if slow == 1 else 'them'} usually are, by {micros(lost)} of {micros(total)} "
             f"together (about {chance:.2g} would be by chance)."

@@ -143,7 +143,7 @@ def value_text(value: Any) -> str:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text.replace(",", "").rstrip("%"))
+        float(text.replace(",", "").rstrip("%").rstrip())
     except ValueError:
-        return text == "-"
+        return text in ("-", "–")
     return True

@@ -10,12 +10,12 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import listed, percent
+from perfml.report.labels import listed, model, percent, protocol
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
-from perfml.util.words import count
+from perfml.util.words import count, number, percentage
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 _OFTEN = 0.75
 """Share of the searches from which on a metric that was not chosen is told."""
 
-_UNDER_ROOFS = ("ncu_time_us", "batch", "precision", "l1_intensity", "l2_intensity")
+_UNDER_ROOFS = (
+    "under ncu, µs",
+    "L1, FLOP/B",
+    "L2, FLOP/B",
+    "batch",
+    "precision",
+    "DRAM, FLOP/B",
+    "time, µs",
+)
 """What a narrow terminal leaves out of a roofline first."""
 
 _MOST_LACKING = 16
@@ -39,9 +47,23 @@ _LOW = 0.1
 
 def train_document(evaluation: Evaluation) -> Document:
     """Return the scores of every model under every protocol."""
-    # an interval's ends go together, and what is left is the mean and the median
-    spare = ("splits", "score", "baseline", "q025", "q975")
-    scores = frame_table(evaluation.scores, spare=spare)
+    found = evaluation.scores
+    spread = [
+        f"{percentage(low)} to {percentage(high)}"
+        for low, high in zip(found["q025"], found["q975"], strict=True)
+    ]
+    shown = pd.DataFrame(
+        {
+            "model": found["model"].map(model),
+            "protocol": found["protocol"].map(protocol),
+            "mean": found["mean"].map(percentage),
+            "median": found["median"].map(percentage),
+            "95 % of the scores": spread,
+            "scores": found["splits"],
+            "baseline": found["baseline"],
+        }
+    )
+    scores = frame_table(shown, spare=("scores", "baseline", "95 % of the scores"))
     return _single("Scores", Text(MEANINGS.get(evaluation.task, "The score.")), scores)
 
 
@@ -78,8 +100,13 @@ def weights_document(both: WeightsComparison, top: int) -> Document:
 def select_document(chosen: SufficientSet) -> Document:
     """Return the smallest set that suffices, what was tried, and how stable the choice is."""
     path = chosen.path.drop(columns="alternative_scores")
-    path = path.assign(alternatives=path["alternatives"].map(", ".join))
-    stability = pd.DataFrame(chosen.stability.items(), columns=["metric", "share of searches"])
+    path = path.assign(
+        score=path["score"].map(percentage), alternatives=path["alternatives"].map(", ".join)
+    )
+    if chosen.task == "regression":
+        path = path.rename(columns={"score": "error"})
+    shares = [(name, percent(share)) for name, share in chosen.stability.items()]
+    stability = pd.DataFrame(shares, columns=["metric", "share of searches"])
     searches = f"{len(chosen.checks)} searches, each without a part of the layers"
     blocks = (Text(chosen.verdict), frame_table(path), frame_table(stability, searches))
     return _single("Smallest set of metrics", *blocks, *_passed_over(chosen))
@@ -100,8 +127,8 @@ def _why_not(name: str, chosen: SufficientSet) -> str:
         if name in scores:
             return (
                 f"{start}{step['metric']} was better at step {step['size']} ({what} "
-                f"{step['score']:.3g} against {scores[name]:.3g}). That is within the tolerance, "
-                "so either will do."
+                f"{percentage(step['score'])} against {percentage(scores[name])}). That is within "
+                "the tolerance, so either will do."
             )
     return f"{start}every step had a metric that was better by more than the tolerance."
 
@@ -131,14 +158,19 @@ def roofline_document(
         rows = rows.assign(kernel=[kernel_label(str(name)) for name in rows["kernel"]])
     if len(rows) and (rows["bound"] == UNKNOWN).all() and rows["flop_rate"].notna().any():
         return _arithmetic_rates(rows, peaks, by_kernel=by_kernel, time_notes=time_notes)
-    notes = ["intensity: operations a byte; fraction: of the roof that bounds."]
+    notes = ["FLOP/B: operations a byte of that memory; of the roof: of the one that bounds."]
     if rows["flops"].isna().any():
         notes.append(
-            "operations of tensor cores have no counter here: without a layer's shape, no "
-            "intensity, and the bound is unknown"
+            "Operations of tensor cores have no counter here: without a layer's shape the bound "
+            "is unknown."
+        )
+    if ((rows["bound"] == UNKNOWN) & rows["flops"].notna()).any():
+        notes.append(
+            "Where operations are known and the bound is not, bytes were not counted (collect "
+            "with --metrics roofline)."
         )
     if (rows["flops_source"] == "derived").any():
-        notes.append("operations are derived from rates and cycles: no count was collected")
+        notes.append("Operations are derived from rates and cycles: no count was collected.")
     low = int((rows["fraction"] < _LOW).sum())
     if low:
         notes.append(
@@ -147,10 +179,31 @@ def roofline_document(
         )
     blocks = (
         Text(f"Peaks, {peaks.sentence()}"),
-        frame_table(rows[shown], spare=_UNDER_ROOFS),
+        frame_table(
+            _with_units(rows[shown]), spare=(*_UNDER_ROOFS, *(("backend",) if by_kernel else ()))
+        ),
         Points(tuple(notes)),
     )
     return _single("Roofline", *blocks, *time_texts(time_notes))
+
+
+_ROOF_HEADS = {
+    "time_us": "time, µs",
+    "ncu_time_us": "under ncu, µs",
+    "dram_intensity": "DRAM, FLOP/B",
+    "l2_intensity": "L2, FLOP/B",
+    "l1_intensity": "L1, FLOP/B",
+    "fraction": "of the roof",
+}
+"""What people read over the columns of `perfml.explain.roofline`."""
+
+
+def _with_units(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a roofline's rows as people read them: units in the heads, shares in percent."""
+    shown = rows.assign(fraction=rows["fraction"].map(percent))
+    for name in set(_ROOF_HEADS) & set(shown.columns) - {"fraction"}:
+        shown[name] = shown[name].map(number)
+    return shown.rename(columns=_ROOF_HEADS)
 
 
 def _arithmetic_rates(
@@ -160,8 +213,8 @@ def _arithmetic_rates(
     names = ("layer", *(("kernel",) if by_kernel else ()), "backend", "precision", "batch")
     shown = rows[[name for name in names if name in rows.columns]].copy()
     peak = rows["precision"].map(peaks.values) if "precision" in rows.columns else float("nan")
-    shown["time_us"] = rows["time_us"]
-    shown["TFLOP/s"] = rows["flop_rate"] / 1e12
+    shown["time, µs"] = rows["time_us"].map(number)
+    shown["TFLOP/s"] = (rows["flop_rate"] / 1e12).map(number)
     shown["of the peak"] = (rows["flop_rate"] / peak).map(percent)
     return _single(
         "Roofline",

@@ -375,12 +375,26 @@ SCORE_SPARE = ("splits", "percentile of published", "published")
 
 
 def claim_lines(found: Reproduction) -> list[tuple[str, str, str]]:
-    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence."""
-    lines = []
-    for claim in found.claims:
-        other = "" if claim.data == found.source.name else f" [{claim.data}]"
-        lines.append((claim.claim + other, claim.verdict, claim.brief))
-    return lines
+    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence.
+
+    A mark behind a claim leads to `data_notes`.
+    """
+    marks = _marks(found)
+    return [
+        (f"{claim.claim}{marks[claim.data]}", claim.verdict, claim.brief) for claim in found.claims
+    ]
+
+
+def data_notes(found: Reproduction) -> list[str]:
+    """Return what the marks of `claim_lines` mean: about which other data a claim is."""
+    return [f"{mark.strip()} about {data}" for data, mark in _marks(found).items() if mark]
+
+
+def _marks(found: Reproduction) -> dict[str, str]:
+    """Return by data set what stands behind a claim about it: nothing for the study's own."""
+    others = dict.fromkeys(each.data for each in found.claims if each.data != found.source.name)
+    marks = {data: f" {'*' * place}" for place, data in enumerate(others, start=1)}
+    return {found.source.name: "", **marks}
 
 
 def _text(value: float | None, form: str = ".4g") -> str:

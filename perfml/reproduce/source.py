@@ -10,10 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets import DATASETS, fetch, find, from_published
+from perfml.datasets import DATASETS, fetch, find, from_published, read_given
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
-from perfml.tables import read_table
 from perfml.util.digest import sha256_of_file
 
 RECORDED = ("h200-yolov4-tiny", "h200-sweep")
@@ -147,19 +146,8 @@ def find_recording() -> Recording | None:
 
 
 def _recording(name: str, place: Path) -> Recording:
-    from perfml.ingest.profiles import ingest
-    from perfml.merge.rule import merge
-
-    layers, kernels = (sorted(place.glob(f"*{kind}*.parquet")) for kind in ("layers", "kernels"))
-    if len(layers) == 1 and len(kernels) == 1:
-        tables: Any = (
-            read_table(layers[0], kind="layers").frame,
-            read_table(kernels[0], kind="kernels").frame,
-        )
-    else:
-        launches = ingest([place]).frame
-        tables = (merge(launches), launches)
-    kept = [_one_condition(frame) for frame in tables]
+    given = read_given(place)
+    kept = [_one_condition(frame) for frame in (given.layers, given.launches)]
     return Recording(name, kept[0], kept[1], _machine(place))
 
 

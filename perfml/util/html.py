@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from perfml.util.words import plain_number
+
 _OPEN = 3
 """More warnings than these fold."""
 
@@ -39,7 +41,7 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: 
             border=0,
             classes="perfml",
             na_rep="",
-            float_format=lambda value: f"{value:.4g}",
+            float_format=plain_number,
         )
     below = f"<p>{html.escape(after)}</p>" if after else ""
     return f"<div>{_STYLE}<h4>{html.escape(title)}</h4>{notes}{table}{below}</div>"

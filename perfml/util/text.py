@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from perfml.util.words import count
+from perfml.util.words import count, plain_number
 
 if TYPE_CHECKING:
     # loaded where there is a frame: `collect` and the workers of a sweep start without pandas
@@ -24,11 +24,19 @@ WIDTH = 80
 _OPEN = 3
 """More warnings than these are counted."""
 
+_KERNEL = re.compile(r"[(\[]?(?=\w+_\w)[\w:]+(…[\w:]+)?[)\],;:.]*")
+"""What the name of a kernel looks like, also one that lost its middle: no path, no option."""
+
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[µunm]?s\b|[GT]B/s|TFLOP/s))")
 """The blank between a number and its unit."""
 
-_LEAST_NAME = 24
-"""Characters that a name keeps at least."""
+_FIGURE = re.compile(r"[-+]?\d[\d.,]*(?: %)?|–")
+
+_LEAST_NAME = 33
+"""Characters that a name keeps: as many as any metric has."""
+
+_LEAST_WORDS = 25
+"""Characters that words keep."""
 
 
 def screen(
@@ -86,7 +94,8 @@ def _sentences(sentences: Iterable[str], width: int) -> list[str]:
 def folded(text: str, width: int, first: str = "", further: str = "") -> list[str]:
     """Return a text in lines of a width; a longer word has a line for itself, whole.
 
-    A number and its unit stay on one line.
+    A number and its unit stay on one line. The name of a kernel that is longer than a line loses
+    its middle; a path or a command, which one copies, does not.
 
     Parameters
     ----------
@@ -97,8 +106,10 @@ def folded(text: str, width: int, first: str = "", further: str = "") -> list[st
     first, further
         What the first line and the others begin with.
     """
+    room = width - max(len(first), len(further))
+    words = (_without_middle(word, room) for word in text.split(" "))
     lines = textwrap.wrap(
-        _UNIT.sub("\xa0", text),  # no blank to textwrap
+        _UNIT.sub("\xa0", " ".join(words)),  # no blank to textwrap
         width,
         initial_indent=first,
         subsequent_indent=further,
@@ -108,13 +119,25 @@ def folded(text: str, width: int, first: str = "", further: str = "") -> list[st
     return [line.replace("\xa0", " ") for line in lines]
 
 
+def _without_middle(word: str, room: int) -> str:
+    """Return a word that fits, if it is a kernel's name."""
+    if len(word) <= room or not _KERNEL.fullmatch(word):
+        return word
+    start, _, end = word.partition("…") if "…" in word else (word, "", word)
+    tail = (room - 1) // 2
+    return f"{start[: room - 1 - tail]}…{end[-tail:]}"
+
+
 def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
     """Return how many columns fit, and their lines."""
     from pandas.api.types import is_numeric_dtype
 
     columns = [[cell(value) for value in frame[name]] for name in frame.columns]
     heads = [str(name) for name in frame.columns]
-    numeric = [bool(is_numeric_dtype(frame[name])) for name in frame.columns]
+    numeric = [
+        bool(is_numeric_dtype(frame[name])) or _figures(column)
+        for name, column in zip(frame.columns, columns, strict=True)
+    ]
     kept = len(heads)
     while True:
         sizes = [
@@ -123,7 +146,8 @@ def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
         ]
         over = sum(sizes) + 2 * (kept - 1) - width
         for at in sorted(range(kept), key=lambda at: -sizes[at]):
-            least = max(_LEAST_NAME, len(heads[at]))
+            of_words = any(" " in text for text in columns[at])
+            least = max(_LEAST_WORDS if of_words else _LEAST_NAME, len(heads[at]))
             if over > 0 and not numeric[at] and sizes[at] > least:
                 cut = min(over, sizes[at] - least)
                 sizes[at] -= cut
@@ -134,6 +158,11 @@ def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
     rows = zip(*columns[:kept], strict=True)
     lines = [_line(row, sizes, numeric) for row in [tuple(heads[:kept]), *rows]]
     return kept, lines
+
+
+def _figures(column: list[str]) -> bool:
+    """Return whether texts are numbers, in percent or plain."""
+    return any(column) and all(_FIGURE.fullmatch(text) for text in column if text)
 
 
 def _line(row: Iterable[str], sizes: list[int], numeric: list[bool]) -> str:
@@ -151,7 +180,7 @@ def cell(value: Any) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return plain_number(value)
     return " ".join("".join(c if c.isprintable() else "?" for c in str(value)).split())
 
 

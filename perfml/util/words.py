@@ -23,6 +23,18 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{places}f}"
 
 
+def plain_number(value: float) -> str:
+    """Return a number for a cell: four significant digits, none behind the point of a whole one.
+
+    Examples
+    --------
+    >>> plain_number(23284.36), plain_number(0.98765), plain_number(8.0)
+    ('23,284', '0.9877', '8')
+    """
+    whole = math.isfinite(value) and value == round(value)
+    return f"{value:,.0f}" if whole else number(value, 4)
+
+
 def micros(value: float) -> str:
     """Return a time given in microseconds, with its unit; ten milliseconds and more in ms.
 
@@ -45,6 +57,17 @@ def multiple(ratio: float) -> str:
     ('3.96×', '77.8×', '0.0129×', '1.00×')
     """
     return f"{number(ratio)}×"
+
+
+def percentage(value: float, digits: int = 3) -> str:
+    """Return a fraction in percent with `digits` significant digits.
+
+    Examples
+    --------
+    >>> percentage(0.19661), percentage(0.00646), percentage(0.01), percentage(1.004)
+    ('19.7 %', '0.646 %', '1.00 %', '100 %')
+    """
+    return f"{number(100 * value, digits)} %" if math.isfinite(value) else "–"
 
 
 def count(amount: int, noun: str, plural: str | None = None) -> str:

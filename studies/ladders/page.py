@@ -223,7 +223,7 @@ def streams():
         sums = [float(times(CONV).loc[each]) for each in pair]
         spent = [busy()[each] for each in pair]
         lasted = [spans(each[0], layer) for each in pair]
-        cells = [f"{_number(a)} -> {_number(b)} (x{b / a:.2f})" for a, b in (sums, spent, lasted)]
+        cells = [f"{_number(a)} -> {_number(b)} (×{b / a:.2f})" for a, b in (sums, spent, lasted)]
         rows.append([layer, *cells])
     return markdown(["layer", "sum over kernels, us", "GPU busy, us", "first to last, us"], rows)
 

@@ -50,7 +50,7 @@ def said_of_launches(detail: LayerDiff, busy: Sequence[float]) -> str | None:
     shares = [whole / some - 1 for whole, some in zip(sums, busy, strict=True)]
     if any(share > OVERLAP for share in shares):
         return (
-            f"launches overlap: the GPU is busy x{busy[1] / busy[0]:.3g} as long, the times of "
+            f"launches overlap: the GPU is busy ×{busy[1] / busy[0]:.3g} as long, the times of "
             f"the kernels add up to {sums[1] / busy[1]:.2f} times that"
         )
     if detail.time.verdict not in ("faster", "slower") or "kernel" not in detail.launches:
@@ -92,7 +92,7 @@ def _largest(detail: LayerDiff, sides: Sequence[Side]) -> str:
     idle = _idle_multiprocessors(first, detail, sides)
     if idle is None:
         return cause_in_words(first, detail.causes)
-    return f"{first.term.label} x{first.factor:.2f} ({idle})"
+    return f"{first.term.label} ×{first.factor:.2f} ({idle})"
 
 
 def _idle_multiprocessors(total: TermTotal, detail: LayerDiff, sides: Sequence[Side]) -> str | None:
@@ -102,7 +102,10 @@ def _idle_multiprocessors(total: TermTotal, detail: LayerDiff, sides: Sequence[S
     before, after = (_of_longest(side, detail.layer, "sm_efficiency") for side in sides)
     idle = math.log(before / after) if before > 0 and after > 0 else 0.0
     if idle * total.log_ratio > 0 and abs(idle) >= NAMED * abs(total.log_ratio):
-        return f"multiprocessors busy {after:.0%} of the time, {before:.0%} in the step before"
+        return (
+            f"multiprocessors busy {100 * after:.0f} % of the time, "
+            f"{100 * before:.0f} % in the step before"
+        )
     return None
 
 

@@ -28,12 +28,15 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side, sides_of
-from perfml.explain.advice.after_fix import WIDTH, Width, time_after, told
+from perfml.explain.advice.after_fix import SAID, Width, time_after, told
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.cures import CURES
+from perfml.explain.advice.first_fix import launches_with
 from perfml.explain.advice.fix import CannotSay
+from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.compared import Side
+from perfml.explain.counters.terms import ONE_SIDED
 from perfml.explain.launches import Launch, Launches, LaunchReader
 from perfml.explain.results import Causes, TermTotal
 from perfml.explain.times import compare_times
@@ -47,14 +50,15 @@ LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
 ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
 """The ladders with the default metrics; their own data sets have fewer counters."""
 EARLIER = ", recorded earlier"
-EXAMS = ("h200-strangers", "h200-strangers2")
-UNSEEN = "h200-strangers3"
-"""Asked once, after formulas and widths stood, and no part of any width."""
+EXAMS = ("h200-strangers", "h200-strangers2", "h200-strangers3", "h200-torch-pairs")
+"""Of these the estimate is of the cause that `explain` says first, right or wrong."""
 KNOWN = ", size of the step known"
 LARGEST = 20
 """Errors that are counted by what the step is."""
-READ = 10
-"""Largest errors of each author that somebody has read."""
+READ, OFF = 10, 0.1
+"""Largest errors of each author that somebody has read: so many, from so much on."""
+OTHERS = (*EXAMS, STRANGERS)
+"""Authors who had not seen perfml."""
 PART = "the step leaves half as much again of the cause as the estimate, or more"
 CURE = "none of these"
 PLANTED = "planted"
@@ -78,6 +82,8 @@ class Fixed:
         The part of the time whose cure the counters tell.
     unsaid
         Why `explain` gives no number; None where it does.
+    unknown
+        What no counter tells of what the fix leaves.
     part
         Whether the step leaves more of its cause than the estimate.
     rules_us
@@ -93,6 +99,7 @@ class Fixed:
     estimate_us: float
     told: float
     unsaid: CannotSay | None = None
+    unknown: str = ""
     part: bool = False
     rules_us: float | None = None
 
@@ -111,6 +118,11 @@ class Fixed:
     def ratio(self) -> float:
         """The time estimated, over the time after the fix."""
         return self.estimate_us / self.after_us
+
+    @property
+    def number(self) -> bool:
+        """Whether `explain` says a number, and not only an interval or nothing."""
+        return self.unsaid is None and self.told >= SAID
 
     @property
     def step(self) -> str:
@@ -146,8 +158,10 @@ def _fixed(group: str, turned: Question, sized: bool) -> Fixed:
     unknown = replace(unknown, unsaid=CannotSay.COUNTERS, rules_us=_rules(turned, slow))
     if named is None:
         return unknown
+    if named.term.id in ONE_SIDED:
+        return _without_launches(turned, causes, replace(unknown, term=named.term.id))
     term, left = named.term.id, _left(named, causes.pairs)
-    launches = _fixed_launches(turned)
+    launches = _fixed_launches(turned, causes, term)
     times = [(one, time_after(one, term, left if sized else None)) for one in launches]
     estimate_us = slow - sum(one.time_us * (1 - fraction) for one, fraction in times)
     if math.isnan(estimate_us):
@@ -158,8 +172,23 @@ def _fixed(group: str, turned: Question, sized: bool) -> Fixed:
         term=term,
         estimate_us=estimate_us,
         told=told(launches, term),
+        unknown=CURES[term](SlowLaunch(longest)).unknown,
         unsaid=cannot_say(term, causes, turned.before.launches or (), turned.after.launches or ()),
         part=left is not None and left > 1.5 * CURES[term](SlowLaunch(longest)).left,
+    )
+
+
+def _without_launches(turned: Question, causes: Causes, unknown: Fixed) -> Fixed:
+    """Return the fix that leaves out the launches that the slower side has alone."""
+    sides = [side.launches or () for side in (turned.before, turned.after)]
+    estimate_us = time_without_them(causes, sides[0], 0)
+    if math.isnan(estimate_us):
+        return unknown
+    return replace(
+        unknown,
+        estimate_us=estimate_us,
+        told=1.0,
+        unsaid=cannot_say(unknown.term, causes, *sides),
     )
 
 
@@ -167,22 +196,24 @@ def _total(side: Any) -> float:
     return sum(one.time_us for one in side.launches or ())
 
 
-def _fixed_launches(question: Question) -> Sequence[Launch]:
-    """Return what is fixed: all launches of a planted kernel, the longest of a layer of others."""
+def _fixed_launches(question: Question, causes: Causes, term: str) -> Sequence[Launch]:
+    """Return what is fixed: all launches of a planted kernel, of others those with the cause."""
     launches = question.before.launches or ()
     if question.accepted.terms and len(set(question.before.names)) == 1:
         return launches
-    return [max(launches, key=lambda one: one.time_us)]
+    return launches_with(term, causes, launches, 0)
 
 
 def _cause(question: Question, causes: Causes) -> TermTotal | None:
     """Return the cause that is taken out."""
     along = [each for each in causes.totals if each.log_ratio < 0]
     wanted = question.accepted.terms
+    if "kernels_appeared" in wanted:  # the slower side is the one before
+        wanted |= {"kernels_vanished"}
     named = [each for each in along if each.term.id in wanted] or (along if not wanted else [])
     if not named and question.family and wanted:
         named = along
-    return named[0] if named and named[0].term.id in CURES else None
+    return named[0] if named and named[0].term.id in (*CURES, *ONE_SIDED) else None
 
 
 def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:
@@ -237,20 +268,9 @@ def exam_questions(name: str) -> list[Question]:
     return found
 
 
-def unseen(name: str = UNSEEN) -> dict[str, dict[str, int]]:
-    """Return how often intervals hold for the causes that `explain` says first, by half: counts."""
-    folder = find(name)
-    assert folder is not None
-    halves = json.loads((folder / "halves.json").read_text(encoding="utf-8"))
-    nothing = Accepted(frozenset(), frozenset(), (), ())
-    rows = fixes_of(name, (replace(each, accepted=nothing) for each in exam_questions(name)))
-    found = {}
-    for half in ("dev", "aside"):
-        mine = [row for row in rows if row.family in halves[half]]
-        given = [row for row in mine if row.unsaid is None]
-        held = sum(holds(WIDTH, row) for row in given)
-        found[half] = {"pairs": len(mine), "given": len(given), "held": held}
-    return found
+def first_cause(question: Question) -> Question:
+    """Return a question whose estimate is of the cause that stands first."""
+    return replace(question, accepted=Accepted(frozenset(), frozenset(), (), ()))
 
 
 def _pairs(before: Side, after: Side) -> Iterator[tuple[str, Launches, Launches]]:
@@ -281,15 +301,28 @@ def summary(rows: Sequence[Fixed], widths: Mapping[str, Width]) -> dict[str, Any
         The group.
     widths
         Of the intervals, by author: made without that author.
+
+    Returns
+    -------
+    dict
+        ``given``: where a number is said; ``ranges``: where only an interval is, with the errors
+        that the middle has; ``all``: of every estimate that can be computed.
     """
     able = [row for row in rows if not math.isnan(row.estimate_us)]
-    given = [row for row in able if row.unsaid is None]
+    kinds = {
+        "given": [row for row in able if row.number],
+        "ranges": [row for row in able if row.unsaid is None and not row.number],
+    }
+    held = {
+        name: _round(np.mean, [holds(widths[row.author], row) for row in some])
+        for name, some in (*kinds.items(), ("both", [*kinds["given"], *kinds["ranges"]]))
+    }
     return {
         "cases": len(rows),
         "unsaid": {why.name: sum(row.unsaid is why for row in rows) for why in CannotSay},
         "all": _errors(able),
-        "given": _errors(given),
-        "coverage": _round(np.mean, [holds(widths[row.author], row) for row in given]),
+        **{name: _errors(some) for name, some in kinds.items()},
+        "coverage": held,
     }
 
 
@@ -324,7 +357,7 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         groups[name + KNOWN] = fixes_of(name + KNOWN, asked, sized=True)
         groups[name + EARLIER] = fixes_of(name + EARLIER, ladder_questions(name))
     for name in EXAMS:
-        groups[name] = fixes_of(name, exam_questions(name))
+        groups[name] = fixes_of(name, map(first_cause, exam_questions(name)))
     if strangers is not None:
         steps, _ = stranger_questions(strangers)
         groups[STRANGERS] = fixes_of(STRANGERS, steps)
@@ -335,27 +368,32 @@ def measure(strangers: Path | None) -> dict[str, Any]:
         "all planted": [row for row in every if row.author == PLANTED],
         "all ladders": [row for row in every if row.author in LADDERS],
         "all ladders" + EARLIER: [row for name in LADDERS for row in groups[name + EARLIER]],
-        "both exams": [row for row in every if row.author in EXAMS],
+        "all exams": [row for row in every if row.author in EXAMS],
         "all": every,
     }
     given = [row for row in every if row.unsaid is None]
-    first = first_answers()
+    first = first_answers(given)
     held = held_out(given, first)
     widths = {each.author: each.width for each in held}
-    width, level = choose(given, first)
+    width, levels = choose(given, first)
+    numbers = [row for row in given if row.number]
     able = [row for row in every if not math.isnan(row.estimate_us) and row.author != PLANTED]
     largest = sorted(able, key=lambda row: -abs(math.log(row.ratio)))[:LARGEST]
     kinds = (CannotSay.ALGORITHM.value, CannotSay.SEVERAL.value, PART, CURE)
     return {
         "width": asdict(width),
-        "level": level,
+        "levels": levels,
         "authors": [asdict(each) for each in held],
         "groups": {name: summary(rows, widths) for name, rows in groups.items()},
+        "by_author": {
+            each.author: summary([row for row in every if row.author == each.author], widths)
+            for each in held
+        },
         "together": {name: summary(rows, widths) for name, rows in together.items() if rows},
+        "unknowns": unknowns([row for row in given if row.author in OTHERS], widths),
         "steps": [_step_summary(each, able, largest) for each in kinds],
         "same_launch": same_launch(able),
-        "unseen": unseen(),
-        "worst": {each.author: worst(given, each.author) for each in held},
+        "worst": {each.author: worst(numbers, each.author) for each in held},
         "rows": [_row(row) for row in itertools.chain(*groups.values())],
     }
 
@@ -372,6 +410,25 @@ def worst(rows: Sequence[Fixed], author: str) -> list[dict[str, Any]]:
     return [
         {"family": name, "term": row.term, "ratio": round(row.ratio, 2)}
         for name, row in list(largest.items())[:READ]
+        if row.error >= OFF
+    ]
+
+
+def unknowns(rows: Sequence[Fixed], widths: Mapping[str, Width]) -> list[dict[str, Any]]:
+    """Return the errors of fixes by what no counter tells of them, most frequent first."""
+    by: dict[str, list[Fixed]] = {}
+    for row in rows:
+        by.setdefault(row.unknown, []).append(row)
+    return [
+        {
+            "unknown": unknown,
+            "cases": len(some),
+            "errors": _both([row.error for row in some]),
+            "low": _round(np.min, [row.ratio for row in some]),
+            "high": _round(np.max, [row.ratio for row in some]),
+            "coverage": _round(np.mean, [holds(widths[row.author], row) for row in some]),
+        }
+        for unknown, some in sorted(by.items(), key=lambda each: -len(each[1]))
     ]
 
 

@@ -4,40 +4,43 @@ An author is who wrote the kernels of some fixes: all planted families are one's
 the public reports are, each exam is. What an interval promises is to hold on kernels of somebody
 else, so a whole author is left out, never a row or a family.
 
+Fixes are of two kinds: counters tell what the fix leaves, and a number is said; or they do not, and
+only the interval is.
+
 Formulas were made with the errors of all authors in sight, so errors are smaller than those on
-kernels nobody has seen. Until commit 2f4b1ba none was made with those of the exams; what that gave
-for their pairs is kept (``tests/data/truth/fixes_first.csv``): the first answers. The rule:
+kernels nobody has seen. What was estimated before anybody had read an exam's errors is kept
+(``tests/data/truth/fixes_first.csv``): the first answers. The rule:
 
 1. Of the `SHAPES` that one is taken whose intervals at 80 % have the smallest interval score
    (T. Gneiting and A. E. Raftery, 2007, on the logarithm of the time) when each author is left out
    in turn; the score is the mean over authors.
-2. Of the `LEVELS` the lowest one is taken at which 80 % of the first answers are held, by intervals
-   that are made of the other authors. (Mean over the exams.)
-3. The ends are the quantiles at that level. Everywhere an author weighs as much as another, and of
-   an author's families each as much as another.
+2. Of the `LEVELS` the lowest one is taken, for each kind, at which 80 % of the first answers of
+   that kind are held, by intervals that are made of the other authors. (Of all pairs, since an exam
+   has from one to twenty of a kind; those for which nothing would be said today are left out.)
+3. The ends of a kind are its quantiles at that level. Everywhere an author weighs as much as
+   another, and of an author's families each as much as another.
 
 `held_out` applies the whole rule to the others of each author, and measures on that one. What ships
-is the rule applied to all. The rule was changed after such tables had been seen; it stood before
-the third exam was asked, which no width is made of.
+is the rule applied to all. The rule was changed after such tables had been seen.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.after_fix import Width
+from perfml.explain.advice.after_fix import SAID, Width
 
 FIRST = Path(__file__).resolve().parents[2] / "tests/data/truth/fixes_first.csv"
-SHAPES = tuple((untold, saved) for untold in (1.0, 2.0) for saved in (0.0, 0.5))
-"""What `Width.untold` and `Width.saved` may be: few, for seven authors do not tell more apart."""
+SHAPES = (0.0, 0.5)
+"""What `Width.saved` may be: few, for nine authors do not tell more apart."""
 LEVELS = (0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96)
 PROMISED = 0.8
 
@@ -69,8 +72,9 @@ class Held:
         Left out.
     rows, families
         How many.
-    width, level
-        What the rule chose without the author.
+    width, levels
+        What the rule chose without the author; levels where a number is said, and where only an
+        interval is.
     share
         Of the rows that the interval holds.
     first
@@ -81,7 +85,7 @@ class Held:
     rows: int
     families: int
     width: Width
-    level: float
+    levels: tuple[float, float]
     share: float
     first: float | None
 
@@ -96,22 +100,34 @@ def weights(rows: Sequence[Row]) -> np.ndarray[Any, np.dtype[np.float64]]:
     )
 
 
-def width_of(rows: Sequence[Row], shape: tuple[float, float], level: float) -> Width:
-    """Return the width of a shape that holds a share of the rows, and as many on each side."""
-    unit = Width(-1.0, 1.0, *shape)
+def width_of(rows: Sequence[Row], saved: float, levels: tuple[float, float]) -> Width:
+    """Return the width that holds a share of the rows of each kind, and as many on each side."""
+    unit = Width(-1.0, 1.0, -1.0, 1.0, saved)
+    ends = (
+        _ends(some or rows, unit, level) for some, level in zip(_kinds(rows), levels, strict=True)
+    )
+    return Width(*(round(end, 2) for each in ends for end in each), saved)
+
+
+def _kinds(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the rows of which a number is said, and those of which only an interval is."""
+    return [row for row in rows if row.told >= SAID], [row for row in rows if row.told < SAID]
+
+
+def _ends(rows: Sequence[Row], unit: Width, level: float) -> tuple[float, float]:
     errors = np.array(
-        [math.log(row.after_us / row.estimate_us) / _doubt(unit, row) for row in rows]
+        [
+            math.log(row.after_us / row.estimate_us)
+            / unit.doubt(math.log(row.now_us / row.estimate_us))
+            for row in rows
+        ]
     )
     order = np.argsort(errors)
     heavy = weights(rows)[order]
     # each row stands in the middle of its weight
     places = np.cumsum(heavy) - heavy / 2
-    ends = np.interp(((1 - level) / 2, (1 + level) / 2), places, errors[order])
-    return Width(round(float(ends[0]), 2), round(float(ends[1]), 2), *shape)
-
-
-def _doubt(width: Width, row: Row) -> float:
-    return width.doubt(row.told, math.log(row.now_us / row.estimate_us))
+    low, high = np.interp(((1 - level) / 2, (1 + level) / 2), places, errors[order])
+    return float(low), float(high)
 
 
 def holds(width: Width, row: Row) -> bool:
@@ -128,35 +144,51 @@ def _score(width: Width, row: Row) -> float:
     return high - low + 2 / (1 - PROMISED) * outside
 
 
-def choose(rows: Sequence[Row], first: Sequence[Row]) -> tuple[Width, float]:
-    """Return what the rule chooses, and the level.
+def choose(rows: Sequence[Row], first: Sequence[Row]) -> tuple[Width, tuple[float, float]]:
+    """Return what the rule chooses, and the level of each kind.
 
     Parameters
     ----------
     rows
         To make intervals of.
     first
-        First answers; without any, the level is that of the rows.
+        First answers; without any of a kind, the level is that of the rows.
     """
-    shape = min(SHAPES, key=lambda each: _left_out(rows, rows, each, PROMISED)[1])
-    asked = first or rows
-    held = (level for level in LEVELS if _left_out(rows, asked, shape, level)[0] >= PROMISED)
-    level = next(held, LEVELS[-1])
-    return width_of(rows, shape, level), level
+    saved = min(SHAPES, key=lambda each: _score_left_out(rows, each))
+    asked = [some or mine for some, mine in zip(_kinds(first), _kinds(rows), strict=True)]
+    one, other = (_level(rows, some, saved) for some in asked)
+    return width_of(rows, saved, (one, other)), (one, other)
+
+
+def _level(rows: Sequence[Row], asked: Sequence[Row], saved: float) -> float:
+    """Return the lowest level at which what was asked is held as often as promised."""
+    for level in LEVELS:
+        held = [
+            holds(width, row)
+            for width, mine in _left_out(rows, asked, saved, level)
+            for row in mine
+        ]
+        if not held or np.mean(held) >= PROMISED:
+            return level
+    return LEVELS[-1]
+
+
+def _score_left_out(rows: Sequence[Row], saved: float) -> float:
+    """Return the mean over authors of the interval score, of intervals made without them."""
+    scores = [
+        np.average([_score(width, row) for row in mine], weights=weights(mine))
+        for width, mine in _left_out(rows, rows, saved, PROMISED)
+    ]
+    return float(np.mean(scores))
 
 
 def _left_out(
-    rows: Sequence[Row], asked: Sequence[Row], shape: tuple[float, float], level: float
-) -> tuple[float, float]:
-    """Return share and score on what was asked, of intervals made without its author's rows."""
-    found = []
+    rows: Sequence[Row], asked: Sequence[Row], saved: float, level: float
+) -> Iterator[tuple[Width, list[Row]]]:
+    """Return the rows asked of each author, with the width that is made without that author."""
     for author in sorted({row.author for row in asked}):
-        width = width_of(_but(rows, author), shape, level)
-        mine = [row for row in asked if row.author == author]
-        pairs = [(holds(width, row), _score(width, row)) for row in mine]
-        found.append(np.average(pairs, axis=0, weights=weights(mine)))
-    share, score = np.mean(found, axis=0)
-    return float(share), float(score)
+        width = width_of(_but(rows, author), saved, (level, level))
+        yield width, [row for row in asked if row.author == author]
 
 
 def _but(rows: Sequence[Row], author: str) -> list[Row]:
@@ -167,14 +199,14 @@ def held_out(rows: Sequence[Row], first: Sequence[Row]) -> list[Held]:
     """Return how the intervals of each author do that the rule makes of the others."""
     found = []
     for author in dict.fromkeys(row.author for row in rows):
-        width, level = choose(_but(rows, author), _but(first, author))
+        width, levels = choose(_but(rows, author), _but(first, author))
         mine, before = ([row for row in some if row.author == author] for some in (rows, first))
         shares = [
             float(np.mean([holds(width, row) for row in some])) if some else None
             for some in (mine, before)
         ]
         families = len({row.family for row in mine})
-        found.append(Held(author, len(mine), families, width, level, shares[0] or 0.0, shares[1]))
+        found.append(Held(author, len(mine), families, width, levels, shares[0] or 0.0, shares[1]))
     return found
 
 
@@ -190,7 +222,18 @@ class FirstAnswer:
     told: float
 
 
-def first_answers() -> list[FirstAnswer]:
-    """Return what was kept."""
-    found = pd.read_csv(FIRST).to_dict(orient="records")
-    return [FirstAnswer(**{str(name): value for name, value in each.items()}) for each in found]
+def first_answers(rows: Sequence[Row]) -> list[FirstAnswer]:
+    """Return what was kept of fixes that still have an interval, of the kind that they are today.
+
+    Parameters
+    ----------
+    rows
+        Today's.
+    """
+    kinds = {(row.author, row.family): row.told for row in rows}
+    found = []
+    for each in pd.read_csv(FIRST).to_dict(orient="records"):
+        row = FirstAnswer(**{str(name): value for name, value in each.items()})
+        if (row.author, row.family) in kinds:
+            found.append(replace(row, told=kinds[row.author, row.family]))
+    return found

@@ -5,7 +5,8 @@ keeps what the page needs in ``tests/data/truth/h200.json`` and writes the table
 FILE it only writes the tables. Those by set are of ``tests/data/truth/sets.json``, which
 ``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures, that of
 estimates of ``fixes.json`` beside it (``studies.truth.fixes``), that of lines of ``lines.json``
-(``studies.truth.lines``).
+(``studies.truth.lines``), those of firm answers of ``firm.json`` (``studies.truth.firm``), those of
+Nsight Compute's rules on exams of ``exam_rules.json`` (``studies.truth.exam_rules``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from perfml.tables import replacing
 from studies.page_tables import markdown, table_on, write_tables
-from studies.truth import strangers
+from studies.truth import exam_rules, strangers, unseen
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/explanation/truth.md"
@@ -30,6 +31,7 @@ FIXES = ROOT / "tests/data/truth/fixes.json"
 ERRORS = Path(__file__).with_name("errors_read.toml")
 ADVISED = ROOT / "tests/data/truth/advised.json"
 LINES = ROOT / "tests/data/truth/lines.json"
+FIRM = ROOT / "tests/data/truth/firm.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -170,11 +172,11 @@ def shown_sets():
 
 
 def _of(found, name):
-    cases = found["cases"]
+    cases = found["cases"] if name in found else 0  # the oldest answers did not count all
     return f"{found[name]} ({found[name] / cases:.0%})" if cases else "-"
 
 
-SCORES = ("first", "three", "symptom", "wrong", "wrong_and_silent", "said")
+SCORES = ("first", "three", "symptom", "wrong", "wrong_and_silent", "said", "right_and_hedged")
 
 
 def by_set():
@@ -185,7 +187,8 @@ def by_set():
         for columns, found in scored["columns"].items()
     ]
     header = ["set", "metrics", "cases", "cause first", "in three", "symptom first"]
-    return markdown([*header, "wrong", "wrong and confident", "says that it lacks evidence"], rows)
+    header += ["wrong", "wrong and confident", "first cause not firm", "right and not firm"]
+    return markdown(header, rows)
 
 
 def rivals():
@@ -219,20 +222,35 @@ def measured_fixes():
 
 
 def fixes():
-    """Errors of estimates, beside those of Nsight Compute's on the rows that it has."""
+    """Errors of estimates, where a number is said, where only an interval is, and of all."""
     found = measured_fixes()
     rows = []
     for name, scored in {**found["groups"], **found["together"]}.items():
-        cells = [name, scored["cases"], scored["cases"] - scored["given"]["cases"]]
-        cells += [_errors(scored[which]["errors"]) for which in ("all", "given")]
-        cells.append(_part_held(scored["coverage"]))
+        said = [scored[which]["cases"] for which in ("given", "ranges")]
+        cells = [name, scored["cases"]]
+        for which, cases in zip(("given", "ranges"), said, strict=True):
+            cells += [cases, _errors(scored[which]["errors"])]
+            cells.append(_part_held(scored["coverage"][which]))
+        rows.append([*cells, scored["cases"] - sum(said), _errors(scored["all"]["errors"])])
+    header = ["fixes", "cases", "a number", "its error", "in its interval", "only an interval"]
+    header += ["error of its middle", "in it", "nothing", "error of all"]
+    return markdown(header, rows)
+
+
+def ruled():
+    """Errors beside those of Nsight Compute's rules, on the rows that it has."""
+    found = measured_fixes()
+    rows = []
+    for name, scored in {**found["groups"], **found["together"]}.items():
+        if not scored["all"]["ruled"] or name.endswith("known"):
+            continue
+        cells = [name]
         for which in ("all", "given"):
-            ruled = scored[which]
-            cells.append(f"{ruled['ruled']}: {_errors(ruled['ours'])}; {_errors(ruled['rules'])}")
-        rows.append([cell if ruled["ruled"] or at < 6 else "-" for at, cell in enumerate(cells)])
-    header = ["fixes", "cases", "no number", "error of all", "error where a number is given"]
-    header += ["in the 80 % interval", "all with a rule: perfml; Nsight Compute"]
-    return markdown([*header, "of these, with a number: perfml; Nsight Compute"], rows)
+            some = scored[which]
+            cells += [some["ruled"], _errors(some["ours"]), _errors(some["rules"])]
+        rows.append(cells)
+    header = ["fixes", "with a rule", "perfml", "Nsight Compute"]
+    return markdown([*header, "of these, a number", "perfml", "Nsight Compute"], rows)
 
 
 def _errors(both):
@@ -244,29 +262,34 @@ def _part_held(share):
 
 
 def authors():
-    """How often intervals hold on an author's kernels that were made of all others'."""
+    """Errors of an author's numbers, and how often intervals hold that were made of all others'."""
+    found = measured_fixes()
     rows = []
-    for each in measured_fixes()["authors"]:
-        width = each["width"]
-        ends = f"{width['low']:.2f}, {width['high']:.2f}"
-        shape = f"{width['untold']:g}, {width['saved']:g}"
-        shares = [_part_held(each[name]) for name in ("share", "first")]
-        rows.append([each["author"], each["rows"], each["families"], *shares])
-        rows[-1] += [shape, f"{each['level']:.0%}", ends]
-    header = [
-        "author left out",
-        "numbers",
-        "families",
-        "in the 80 % interval",
-        "first answers in it",
-    ]
-    return markdown([*header, "untold, saved", "level", "ends"], rows)
+    for each in found["authors"]:
+        width, scored = each["width"], found["by_author"][each["author"]]
+        ends = f"{width['low']:.2f}, {width['high']:.2f}; "
+        ends += f"{width['untold_low']:.2f}, {width['untold_high']:.2f}"
+        cells = [each["author"], scored["cases"]]
+        for which in ("given", "ranges"):
+            cells += [scored[which]["cases"], _errors(scored[which]["errors"])]
+        held = [_part_held(scored["coverage"][which]) for which in ("given", "ranges", "both")]
+        levels = ", ".join(f"{level:.0%}" for level in each["levels"])
+        rows.append([*cells, ", ".join(held), _part_held(each["first"]), levels, ends])
+    header = ["author left out", "fixes", "numbers", "error", "only intervals"]
+    header += ["error of the middle", "held: numbers, intervals, both", "first answers held"]
+    return markdown([*header, "levels", "ends"], rows)
 
 
-def unseen():
-    """How often intervals hold on the exam that no width was made of."""
-    rows = [[half, *each.values()] for half, each in measured_fixes()["unseen"].items()]
-    return markdown(["half", "pairs", "with a number", "in the 80 % interval"], rows)
+def unknowns():
+    """Errors on strangers' kernels by what no counter tells of the fix."""
+    rows = []
+    for each in measured_fixes()["unknowns"]:
+        said = each["unknown"] or "nothing: counters tell what stays, and a number is said"
+        ratios = f"{each['low']:.2f} to {each['high']:.2f}"
+        held = _part_held(each["coverage"])
+        rows.append([said, each["cases"], _errors(each["errors"]), ratios, held])
+    header = ["what no counter tells", "fixes", "error", "estimate over measured"]
+    return markdown([*header, "in the interval"], rows)
 
 
 def unsaid():
@@ -301,7 +324,7 @@ def measured_advice():
 
 def part(hits, cases):
     """Return hits with their share of the cases."""
-    return f"{hits} ({hits / cases:.0%})"
+    return f"{hits} ({hits / cases:.0%})".replace("%", " %")
 
 
 def advised():
@@ -338,17 +361,84 @@ def lines():
     return markdown(header, rows)
 
 
+def measured_firm():
+    return json.loads(FIRM.read_text(encoding="utf-8"))
+
+
+def firm():
+    """First answers that are firm, right and wrong, author by author."""
+    found = measured_firm()["authors"]
+    sums = {
+        which: {part: sum(each[which][part] for each in found.values()) for part in _FIRM_PARTS}
+        for which in _FIRM
+    }
+    whole = {"pairs": sum(each["pairs"] for each in found.values()), **sums}
+    rows = []
+    for name, each in {**found, "all": whole}.items():
+        row = [name, each["pairs"]]
+        for which in _FIRM:
+            row.append(f"{each[which]['right']}, {each[which]['wrong']}")
+            row.append(f"{each[which]['wrong'] / each['pairs']:.1%}")
+        rows.append(row)
+    header = ["exam, first answer", "pairs", "confident as answered: right, wrong", "wrong"]
+    header += ["firm by the rules: right, wrong", "wrong"]
+    header += ["firm by limits of the other three: right, wrong", "wrong"]
+    return markdown(header, rows)
+
+
+_FIRM = ("before", "firm", "left out")
+_FIRM_PARTS = ("right", "wrong")
+
+
+def firm_curve():
+    """How many first answers are firm, right and wrong, by how large a rival may be."""
+    rows = []
+    for each in measured_firm()["curve"]:
+        limit = "any" if each["rival"] > 1 else f"{each['rival']:.2g}"
+        cells = [f"{each[name]['right']}, {each[name]['wrong']}" for name in strangers.READ]
+        right, wrong = (sum(each[name][part] for name in strangers.READ) for part in _FIRM_PARTS)
+        rows.append([limit, *cells, f"{right}, {wrong}"])
+    return markdown(["a rival is smaller than", *strangers.READ, "all"], rows)
+
+
+def firm_rules():
+    """What each rule makes of the first answers."""
+    found = measured_firm()["reasons"]
+    rows = [[f"`{name}`", each["wrong"], each["right"]] for name, each in found.items()]
+    return markdown(["rule", "wrong answers hedged", "right answers hedged"], rows)
+
+
+def firm_today():
+    """How today's answers to every recorded set are, firm and not."""
+    rows = [
+        [name, each["cases"], each["first"], each["hedged"], each["wrong"]]
+        for name, each in measured_firm()["today"].items()
+    ]
+    return markdown(["set", "cases", "right", "right and not firm", "wrong and firm"], rows)
+
+
 TABLES = {
+    "firstasked": strangers.unseen_table,
+    "firm": firm,
+    "firmcurve": firm_curve,
+    "firmrules": firm_rules,
+    "firmtoday": firm_today,
     "strangers": strangers.EXAMS["first"].table,
     "strangers2": strangers.EXAMS["second"].table,
     "strangers3": strangers.EXAMS["third"].table,
+    "strangers4": strangers.EXAMS["fourth"].table,
     "torchpairs": strangers.EXAMS["torch"].table,
+    "torchpairs2": strangers.EXAMS["torch2"].table,
+    "examrules": exam_rules.table,
+    "examestimates": exam_rules.estimate_table,
     "lines": lines,
     "advised": advised,
     "fixes": fixes,
     "authors": authors,
     "unsaid": unsaid,
-    "unseen": unseen,
+    "unknowns": unknowns,
+    "unseen": unseen.table,
+    "ruled": ruled,
     "worst": worst,
     "sets": by_set,
     "rivals": rivals,

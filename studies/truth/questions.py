@@ -171,20 +171,36 @@ def _asked(
 
 
 def _accepted(family: Family) -> Accepted:
-    from perfml.explain.advice.rules import load_rules
-
     known = judgements()["terms"]
     mine = [known[term] for term in family.terms if term in known]
     symptoms = {name for each in mine for name in each["symptoms"]} - family.terms
     metrics = [f"^{name}$" for name in family.metrics]
     metrics += [name for each in mine for name in each["metrics"]]
-    rules = [name for each in mine for name in each["ncu"]]
+    rules = ncu_patterns(family.terms, family.rules)
+    return Accepted(family.terms, frozenset(symptoms), tuple(metrics), rules)
+
+
+def ncu_patterns(terms: Iterable[str], rules: Iterable[str]) -> tuple[str, ...]:
+    """Return patterns of ``RULE: message`` of Nsight Compute that say what a label says.
+
+    Parameters
+    ----------
+    terms
+        Ids of perfml's terms that are right; `judgements` says what means them.
+    rules
+        Ids of perfml's rules that are right; ``rules.toml`` says what means them.
+    """
+    from perfml.explain.advice.rules import load_rules
+
+    known = judgements()["terms"]
+    found = [name for term in terms if term in known for name in known[term]["ncu"]]
+    wanted = set(rules)
     for rule in load_rules(None):
-        if rule.id in family.rules:
+        if rule.id in wanted:
             for each in rule.ncu:
                 message = "" if each.message is None else f".*(?:{each.message.pattern})"
-                rules.append(f"^{each.rule}: {message}")
-    return Accepted(family.terms, frozenset(symptoms), tuple(metrics), tuple(rules))
+                found.append(f"^{each.rule}: {message}")
+    return tuple(found)
 
 
 def stranger_questions(folder: Path) -> tuple[list[Question], list[Question]]:

@@ -31,18 +31,29 @@ class Remark:
 
 def planted_remarks(folder: Path) -> dict[str, tuple[Remark, ...]]:
     """Return the remarks on each layer of a dataset: those on its longest launch."""
-    from perfml.ingest.profiles import ingest
-
     names = [f"rules_{page}.csv.xz" for page in ("raw", "details")]
     # a data set may hold another one in a folder of its own
     packed = [sorted(folder.glob(name)) or sorted(folder.rglob(name)) for name in names]
-    if not all(packed):
-        return {}
+    return _on_longest(*(found[0] for found in packed)) if all(packed) else {}
+
+
+def exam_remarks(folder: Path) -> dict[str, tuple[Remark, ...]]:
+    """Return the remarks on the slow side of each pair of an exam: those on its longest launch.
+
+    Only the page of details was kept of an exam; it says the launches' times, too.
+    """
+    packed = sorted(folder.glob("rules_*.csv.xz"))
+    return _on_longest(packed[0], packed[0]) if packed else {}
+
+
+def _on_longest(raw: Path, details: Path) -> dict[str, tuple[Remark, ...]]:
+    from perfml.ingest.profiles import ingest
+
     with tempfile.TemporaryDirectory() as place:
         texts = []
-        for found in packed:
-            texts.append(Path(place) / found[0].name.removesuffix(".xz"))
-            texts[-1].write_bytes(lzma.decompress(found[0].read_bytes()))
+        for found in (raw, details):
+            texts.append(Path(place) / found.name.removesuffix(".xz"))
+            texts[-1].write_bytes(lzma.decompress(found.read_bytes()))
         kernels, results = ingest([texts[0]]).frame, load_ncu_rules(texts[1])
     longest = kernels.groupby(kernels["layer"].astype(str))["time_us"].idxmax()
     return {str(layer): _remarks(results, int(launch)) for layer, launch in longest.items()}

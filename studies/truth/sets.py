@@ -72,7 +72,7 @@ class Verdict:
     wrong
         Whether something else stands first, with confidence, and is no rest.
     said
-        Whether the first line says that something cannot be told.
+        Whether the first line says that something cannot be told: the first cause is not firm.
     named_missing
         Whether the cause is among what that line says.
     first
@@ -165,6 +165,7 @@ def tally(verdicts: Sequence[Verdict]) -> dict[str, int]:
         "wrong": sum(each.wrong for each in verdicts),
         "wrong_and_silent": sum(each.wrong and not each.said for each in verdicts),
         "said": sum(each.said for each in verdicts),
+        "right_and_hedged": sum(each.said and each.place == 1 for each in verdicts),
         "named_missing": sum(each.named_missing and each.place != 1 for each in verdicts),
         "not_first": sum(each.place != 1 for each in verdicts),
     }

@@ -30,10 +30,12 @@ from perfml.merge.rule import merge
 from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.fixes import exam_questions, fixes_of, summary
+from studies.truth.scores import wilson
 from studies.truth.sets import CONFIDENT
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
+    from perfml.explain.gaps import Gaps
 
 HALVES = ("dev", "aside")
 ANSWERS = {
@@ -69,6 +71,8 @@ class Score:
     doubted
         Pairs that differ where the first line says that the cause cannot be told, and what would
         tell. Answers before 2026-11-23 did not keep it, and count as without doubt.
+    hedged
+        Of these, pairs whose cause stands first all the same: nobody wins by doubting everything.
     """
 
     pairs: int = 0
@@ -82,6 +86,7 @@ class Score:
     told: int = 0
     claimed: int = 0
     doubted: int = 0
+    hedged: int = 0
 
     def __add__(self, other: Score) -> Score:
         """Return the counts of both together."""
@@ -99,10 +104,16 @@ class Exam:
         Where they are recorded.
     recordings
         How: by Nsight Compute (``ncu``), by ``perfml collect`` (``collect``).
+    asked
+        The day of the first answer.
+    code
+        What the pairs are of.
     """
 
     dataset: str
     recordings: tuple[str, ...]
+    asked: str
+    code: str
 
     @property
     def folder(self) -> Path:
@@ -148,6 +159,11 @@ class Exam:
         names = [name for name in self.document("halves.json")[half] if name not in left_out]
         return sum((score(answers[name], cases.get(name)) for name in names), Score())
 
+    def first_score(self) -> Score:
+        """Return the counts of both halves as first answered, in the first recording."""
+        answers = self.document(ANSWERS["first"])[self.recordings[0]]
+        return sum((self.half_score(answers, half) for half in HALVES), Score())
+
     def estimates(self) -> dict[str, Any]:
         """Return today's errors of times after the labelled cause's fix, of each half.
 
@@ -175,15 +191,46 @@ class Exam:
         return markdown(_HEADER, rows)
 
 
+_CUDA, _TORCH = "CUDA kernels", "PyTorch blocks"
+
 EXAMS = {
-    "first": Exam("h200-strangers", ("ncu", "collect")),
-    "second": Exam("h200-strangers2", ("ncu",)),
-    "third": Exam("h200-strangers3", ("ncu",)),
-    "torch": Exam("h200-torch-pairs", ("collect",)),
+    "first": Exam("h200-strangers", ("ncu", "collect"), "2026-11-22", _CUDA),
+    "second": Exam("h200-strangers2", ("ncu",), "2026-11-22", _CUDA),
+    "third": Exam("h200-strangers3", ("ncu",), "2026-11-23", _CUDA),
+    "fourth": Exam("h200-strangers4", ("ncu",), "2026-11-23", _CUDA),
+    "torch": Exam("h200-torch-pairs", ("collect",), "2026-11-23", _TORCH),
+    "torch2": Exam("h200-torch-pairs2", ("collect",), "2026-11-23", _TORCH),
 }
 
+READ = ("first", "second", "third", "torch")
+"""Exams whose both halves may be read."""
+
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
+_HEADER += ["right and not firm"]
 _HEADER += ["what to do", "advice first", "advice named", "equal told", "equal called different"]
+
+Z90 = 1.644854
+"""Wilson's interval at 90 %."""
+
+
+def unseen_table() -> str:
+    """Return what each exam was answered at first, before anybody here had read it."""
+    rows = []
+    for name, exam in EXAMS.items():
+        each, commit = exam.first_score(), exam.document(ANSWERS["first"])["commit"][:7]
+        cells = [exam.code, name, f"{exam.asked} ({commit})", each.pairs]
+        cells += [_share(hits, each.pairs) for hits in (each.first, each.three, each.wrong)]
+        cells += [f"{each.hedged}/{each.pairs}", _share(each.advised, each.pairs)]
+        rows.append([*cells, f"{each.told}/{each.equal}"])
+    header = ["code", "exam", "asked (commit)", "pairs", "cause first", "in three"]
+    header += ["wrong and confident", "right and not firm", "advice first", "equal told"]
+    return markdown(header, rows)
+
+
+def _share(hits: int, cases: int) -> str:
+    low, high = wilson(hits, cases, Z90)
+    return f"{hits}, **{hits / cases:.0%}** ({low:.0%} to {high:.0%})"
+
 
 _NOTHING = 1e-6
 """A term whose logarithm is smaller is left out of an answer."""
@@ -195,6 +242,8 @@ def _document(path: Path) -> Any:
 
 
 def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    clock = detail.on_the_clock
+    between = [] if clock is None or not clock.dominate else [_gaps(clock)]
     towards = math.copysign(1.0, detail.time.log_ratio)
     rows = detail.causes.terms
     rows = rows[towards * rows["log_ratio"] > _NOTHING]
@@ -202,7 +251,8 @@ def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, An
     return {
         "verdict": detail.time.verdict,
         "ratio": detail.time.ratio,
-        "terms": [
+        "terms": between
+        + [
             {
                 "term": row["term"],
                 "residual": bool(row["residual"]),
@@ -210,10 +260,26 @@ def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, An
             }
             for row in rows.to_dict(orient="records")
         ],
-        "doubt": None if detail.causes.untold is None else detail.causes.untold.sentence(),
-        "what_to_do_term": None if detail.fix is None else detail.fix.term.id,
+        "doubt": detail.unseen or (None if between else _doubt(detail)),
+        "what_to_do_term": between[0]["term"] if between else _done(detail),
         "advice": [{"rules": list(each)} for each in rules],
     }
+
+
+def _gaps(clock: Gaps) -> dict[str, Any]:
+    """Return what an explanation begins with where the time passes between the kernels."""
+    gaps = clock.contribution
+    part = round(gaps.log_ratio / math.log(clock.wall_ratio), 3)
+    return {"term": gaps.term.id, "residual": False, "part": part}
+
+
+def _doubt(detail: LayerDiff) -> str | None:
+    """Return what kernels cannot tell, which is no doubt where the time passes between them."""
+    return None if detail.causes.untold is None else detail.causes.untold.sentence()
+
+
+def _done(detail: LayerDiff) -> str | None:
+    return None if detail.fix is None else detail.fix.term.id
 
 
 def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Score:
@@ -236,11 +302,13 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
         advised=rules[:1] == [True],
         named=any(rules),
         doubted=doubted,
+        hedged=doubted and right[:1] == [True],
     )
 
 
 def _of_pairs(each: Score) -> tuple[int, ...]:
-    return each.first, each.three, each.wrong, each.action, each.advised, each.named
+    found = (each.first, each.three, each.wrong, each.hedged)
+    return (*found, each.action, each.advised, each.named)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,6 +83,8 @@ def test_tables_of_the_folder_are_offered_and_other_files_are_not(complete, tmp_
 
 def test_layers_and_backends_come_from_the_dataset_typed_before(complete):
     assert complete("perfml plot times h200-yolov4-tiny --layer conv_2") == ["conv_20", "conv_21"]
+    assert complete("perfml plot times h200-yolov4-tiny --layer ro") == []
+    assert complete("perfml plot times h200-strangers2 --layer ro") != []
     assert complete("perfml plot times h200-sweep --layer conv_2") == ["conv_20", "conv_21"]
     offered = complete("perfml explain h200-yolov4-tiny --baseline c")
     assert sorted(offered) == ["cublas", "cudnn"]

@@ -57,6 +57,17 @@ def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
     assert len(read_given(tmp_path / "parts").layers) == 6
 
 
+def test_launches_in_parts_are_merged_where_no_layers_lie_beside(report, tmp_path):
+    kernels = ingest([report]).frame
+    halves = [kernels.assign(run_id=side, backend=side) for side in ("before", "after")]
+    both = pd.concat(halves, ignore_index=True)
+    for part, half in enumerate(halves):
+        write_table(half, tmp_path / f"kernels-{part:02d}.parquet", kind="kernels", provenance={})
+    (tmp_path / "before.csv.xz").write_bytes(b"the recording that the parts were read from")
+    layers = read_given(tmp_path).layers
+    pd.testing.assert_frame_equal(layers, merge(both), check_dtype=False)
+
+
 def test_a_folder_of_launches_gives_their_layers_whatever_raw_files_lie_beside(report, tmp_path):
     found = ingest([report])
     kernels = found.frame[found.frame["layer"].notna()]

@@ -31,8 +31,8 @@ RUNNABLE = [
     if name not in WALKED_ELSEWHERE
     and any(block.kind != "text" for block in read_page(DOCS / name).blocks)
 ]
-LONG = {"tutorial.md"}
-"""Pages that take ten seconds: left to CI."""
+LONG = {"tutorial.md", "howto/ranking.md"}
+"""Pages that take five seconds or more: left to CI."""
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,7 @@ def site(tmp_path_factory):
     return folder, done.stdout
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(site):
     folder, log = site
     assert "No issues found" in log
@@ -133,6 +134,7 @@ def test_every_page_stands_in_the_navigation_once():
     assert set(listed) == {*PAGES, *NOTEBOOKS}
 
 
+@pytest.mark.slow
 def test_the_site_fetches_nothing_from_elsewhere(site):
     folder, _ = site
     loads = re.compile(r"<(?:script|link|img|iframe)[^>]*?\s(?:src|href)=[\"']?(?:https?:)?//[^>]+")
@@ -144,6 +146,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site):
     assert found == []
 
 
+@pytest.mark.slow
 def test_the_reference_is_made_from_the_program(site):
     folder, _ = site
     reference = folder / "reference"
@@ -159,6 +162,7 @@ def test_the_reference_is_made_from_the_program(site):
     assert 'id="perfml.modeling.LinearModelTreeRegressor.fit"' in modeling
 
 
+@pytest.mark.slow
 def test_pictures_of_the_site_are_there_and_have_alternatives(site):
     folder, _ = site
     for path in folder.rglob("*.html"):
@@ -168,6 +172,7 @@ def test_pictures_of_the_site_are_there_and_have_alternatives(site):
             assert re.search(r'alt="[^"]+"', tag), (path.name, tag)
 
 
+@pytest.mark.slow
 def test_every_notebook_is_listed_and_links_lead_to_its_page(site):
     folder, _ = site
     page = (folder / "notebooks.html").read_text("utf-8")
@@ -214,6 +219,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.skipif(EXECUTABLE is None, reason=REASON)
+@pytest.mark.slow
 def test_the_metrics_are_searched_by_name_and_by_counter(site):
     folder, _ = site
     with chromium() as browser:

@@ -1,6 +1,7 @@
 """The time after a fix, worked out by hand; and what is said to whom."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -10,12 +11,13 @@ from perfml.explain.advice.cannot_say import cannot_say, share_of
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.first_fix import action_for, first_fix
 from perfml.explain.advice.fix import CannotSay
+from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.counters.causes import layer_causes
 from perfml.explain.counters.sentences import cause_in_words
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.launches import Launch
-from perfml.explain.results import Ratio
+from perfml.explain.results import PairCauses, Ratio
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 from tests.support.tables import make_kernels
@@ -210,8 +212,10 @@ def test_levels_that_a_fix_raises():
         name: time_after(launch({**row, "issue_slot_utilization": 0.0}), name) for name in CURES
     }
     assert after["wave_quantization"] == pytest.approx(0.625)
-    assert after["theoretical_occupancy"] == pytest.approx(0.25)
-    assert after["achieved_of_theoretical"] == pytest.approx(0.8)
+    assert after["theoretical_occupancy"] == pytest.approx(0.2 / 0.85)
+    # of 16 warps that fit, launches have 0.85 in the mean
+    assert after["achieved_of_theoretical"] == pytest.approx(0.8 / 0.85)
+    assert after["block_slots"] == pytest.approx(0.2 / 0.85)
     assert after["sm_imbalance"] == pytest.approx(0.75)
     # busy issue slots leave little room for more warps, but idle lanes need fewer of them
     assert time_after(launch(row), "theoretical_occupancy") == pytest.approx(0.9 / 0.95)
@@ -237,20 +241,18 @@ def test_the_interval_ends_at_the_time_as_it_is():
     small, large = (estimate(100.0, each, waiting, "stall_sync") for each in (0.95, 0.1))
     assert small.time_us == pytest.approx(95.0)
     assert small.high_us == 100.0
-    assert small.low_us == pytest.approx(
-        95 * math.exp(WIDTH.low * WIDTH.doubt(1.0, -math.log(0.95)))
-    )
+    assert small.low_us == pytest.approx(95 * math.exp(WIDTH.low * WIDTH.doubt(-math.log(0.95))))
     assert large.low_us < large.time_us < large.high_us
 
 
 def test_intervals_are_wider_where_more_is_saved_and_where_no_counter_tells():
-    width = Width(-1.0, 0.5, untold=2.0, saved=0.5)
-    assert width.doubt(1.0, 0.0) == 1.0
-    assert width.doubt(0.5, 0.0) == 1.5
-    assert width.doubt(0.0, 2.0) == 4.0
-    low, high = width.around(50.0, 400.0, told=1.0)
+    width = Width(-1.0, 0.5, -2.0, 1.0, saved=0.5)
+    assert (width.doubt(0.0), width.doubt(2.0)) == (1.0, 2.0)
     doubt = 1 + math.log(8) / 2
-    assert (low, high) == pytest.approx((50 * math.exp(-doubt), 50 * math.exp(doubt / 2)))
+    for told_part, wide in ((1.0, 1), (0.5, 1), (0.4, 2)):
+        low, high = width.around(50.0, 4000.0 / 10, told=told_part)
+        ends = 50 * math.exp(-wide * doubt), 50 * math.exp(wide * doubt / 2)
+        assert (low, high) == pytest.approx((ends[0], min(ends[1], 400.0)))
 
 
 def test_what_the_counters_tell_is_a_part_of_the_time():
@@ -260,6 +262,15 @@ def test_what_the_counters_tell_is_a_part_of_the_time():
     # a tail is filled; a grid below one wave can be split, but how far is not known
     both = [launch({"time_us": 100.0, "waves_per_sm": waves}) for waves in (0.25, 1.25)]
     assert told(both, "wave_quantization") == 0.5
+    assert told(both, "achieved_of_theoretical") == 0.5
+    assert told(waiting, "shared_atomics") == told(waiting, "global_atomics") == 0.0
+    assert told(waiting, "lsu_pipe_time") == 0.0
+
+
+@pytest.mark.parametrize("term", CURES)
+def test_what_is_not_known_can_be_said_in_a_sentence(term):
+    unknown = CURES[term](SlowLaunch(pair_with(PLANTED[0])[1])).unknown
+    assert unknown == "" or unknown.split()[0] in ("how", "what", "which")
 
 
 def test_accesses_of_local_memory_go_with_their_instructions_and_addresses():
@@ -322,6 +333,53 @@ def test_who_waits_for_room_does_not_wait_for_a_latency_and_partial_writes_cost_
     assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 * left)
 
 
+def test_in_a_full_queue_a_load_s_own_latency_is_no_limit():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_throttle": 0.6,
+        "stall_memory_dependency": 0.4,
+        "shared_utilization": 0.1,
+        "gld_transactions": 32e6,
+        "gst_transactions": 0.0,
+        "gld_efficiency": 0.125,
+        "global_load_requests": 1e6,
+        "achieved_occupancy": 0.5,
+        "inst_executed": 4e6,
+        "ipc": 0.1,
+    }
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(1 / 8)
+    assert told([launch(row)], "sectors_per_request") == 1.0
+
+
+def test_sectors_that_l2_reads_beyond_those_l1_asked_for_go_too():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_dependency": 1.0,
+        "gld_transactions": 20e6,
+        "gst_transactions": 0.0,
+        "gld_efficiency": 0.25,
+        "l2_read_transactions": 40e6,
+        "global_load_requests": 1e6,
+    }
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.125)
+
+
+def test_lanes_that_share_words_leave_open_which_lanes_will():
+    row = {
+        "time_us": 100.0,
+        "stall_memory_throttle": 1.0,
+        "gld_transactions": 6e6,
+        "gst_transactions": 0.0,
+        "gld_efficiency": 0.125,
+        "global_load_requests": 1e6,
+    }
+    # six words of 32 lanes, in six sectors: at least one sector stays
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(1 / 6)
+    assert told([launch(row)], "sectors_per_request") == 0.0
+    found = estimate(100.0, 1 / 6, [launch(row)], "sectors_per_request")
+    assert found.unknown == "which lanes will ask for the same words"
+
+
 def test_bytes_that_were_asked_for_still_come_from_dram():
     row = {
         "time_us": 100.0,
@@ -335,7 +393,8 @@ def test_bytes_that_were_asked_for_still_come_from_dram():
         "dram_write_bytes": 0.0,
     }
     # the eight fields of a structure share a line, which is read once as it is
-    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.4 / 0.93)
+    # while DRAM's queues fill and empty, 2.3 us pass
+    assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.4 / 0.93 + 0.023)
     each = {**row, "dram_read_bytes": 8 * 32e6}
     assert time_after(launch(each), "sectors_per_request") == pytest.approx(0.125)
 
@@ -366,9 +425,21 @@ def test_conversions_go_with_doubles_and_with_divisions():
 
 
 def test_constants_are_asked_for_once_a_warp_at_the_least():
-    row = {"time_us": 100.0, "constant_cache_utilization": 0.96, "stall_mio_throttle": 0.0}
-    least = 0.04 + 0.96 / 32
+    row = {"time_us": 100.0, "constant_cache_utilization": 0.8, "stall_mio_throttle": 0.0}
+    least = 0.2 + 0.8 / 32
     assert time_after(launch(row), "constant_serialization") == pytest.approx(least)
+
+
+def test_what_a_full_unit_is_not_busy_with_passes_meanwhile():
+    row = {
+        "time_us": 100.0,
+        "constant_cache_utilization": 0.92,
+        "stall_mio_throttle": 0.6,
+        "stall_exec_dependency": 0.4,
+    }
+    assert time_after(launch(row), "constant_serialization") == pytest.approx(0.92 / 32 / 0.95, 0.1)
+    half = {**row, "constant_cache_utilization": 0.5}
+    assert time_after(launch(half), "constant_serialization") > 0.4
 
 
 def fix_of(term, ratio=SLOWER):
@@ -384,9 +455,18 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     assert fix is not None
     assert fix.term == causes.totals[0].term
     assert fix.sentence().startswith("what to do in two: Use fewer fences, or narrower ones")
-    assert "µs instead of 40.0 µs (" in fix.sentence()
-    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
+    # half of the fences are assumed to stay, so no number is said, only an interval
+    assert "between 10.3 µs and the 40.0 µs of now in 80 % of such cases" in fix.sentence()
+    assert "no counter tells how many of the fences are needed" in fix.sentence()
+    assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.after.unknown)
     assert fix.to_dict()["after_low_us"] < fix.after.time_us < fix.to_dict()["after_high_us"]
+
+
+def test_a_number_is_said_where_counters_tell_what_the_fix_leaves():
+    fix, _ = fix_of("block_imbalance")
+    assert "without this cause about " in fix.saving()
+    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
+    assert fix.to_dict()["unknown"] is None
 
 
 def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs():
@@ -402,9 +482,35 @@ def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs
     assert "How much that saves cannot be said: one side runs a library's" in fix.sentence()
     assert (fix.to_dict()["after_us"], fix.to_dict()["unsaid"]) == (None, "algorithm")
     term = causes.totals[0].term.id
+    library = [merged[0]]
+    other = [replace(merged[0], kernel="ampere_sgemm_128x64_nn")]
+    assert cannot_say(term, causes, library, other) is CannotSay.ALGORITHM
+    assert cannot_say(term, causes, library, [*other, *library]) is None
     assert cannot_say(term, causes, merged[1:], merged[1:]) is None
     assert cannot_say("stall_sync", causes, merged[1:], merged[1:]) is CannotSay.SEVERAL
     assert 0.5 <= share_of(term, causes) <= 1.0
+
+
+def test_more_launches_of_a_kernel_are_no_number_for_those_that_stay_do_their_work():
+    causes = fix_of("memory_fence")[1]
+    sides = [launch({"time_us": 1.0})], [launch({"time_us": 1.0})]
+    assert cannot_say("launch_count", causes, *sides) is CannotSay.ALGORITHM
+
+
+def test_the_time_without_launches_is_not_told_where_products_go():
+    def pair(kernels, times):
+        return PairCauses(kernels, None, (), times_us=times)
+
+    launches = [launch({"kernel": "nvjet_sm90_tst_64x8_64x16", "time_us": 90.0})]
+    copies = pair("at::native::vectorized_elementwise_kernel<4>", (10.0, 0.0))
+    product, stays = pair("nvjet_sm90_tst_64x8_64x16", (90.0, 0.0)), pair("x", (5.0, 5.0))
+    causes = fix_of("memory_fence")[1]
+    found = [
+        time_without_them(replace(causes, pairs=pairs), launches, 0)
+        for pairs in ((copies, stays), (copies, product, stays))
+    ]
+    assert found[0] == pytest.approx(5.0)
+    assert math.isnan(found[1])
 
 
 def test_where_nothing_differs_nothing_is_to_be_done():
@@ -423,6 +529,8 @@ def test_where_nothing_differs_nothing_is_to_be_done():
 def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
     text = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("one", 4.0))
     assert said in text
+    two = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("b.csv", 4.0), tables=True)
+    assert ("take the kernels that b.csv ran (4.00" in two) == ("take one" in text)
     assert "take one" not in action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), None)
 
 
@@ -458,7 +566,7 @@ def test_users_of_pytorch_are_told_what_their_own_code_can_do():
     _, fix = _in_a_loop("void at::native::CatArrayBatchedCopy_vectorized<int>(char*)", 9)
     assert "write into a tensor that is made once" in fix.action
     _, fix = _in_a_loop("void at::native::vectorized_elementwise_kernel<4>(int)", 9)
-    assert "fuse the launches (torch.compile)" in fix.action
+    assert "fuse them (torch.compile)" in fix.action
     lookup = "void at::native::index_elementwise_kernel<128>(int)"
     assert "sort the index" in action_for(
         TERMS["sectors_per_request"], Launch(lookup, 1.0, {}), None

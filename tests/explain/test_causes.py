@@ -3,17 +3,26 @@
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.explain import explain, sides_of
+from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.counters.causes import layer_causes
+from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.refine import DIVERGENCE
+from perfml.explain.counters.requests import name_redundant_traffic
+from perfml.explain.counters.resources import RESOURCES
+from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.counters.traffic import l1_level
 from perfml.merge.rule import merge
+from perfml.util.words import Readable
 from tests.support.causes import PLANTED, pair_with
 from tests.support.examples import examples
 from tests.support.launches import launch
+from tests.support.paths import ROOT
 from tests.support.tables import make_kernels
 
 BASE = {
@@ -319,6 +328,24 @@ def test_the_cost_of_an_instruction_is_split_where_it_was_counted():
     assert found["log_ratio"].sum() == pytest.approx(math.log(4))
 
 
+@pytest.mark.parametrize(("slots", "first"), [(0.2, "memory_fence"), (0.9, "instructions")])
+def test_fences_are_instructions_that_wait_unless_slots_to_issue_are_full(slots, first):
+    # twice the instructions at the same rate: 60 us of the 100 more are waits of fences
+    counted = {
+        **dict.fromkeys(("flop_count_sp", "single_precision_fu_utilization"), math.nan),
+        "ipc": 1.0,
+        "issue_slot_utilization": slots,
+        "stall_sync": 0.4,
+        "stall_membar": 0.4,
+    }
+    more = {"time_us": 200.0, "inst_executed": 2e7, "stall_sync": 0.5, "stall_membar": 0.5}
+    found = split(more, counted)
+    assert found["term"].iloc[0] == first
+    if first == "memory_fence":
+        assert values(found)[first] == pytest.approx(0.6 * math.log(2))
+    assert found["log_ratio"].sum() == pytest.approx(math.log(2))
+
+
 LATENCY = {
     "flop_count_sp": math.nan,
     "single_precision_fu_utilization": 0.01,
@@ -499,8 +526,8 @@ def test_causes_of_two_sides_are_found_from_their_tables():
     found = detail.causes.terms
     assert found["term"].iloc[0] == "stall_sync"
     assert found["log_ratio"].sum() == pytest.approx(detail.time.log_ratio)
-    assert detail.reasons[0].startswith("makes it slower: stall_sync (barrier + membar) x")
-    assert "(75 % of the stalls, 5 % in the baseline)" in detail.reasons[0]
+    assert detail.reasons[0].startswith("makes it slower: stall_sync (barrier + membar) ×")
+    assert "(75 % of the warps' time, 5 % in the baseline)" in detail.reasons[0]
     merged = sides_of(merge(kernels), "one", "two")
     (detail,) = explain(*merged, model=None).details
     assert detail.causes.terms["term"].iloc[0] == "stall_sync"
@@ -631,12 +658,103 @@ L1_BOUND = {
 }
 
 
+@pytest.mark.parametrize(
+    ("counted", "level"),
+    [
+        ({"gld_transactions": 3e8, "global_load_requests": 6e7}, 0.75),  # four sectors a cycle
+        ({"gld_transactions": 8e7, "global_load_requests": 8e7}, 0.8),  # a request is a cycle
+        ({"global_load_requests": 8e7}, 0.8),
+        ({"gld_transactions": 2e8}, 0.5),
+        ({}, 0.0),
+        ({"gld_transactions": 9e8}, 1.0),
+    ],
+)
+def test_l1_is_as_busy_as_its_wavefronts_of_a_launch_and_of_a_table_alike(counted, level):
+    row = {"time_us": 100.0, "inst_executed": 1e8, "ipc": 1.0, **counted}
+    assert l1_level(launch(row)) == pytest.approx(level)
+    frame = pd.DataFrame([{**row, "alu_utilization": 0.1}])
+    assert INPUTS["l1_level"].make(frame).tolist() == pytest.approx([level])
+
+
 def test_l1_is_as_busy_as_the_sectors_that_pass_it():
     # 300 of 400 million sectors that 100 million cycles have room for, by a pipe that is idle
     more = {"time_us": 200.0, "gld_transactions": 3e8, "global_load_requests": 6e7}
     causes_found = causes({**more, "inst_executed": 1.2e8, "ipc": 1.2}, L1_BOUND)
     assert causes_found.pairs[0].resource == "L1 sectors"
     assert causes_found.terms["term"].iloc[0] in ("global_requests", "redundant_traffic")
+
+
+def test_sectors_say_how_long_requests_keep_l1_as_measured_on_an_h200():
+    rows = pd.read_csv(ROOT / "benchmarks" / "results" / "wavefronts-h200.csv")
+    rows = rows[rows["cycles"] > 2]  # more than warps need to issue the next one
+    ours = [
+        l1_level(launch({"time_us": 1.0, "inst_executed": 100.0, "ipc": 1.0, **asked}))
+        for asked in rows.assign(
+            global_load_requests=1.0, gld_transactions=rows["sectors"]
+        ).to_dict("records")
+    ]
+    ratio = 100 * pd.Series(ours, index=rows.index) / rows["cycles"]
+    regular = (rows["share"] == 1) & (rows["stride"] >= 8) & (rows["stride"] <= 32)
+    regular &= rows["width"].gt(1) & rows["stride"].isin([8, 16, 32])
+    assert ratio[regular].tolist() == pytest.approx([1.0] * regular.sum(), rel=0.05)
+    assert ratio[rows["stride"] == 0].between(0.4, 0.8).all()
+    # what takes longer than it takes to issue is queued for, whatever the pattern
+    assert (rows["lg_throttle"] > 5).all()
+
+
+def test_l1_counts_below_its_limit_where_warps_queue_for_it():
+    # 150 of 400 million sectors: no limit, but warps wait until its queue takes a request
+    slow = {"time_us": 200.0, "gld_transactions": 1.5e8, "global_load_requests": 3e7}
+    slow |= {"stall_lg_throttle": 0.4, "stall_memory_throttle": 0.4, "l2_utilization": 0.06}
+    assert causes(slow, L1_BOUND).pairs[0].resource == "L1 sectors"
+    assert causes({**slow, "stall_lg_throttle": 0.05}, L1_BOUND).pairs[0].resource != "L1 sectors"
+
+
+ASKING = {"time_us": 200.0, "inst_executed": 1.2e8, "ipc": 1.2}
+
+
+def test_requests_of_diverged_warps_are_their_missing_lanes():
+    # half the lanes ask at once, so twice the requests ask for the same
+    half = {"gld_transactions": 3e8, "global_load_requests": 6e7, "warp_execution_efficiency": 0.5}
+    baseline = {**L1_BOUND, "gld_transactions": 1.5e8, "global_load_requests": 3e7}
+    found = values(split({**ASKING, **half}, baseline))
+    assert found[DIVERGENCE] == pytest.approx(math.log(2), rel=0.01)
+    found = values(split({**ASKING, **half, "warp_execution_efficiency": 0.9}, baseline))
+    assert DIVERGENCE not in found
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "first"), [(0.1, "narrow_access"), (0.4, "redundant_traffic")]
+)
+def test_more_requests_for_as_many_bytes_are_narrow_and_for_more_bytes_redundant(efficiency, first):
+    # four times the requests, 17 sectors each as before: bytes out of packed records
+    before = {"gld_transactions": 8.5e7, "global_load_requests": 5e6, "gld_efficiency": 0.4}
+    after = {"gld_transactions": 3.4e8, "global_load_requests": 2e7, "gld_efficiency": efficiency}
+    found = split({**ASKING, **after}, {**L1_BOUND, **before})
+    assert found["term"].iloc[0] == first
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "first"), [(0.125, "sectors_per_request"), (1.0, "l1_sectors")]
+)
+def test_more_sectors_a_request_are_wider_only_where_lanes_share_sectors(efficiency, first):
+    # scattered words: lanes that had shared one go apart; dense ones: doubles in place of floats
+    before = {"gld_transactions": 4e7, "global_load_requests": 1e7, "gld_efficiency": efficiency}
+    after = {"gld_transactions": 3e8, "time_us": 300.0, "ipc": 0.8, "inst_executed": 1e8}
+    found = split({**ASKING, **after}, {**L1_BOUND, **before})
+    assert found["term"].iloc[0] == first
+
+
+@pytest.mark.parametrize(
+    ("kernels", "first"),
+    [(["adam"] * 8, "launch_count"), (["adam", *"abcdefg"], "kernels_vanished")],
+)
+def test_more_launches_of_a_kernel_that_both_sides_have_are_counted(kernels, first):
+    many = make_kernels([{"kernel": name, "time_us": 3.0} for name in kernels])
+    found = explain(many, make_kernels([{"kernel": "adam", "time_us": 3.0}]), model=None)
+    terms = found.details[0].causes.terms
+    assert terms["term"].iloc[0] == first
+    assert terms["log_ratio"].sum() == pytest.approx(-math.log(8))
 
 
 def test_requests_that_the_other_side_leaves_to_bulk_copies_are_the_cause():
@@ -647,3 +765,96 @@ def test_requests_that_the_other_side_leaves_to_bulk_copies_are_the_cause():
     found = split(slow, copies)
     assert found["term"].iloc[0] == "global_requests"
     assert values(found)["global_requests"] <= math.log(5) * (1 + 1e-9)
+
+
+def test_a_level_is_called_what_it_is_a_count_or_a_share_of_the_warps_time():
+    term = TERMS["local_memory"]
+    counted = Contribution(term, 0.0, 2.71e8, 0.2).words.format(
+        baseline=Readable(0.0), target=Readable(2.71e8)
+    )
+    waited = Contribution(term, 0.05, 0.4, 0.2, waits=True).words.format(
+        baseline=Readable(0.05), target=Readable(0.4)
+    )
+    assert counted == "271 million sectors of it in L1, 0 in the baseline"
+    assert waited == "40 % of the warps' time, 5 % in the baseline"
+
+
+def test_few_atomics_are_not_whose_the_traffic_of_bulk_copies_is():
+    copied = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "l2_utilization": 0.7,
+        "l2_read_transactions": 1e7,
+        "l2_write_transactions": 1e6,
+        "gld_transactions": 0.0,
+        "gst_transactions": 0.0,
+        "global_load_requests": 0.0,
+        "global_store_requests": 0.0,
+        "global_atomic_requests": 1e3,
+        "global_reduction_requests": 0.0,
+        "l2_atomic_transactions": 4e3,
+    }
+    more = {"time_us": 500.0, "l2_read_transactions": 5e7, "global_atomic_requests": 1e5}
+    assert split(more, copied)["term"].iloc[0] == "l2_sectors"
+    # atomics that can have moved all of it are
+    many = {**more, "global_atomic_requests": 1e7, "l2_atomic_transactions": 4e7}
+    assert split(many, copied)["term"].iloc[0] == "global_atomics"
+
+
+def test_loads_in_the_loop_of_an_atomic_operation_are_the_atomics():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "shared_utilization": 0.7,
+        "inst_executed_shared_loads": 1e6,
+        "shared_load_transactions": 1e6,
+        "shared_atomic_transactions": 2e6,
+    }
+    loop = {"inst_executed_shared_loads": 7e6, "shared_load_transactions": 7e6}
+    slow = {"time_us": 600.0, "shared_utilization": 0.8}
+    found = split({**slow, **loop, "shared_atomic_transactions": 1.5e7}, counted)
+    assert found["term"].iloc[0] == "shared_atomics"
+    found = split({**slow, **loop}, counted)
+    assert found["term"].iloc[0] == "shared_loads"
+
+
+def test_the_unit_that_limits_both_sides_is_the_limit_of_one_that_is_about_as_busy():
+    before = {**L1_BOUND, "issue_slot_utilization": 0.75, "inst_executed": 1e8, "ipc": 3.0}
+    before |= {"gld_transactions": 4e7, "global_load_requests": 1e7}
+    slow = {"time_us": 500.0, "inst_executed": 5e8, "ipc": 3.0, "issue_slot_utilization": 0.75}
+    slow |= {"gld_transactions": 5e8, "global_load_requests": 1.3e8}
+    assert l1_level(launch({**before, **slow})) == pytest.approx(0.78, rel=0.01)
+    assert causes(slow, before).pairs[0].resource == "instructions"
+    idle = {**before, "issue_slot_utilization": 0.4}
+    assert causes(slow, idle).pairs[0].resource == "L1 sectors"
+
+
+@pytest.mark.parametrize(
+    ("label", "operations", "redundant"),
+    [("instructions", 4e8, False), ("instructions", 1e8, True), ("L1 sectors", 4e8, True)],
+)
+def test_loads_with_as_much_more_arithmetic_are_redundant_unless_issuing_is_the_limit(
+    label, operations, redundant
+):
+    before = {"time_us": 100.0, **L1_BOUND, "flop_count_sp": 1e8}
+    more = {"global_load_requests": 4.8e7, "flop_count_sp": operations}
+    unit = next(each for each in RESOURCES if each.label == label)
+    pair = Pair(launch(before), launch({**before, **more}), unit, single=True)
+    found = Decomposition(math.log(4))
+    found.name("global_requests", 1.2e7, 4.8e7)
+    name_redundant_traffic(found, pair)
+    assert ("redundant_traffic" in found) == redundant
+
+
+def test_a_loop_over_another_kernel_is_compared_launch_by_launch():
+    before, after = (
+        make_kernels([{"kernel": name, "time_us": time, **counted} for _ in range(5)])
+        for name, time, counted in (
+            ("by_list", 10.0, {"inst_executed": 1e6, "issue_slot_utilization": 0.7}),
+            ("by_all", 40.0, {"inst_executed": 4e6, "issue_slot_utilization": 0.7}),
+        )
+    )
+    found = explain(before, after, model=None).details[0].causes
+    assert len(found.pairs) == 5
+    assert found.terms["term"].iloc[0] == "instructions"
+    assert not set(found.terms["term"]) & {"kernels_appeared", "kernels_vanished"}

@@ -46,7 +46,7 @@ def test_scattered_lanes_that_nobody_counted_are_said_before_the_busy_unit():
     assert "from L2 busy time: collect global_load_requests, " in said[0]
     assert "gld_transactions" in said[0]
     assert "section MemoryWorkloadAnalysis_Tables; perfml collect --metrics default)" in said[0]
-    assert said[1].startswith("makes it slower: work: L2 busy time x4.00")
+    assert said[1].startswith("makes it slower: work: L2 busy time ×4.00")
 
 
 def test_what_can_be_told_or_ruled_out_is_not_asked_for():
@@ -153,8 +153,8 @@ def test_the_first_line_is_in_the_result_the_json_and_every_page():
     for text in (to_text(page), to_text(screen), to_markdown(page), explanation._repr_html_()):
         flat = " ".join(text.replace("\\_", "_").split())
         assert "cannot tell sectors per request" in flat
-        assert flat.index("cannot tell sectors") < flat.index("work: L2 busy time x4.00")
-        assert "Without this cause about" in flat or "without this cause about" in flat
+        assert flat.index("cannot tell sectors") < flat.index("work: L2 busy time ×4.00")
+        assert "ithout this cause between" in flat, "what scattered lanes leave was not counted"
 
 
 def test_where_several_terms_are_open_the_largest_is_what_is_asked_about():

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
@@ -274,7 +275,7 @@ def test_the_verb_names_peaks_intensities_and_bounds(root):
     result = run(root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "-q")
     assert result.exit_code == 0, result.output
     assert "measured: fp32 51.2 TFLOP/s" in result.stdout
-    assert "dram_intensity" in result.stdout
+    assert "FLOP/B" in result.stdout
     row = next(line for line in result.stdout.splitlines() if line.startswith("conv_20"))
     assert "compute" in row
 
@@ -317,8 +318,10 @@ def test_the_verb_s_errors_say_what_to_do(root, words, said):
     assert said in result.stderr
 
 
-def test_merged_layers_alone_have_no_kernels_to_place(root):
-    result = run(root / "datasets" / FOLDER / "layers.parquet", *CONDITION, "--by", "kernel")
+def test_merged_layers_alone_have_no_kernels_to_place(tmp_path):
+    table = load(FOLDER)
+    write_table(table.frame, tmp_path / "layers.parquet", kind="layers", provenance={})
+    result = run(tmp_path / "layers.parquet", *CONDITION, "--by", "kernel")
     assert result.exit_code == 1
     assert "--kernels" in result.stderr
 

@@ -37,7 +37,7 @@ def test_the_first_kernel_waits_for_nobody_and_the_usual_iteration_counts():
         }
     )
     found = timeline(rows, "a")
-    assert found == Timeline("a", 3, 35.0, 5.0, 2.5)
+    assert found == Timeline("a", 3, 35.0, 5.0, 2.5, longest_us=5.0, iterations=3)
     assert found.as_graph_us == pytest.approx(30.6)
     assert timeline(rows.drop(columns="gap_us")) is None
     assert timeline(None) is None
@@ -50,8 +50,8 @@ def test_what_the_clock_shows_is_kernels_times_gaps():
     assert gaps.contribution.log_ratio == pytest.approx(math.log(4))
     assert gaps.contribution.term is TERMS["launch_gaps"]
     assert gaps.sentence() == (
-        "on the clock, from the first kernel to the last, b takes 400 µs and a 100 µs (x4.00): "
-        "gaps between kernels x4.00, the kernels themselves x1.00"
+        "on the clock, from the first kernel to the last, b takes 400 µs and a 100 µs (×4.00): "
+        "gaps between kernels ×4.00, the kernels themselves ×1.00"
     )
     little = Timeline("a", 10, 100.0, 5.0, 0.5)
     assert Gaps(little, little).sentences() == ()
@@ -134,7 +134,7 @@ def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
     fast, slow = (traced[name][1] for name in ("tiny_graph", "tiny_eager"))
     found = explain(make_side("graph", fast), make_side("eager", slow), model=None)
     assert found.gaps.target.kernels == 100
-    assert any("gaps between kernels x" in note for note in found.time_notes)
+    assert any("gaps between kernels ×" in note for note in found.time_notes)
     assert found.to_dict()["gaps"]["term"] == "launch_gaps"
     (note,) = advise(slow).time_notes
     assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95 %)")
@@ -162,7 +162,7 @@ def test_layers_whose_kernels_wait_are_named_on_the_clock():
     # three kernels of 10 us, a gap of 1 us and two of 40 or 1 us
     assert {layer: gaps.of_layer() for layer, gaps in found.items()} == {
         "waits": "on the clock, with what was idle before each of its kernels, b takes 111 µs and "
-        "a 33.0 µs (x3.36): gaps between kernels x3.36, the kernels themselves x1.00"
+        "a 33.0 µs (×3.36): gaps between kernels ×3.36, the kernels themselves ×1.00"
     }
     assert layers_on_the_clock(_steps(1.0), _steps(1.0), ("a", "b"), pairs) == {}
     assert layers_on_the_clock(None, _steps(40.0), ("a", "b"), pairs) == {}
@@ -170,6 +170,7 @@ def test_layers_whose_kernels_wait_are_named_on_the_clock():
         "Within layers it is idle longest in waits (idle 81.0 µs of 111 µs)."
     )
     assert idle_layers(_steps(1.0)) is None
+    assert idle_layers(_steps(40.0), ["steady"]) is None
 
 
 def test_a_layer_has_what_was_idle_before_its_own_kernels_and_not_what_others_hide():
@@ -196,11 +197,36 @@ def test_a_layer_that_waits_is_told_beside_the_times_of_its_kernels():
     steady, waits = found.details
     assert (steady.time.verdict, waits.time.verdict) == ("no difference", "no difference")
     assert steady.disagreements == ()
-    assert "gaps between kernels x3.36" in waits.disagreements[0]
+    assert "gaps between kernels ×3.36" in waits.disagreements[0]
     assert waits.reasons[:2] == (waits.disagreements[0], waits.on_the_clock.action())
     assert waits.reasons[1].startswith("do in b: Record the launches as one CUDA graph")
     assert (steady.on_the_clock, waits.fix) == (None, None)
     assert any(note.startswith("waits: on the clock") for note in found.time_notes)
+    only = explain(*sides, layers=["steady"], model=None)
+    assert not any(note.startswith("waits:") for note in only.time_notes)
     told = repr(explanation_summary(found))
     assert "waits: no difference, kernels alone, " in told
     assert "caution: on the clock" not in told
+
+
+def test_one_gap_of_one_iteration_proves_nothing_and_several_or_a_second_iteration_do():
+    quiet = Timeline("a", 3, 32.0, 2.0, 1.0, longest_us=1.0)
+    once = Timeline("b", 3, 131.0, 101.0, 1.0, longest_us=100.0)
+    assert Gaps(quiet, once).wall_ratio > 4
+    assert Gaps(quiet, once).sentence() is None
+    assert not Gaps(quiet, once).hidden
+    often = Timeline("b", 3, 130.0, 100.0, 50.0, longest_us=50.0)
+    assert Gaps(quiet, often).dominate
+    again = Timeline("b", 3, 131.0, 101.0, 1.0, longest_us=100.0, iterations=2)
+    assert Gaps(quiet, again).dominate
+    # without their longest gaps it would be the other side that waits
+    other = Timeline("a", 3, 70.0, 40.0, 20.0, longest_us=20.0)
+    assert Gaps(other, once).proven == 0.0
+
+
+def test_a_layer_that_waited_once_in_one_iteration_is_not_said_to_wait():
+    pairs = [("steady", "steady"), ("waits", "waits")]
+    quiet, waits = (_steps(pause)[:6] for pause in (1.0, 40.0))
+    once = waits.assign(gap_us=[1.0, 1.0, 1.0, 1.0, 400.0, 1.0])
+    assert layers_on_the_clock(quiet, once, ("a", "b"), pairs) == {}
+    assert list(layers_on_the_clock(quiet, waits, ("a", "b"), pairs)) == ["waits"]

@@ -56,7 +56,7 @@ def said(*words):
 
 def test_explain_says_a_new_cause_first_with_its_levels_and_what_to_do(sides):
     text = " ".join(said("explain", *sides, "--model", "none", "--more").split())
-    assert f"makes it slower: {TERM.label} x4" in text
+    assert f"makes it slower: {TERM.label} ×4" in text
     assert "25.0 % of the active threads do the instruction, 100.0 % in the baseline" in text
     assert TERM.action in text
 

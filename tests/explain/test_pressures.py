@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from perfml.explain.advice import pressures
+from perfml.explain.advice.slow_launch import SlowLaunch
 from tests.support.launches import launch
 
 
@@ -21,6 +22,27 @@ def test_busy_or_waited_for_whichever_is_more():
     assert pressures.global_atomics(launch(row)) == pytest.approx(0.5)
     busy = launch({**row, "l2_atomic_utilization_max": 0.9})
     assert pressures.global_atomics(busy) == pytest.approx(0.9)
+
+
+def test_fewer_sectors_save_what_loads_wait_beyond_their_latency():
+    # one warp of 1,000 cycles a load, of which 800 are waiting; what comes from L2 takes 350
+    row = {
+        "time_us": 1.0,
+        "achieved_occupancy": 1 / 64,
+        "inst_executed": 1e6,
+        "ipc": 1.0,
+        "stall_memory_dependency": 0.8,
+        "global_load_requests": 1e3,
+        "gld_transactions": 4e3,
+        "l2_read_transactions": 4e3,
+        "dram_read_bytes": 0.0,
+    }
+    latency = SlowLaunch(launch(row)).latency
+    assert pressures.sectors(launch(row)) == pytest.approx(0.8 * (1 - latency / 800))
+    alone = launch({**row, "global_load_requests": 4e3})
+    assert pressures.sectors(alone) == pytest.approx(4e3 / 1e6)  # next to nothing but L1's own
+    busy = launch({**row, "global_load_requests": 4e3, "l2_utilization": 0.31})
+    assert pressures.sectors(busy) == pytest.approx(0.5)
 
 
 def test_shared_memory_is_divided_by_what_passes_it():

@@ -5,7 +5,7 @@ import pytest
 
 from perfml.datasets import find
 from perfml.explain import load_tables
-from perfml.explain.residency import COLUMN, LIMITS, SHAPE, resident_blocks, with_limits
+from perfml.explain.residency import COLUMN, LIMITS, SHAPE, resident_blocks, with_limits, with_waves
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +34,14 @@ def test_blocks_of_sixteen_threads_run_out_of_places():
         "slots": 32.0,
     }
     assert with_limits(pd.DataFrame([{**row, "compute_capability": "1.0"}])).shape == (1, 4)
+
+
+def test_a_grid_of_one_block_is_the_wave_that_its_multiprocessor_is_busy_for():
+    row = {f"{COLUMN}{name}": 4.0 for name in LIMITS} | {f"{COLUMN}warps": 2.0}
+    row |= {"sm_active_cycles_mean": 1000.0, "sm_active_cycles_max": 132_000.0}
+    printed = pd.DataFrame([{**row, "waves_per_sm": waves} for waves in (0.0, 0.02, float("nan"))])
+    waves = with_waves(printed)["waves_per_sm"].tolist()
+    assert waves[:2] == pytest.approx([1 / 132 / 2, 0.02])
+    assert pd.isna(waves[2])
+    uncounted = printed.drop(columns="sm_active_cycles_max")
+    assert with_waves(uncounted) is uncounted

@@ -93,8 +93,8 @@ def emitted():
         take(*pair_with(term))
     bare = launch({"kernel": "k", "time_us": 1.0})
     take(bare, bare)
-    sides = [Launches(("a", other), (bare, bare), 1, 0) for other in "bc"]
-    sides[1] = Launches(("a",), (bare,), 1, 0)
+    one, two = (replace(bare, kernel=name) for name in "ab")
+    sides = [Launches(("a", "b"), (one, two), 1, 0), Launches(("a",), (one,), 1, 0)]
     for before, after in (sides, sides[::-1]):
         changes = changes_between(before.names, after.names)
         causes = kernel_causes(changes, before, after, same_device=True)

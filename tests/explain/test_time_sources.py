@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.datasets import load
 from perfml.explain import advise, explain
 from perfml.gate.render import markdown, text
 from perfml.gate.verdict import judge
@@ -20,7 +21,6 @@ from perfml.report.sections.explanation import explanation_document
 from perfml.report.verbs import advice_document
 from perfml.tables import write_table
 from perfml.time_sources import time_note
-from tests.support.paths import ROOT
 from tests.support.tables import make_kernels
 
 UNDER = "from under the profiler: Nsight Compute's"
@@ -28,7 +28,7 @@ UNDER = "from under the profiler: Nsight Compute's"
 
 @pytest.fixture(scope="module")
 def recorded():
-    layers = pd.read_parquet(ROOT / "datasets" / "h200-yolov4-tiny" / "layers.parquet")
+    layers = load("h200-yolov4-tiny").frame
     chosen = layers[(layers["batch"] == 8) & (layers["precision"] == "fp32")]
     return chosen[chosen["backend"].isin(["cublas", "cudnn"])].reset_index(drop=True)
 
@@ -134,3 +134,25 @@ def test_advice_and_roofline_of_a_report_say_it_below_such_times(recorded, sourc
     sections = {each.anchor: each for each in document.sections}
     for anchor in ("times", "advice", "roofline"):
         assert (UNDER in repr(sections[anchor])) == labelled, anchor
+
+
+def kernels_alike(source):
+    times = (10.0, 10.01, 9.99)
+    kernels = make_kernels([{"iteration": i, "time_us": us} for i, us in enumerate(times)])
+    return kernels.assign(time_source=source)
+
+
+@pytest.mark.parametrize(("source", "said"), [("ncu", True), ("cupti", True), ("timing", False)])
+def test_equal_kernels_of_a_counter_profiler_send_the_reader_between_them(source, said):
+    found = explain(kernels_alike(source), kernels_alike(source), model=None)
+    (detail,) = found.details
+    assert detail.time.verdict == "no difference"
+    assert bool(detail.unseen) is said
+    assert ("time lies between them" in to_text(explanation_document(found))) is said
+    assert detail.to_dict()["unseen"] == detail.unseen
+
+
+def test_kernels_that_differ_are_explained_and_say_nothing_of_what_is_between():
+    slow = kernels_alike("ncu")
+    found = explain(kernels_alike("ncu"), slow.assign(time_us=slow["time_us"] * 2), model=None)
+    assert found.details[0].unseen == ""

@@ -115,3 +115,13 @@ def test_one_launch_a_side_does_not_tell_three_per_cent_apart(target, verdict):
 
 def test_a_wider_tolerance_holds_for_one_launch_too():
     assert compare_times([100.0], [104.0], tolerance=0.05).verdict == "no difference"
+
+
+def test_a_difference_of_three_per_cent_of_one_process_is_not_claimed_however_well_it_repeats():
+    before, after = [200.6, 200.4, 200.4], [206.6, 206.2, 206.2]
+    assert compare_times(before, after).verdict == "undecided"
+    assert compare_times(after, before).verdict == "undecided"
+    # in several processes a side it is
+    runs = {"baseline_process": [0, 1, 2], "target_process": [0, 1, 2]}
+    assert compare_times(before, after, **runs).verdict == "slower"
+    assert compare_times(before, [1.04 * time for time in before]).verdict == "slower"

@@ -31,7 +31,8 @@ def absent(monkeypatch):
 
 @pytest.mark.slow
 def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed, monkeypatch):
-    monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 150)
+    monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 80)
+    monkeypatch.setattr("perfml.modeling.models.ebm.BAGS", 2)
     layers = linear_layers(layers=12, repeats=1)
     found = evaluate(
         layers,
@@ -49,9 +50,9 @@ def test_it_predicts_layers_it_never_saw_and_names_what_made_the_time(installed,
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_it_ranks_and_it_classifies(installed, monkeypatch):
     monkeypatch.setattr("perfml.modeling.models.ebm.ROUNDS", 50)
+    monkeypatch.setattr("perfml.modeling.models.ebm.BAGS", 2)
     layers = linear_layers(layers=6, repeats=1)
     ranking = rank(
         layers,

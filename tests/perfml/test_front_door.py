@@ -109,6 +109,8 @@ def test_results_fit_a_terminal_and_say_what_they_leave_out():
         assert max(map(len, lines)) <= 80
         assert len(lines) < 40
     assert "chance" in repr(ranking)
+    assert re.search(r"\d %  +\d+ %", repr(ranking))
+    assert re.search(r"\d %  [\d.]+ % to [\d.]+ %", repr(scores))
     assert "leave-one-group-out" in repr(scores)
 
 
@@ -118,6 +120,19 @@ def test_a_number_and_its_unit_stay_on_one_line():
         lines = folded(text, width, "- ", "  ")
         assert not any(line.strip().startswith(("%", "us", "TB/s")) for line in lines)
         assert " ".join(line[2:] for line in lines) == text
+
+
+def test_the_name_of_a_kernel_longer_than_a_line_loses_its_middle_and_a_path_does_not():
+    name = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_64x64_128x2_tn_align8"
+    cut = "(sm80_xmma_fprop_implicit_gemm_…_execute_kernel__5x_cudnn)"
+    path = "/home/somebody/profiles/of_a_network/with_a_long_name/kernels.parquet"
+    lines = folded(f"one {name} two {cut} three {path}", 50, "  ", "    ")
+    assert [line.strip() for line in lines if len(line) > 50] == [path]
+    said = " ".join(line.strip() for line in lines)
+    assert "cutlass_80_" in said
+    assert "_tn_align8" in said
+    assert said.count("…") == 2
+    assert folded(name, 80) == [name]
 
 
 def test_columns_go_from_the_last_and_words_lose_their_end():
@@ -130,11 +145,11 @@ def test_columns_go_from_the_last_and_words_lose_their_end():
             "more": [1],
         }
     )
-    text = screen("title", [], frame, rest=".table", width=60)
-    assert max(map(len, text.splitlines())) <= 60
+    text = screen("title", [], frame, rest=".table", width=40)
+    assert max(map(len, text.splitlines())) <= 40
     assert "1.235" in text
     assert "…" in text
-    assert re.search(r"\(without .*more.*: all in \.table\)", text)
+    assert re.search(r"\(without .*more.*: all in\s+\.table\)", text)
     assert shorter("one two three", 8) == "one two…"
     assert shorter("abcdefghij", 7) == "abc…hij"
     many = screen("title", ["w"] * 5, pd.concat([frame] * 20), most=3)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from perfml.kernel_names import shortened
 from perfml.report.document import Cell, Column, ReportTable, numbers, words
 from perfml.report.render.columns import table_grid, wrap
+from perfml.report.render.text import table_text
 from tests.support.examples import examples
 
 TEXTS = st.text("abcd_ 0", min_size=1, max_size=60)
@@ -51,7 +52,7 @@ def test_spare_columns_go_first_then_the_last_and_it_is_said():
     assert table_grid(table, table.rows, 60)[-1].endswith("123456789")
     forty = table_grid(table, table.rows, 40)
     assert forty[1].split() == ["conv_01", "1234567890", "123456789"]
-    assert "(40 columns: without spare; --json has them)" in " ".join(forty)
+    assert "(40 columns: without spare; --json has it)" in " ".join(forty)
     assert table_grid(table, table.rows, 20)[1].split() == ["conv_01", "1234567890"]
 
 
@@ -99,3 +100,11 @@ def test_a_word_that_is_longer_than_a_line_stays_whole():
         "/a/very/long/path/of/a/file",
         "now",
     ]
+
+
+def test_a_table_without_heads_has_no_bold_row():
+    rows = [[Cell("metric"), Cell("gld_efficiency")]]
+    bare = ReportTable("", (Column("", False), Column("", False)), rows)
+    assert "\x1b[1m" not in table_text(bare, width=80, styled=True)
+    headed = ReportTable("", (Column("name", False), Column("", False)), rows)
+    assert "\x1b[1m" in table_text(headed, width=80, styled=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 import matplotlib as mpl
@@ -16,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
 from perfml.explain import explain, sides_of
+from perfml.metrics import load_catalogue
 from perfml.report import figures
 from perfml.report.figures.metrics import clusters, stall_shares
 from perfml.report.figures.words import alternative
@@ -176,6 +178,20 @@ def test_ranks_reach_over_their_interval_and_print_the_probability():
     assert ax.get_yticklabels()[0].get_text() == "gld_efficiency +1"
 
 
+def test_the_axis_of_ranks_ends_at_the_last_rank_and_begins_at_the_first():
+    found = ranking()
+    ticks = figures.ranks(found, width=390).get_xticks()
+    last = max(found.summary["rank_high"].max(), found.summary["mean_rank"].max())
+    assert (min(ticks), max(ticks) <= last) == (1, True)
+
+
+def test_names_too_long_for_a_phone_take_two_lines_and_lose_nothing():
+    name = "stall_exec_dependency (short_scoreboard + wait)"
+    terms = pd.DataFrame({"term": [name, "work"], "log_ratio": [0.5, -0.2]})
+    labels = [each.get_text() for each in figures.attribution(terms, width=390).get_yticklabels()]
+    assert labels[0] == "stall_exec_dependency\n(short_scoreboard + wait)"
+
+
 def test_empty_ranking_is_an_error():
     with pytest.raises(PerfmlError, match="empty"):
         figures.ranks(dataclasses.replace(ranking(), summary=ranking().summary.iloc[:0]))
@@ -214,7 +230,7 @@ def test_many_terms_are_summed_up_so_that_the_bars_still_add_up():
     terms = pd.DataFrame({"term": [f"t{n}" for n in range(20)], "log_ratio": np.full(20, 0.05)})
     ax = figures.attribution(terms, most=5)
     labels = [each.get_text() for each in ax.get_yticklabels()]
-    assert labels == ["t0", "t1", "t2", "t3", "16 others", "all together"]
+    assert labels == ["t0", "t1", "t2", "t3", "16 smaller ones", "all together"]
     assert any(each == f"×{np.exp(1.0):.2f}" for each in texts(ax))
     with pytest.raises(PerfmlError, match="no term"):
         figures.attribution(terms.assign(log_ratio=0.0))
@@ -331,6 +347,18 @@ def test_the_axis_of_factors_has_room_for_its_name():
     assert inside(ax, ax.xaxis.label)
 
 
+def test_factors_on_a_phone_lie_beside_the_names_of_their_causes():
+    name = "shared-memory and special-function queue full"
+    terms = pd.DataFrame({"label": [f"{name} {n}" for n in range(3)]})
+    ax = figures.attribution(terms.assign(log_ratio=[0.66, -0.03, -0.04]), width=352)
+    FigureCanvasAgg(ax.figure).draw()
+    factors = [each.get_window_extent() for each in ax.texts if each.get_text().startswith("×")]
+    names = [each.get_window_extent() for each in ax.get_yticklabels()]
+    assert len(factors) == len(names) == 4
+    assert not any(one.overlaps(other) for one in factors for other in names)
+    assert max(box.x1 for box in factors) <= ax.figure.bbox.width
+
+
 def inside(ax, drawn):
     """Say whether something lies within its figure, left and right."""
     figure = ax.figure
@@ -433,3 +461,47 @@ def test_the_alternative_says_what_was_drawn():
     assert f"legend: {', '.join(BACKENDS)}" in words
     assert ax._repr_png_()[1]["alt"] == words
     assert "rows: " in alternative(figures.ranks(ranking()))
+
+
+@pytest.mark.parametrize("width", [352, 1400])
+def test_nothing_of_the_kernels_lies_outside_of_the_figure(width):
+    table = kernels()
+    long = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_execute_kernel_"
+    table["kernel"] = [f"{long}{name}" for name in table["kernel"]]
+    ax = figures.kernel_shares(table, layer="conv_03", width=width)
+    assert inside(ax, ax.get_legend())
+    assert ax.bbox.width > 0.6 * ax.figure.bbox.width
+    assert ax.get_legend().get_window_extent().y1 < ax.xaxis.label.get_window_extent().y0
+
+
+def test_metrics_on_a_phone_are_named_once_and_apart():
+    metrics = [name for name in load_catalogue().names if name.startswith("stall_")]
+    values = np.random.default_rng(1).uniform(0.1, 1, (40, len(metrics)))
+    ax = figures.correlation_clusters(pd.DataFrame(values, columns=metrics), width=352)
+    FigureCanvasAgg(ax.figure).draw()
+    names = [each.get_window_extent() for each in ax.get_yticklabels()]
+    names.sort(key=lambda box: box.y0)
+    assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(names))
+    assert not [each for each in ax.get_xticklabels() if each.get_text()]
+
+
+@pytest.mark.parametrize("width", [352, 1000])
+def test_texts_of_a_decision_tree_never_lie_on_each_other(width):
+    rows = np.arange(64)[:, None]
+    tree = DecisionTreeRegressor(max_depth=3).fit(rows, rows[:, 0] ** 2)
+    name = "single_precision_fu_utilization"
+    ax = figures.decision_tree(tree, feature_names=[name], unit="µs", width=width)
+    FigureCanvasAgg(ax.figure).draw()
+    boxes = [each.get_window_extent() for each in ax.texts if each.get_text() not in ("yes", "no")]
+    assert len(boxes) == 15
+    for place, box in enumerate(boxes):
+        assert box.x1 <= ax.figure.bbox.width
+        assert not any(box.overlaps(other) for other in boxes[:place])
+
+
+def test_headings_over_all_models_fit_a_phone():
+    method = ranking().table["method"].iloc[0]
+    ax = figures.model_importances(ranking(), method=method, width=352)
+    said = [each for axes in ax.figure.axes if not axes.axison for each in axes.texts]
+    assert len(said) == 2
+    assert all(inside(ax, each) for each in said)

@@ -13,7 +13,11 @@ from perfml.report import advise_conditions, build_comparison, explain_pairs, to
 from tests.support.browser import EXECUTABLE, REASON, chromium, open_page
 from tests.support.report_data import build_page, evaluation, kernels, layers, ranking, shapes
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=REASON)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(EXECUTABLE is None, reason=REASON),
+]
 
 NASTY = "<img src=x onerror=alert(1)>"
 
@@ -393,7 +397,6 @@ def test_small_report_of_one_backend_loads_in_silence(browser, tmp_path):
     opened.page.close()
 
 
-@pytest.mark.slow
 def test_names_without_spaces_do_not_widen_the_page(browser, tmp_path):
     long = "k" * 3000
     frame = kernels(layers=2, repeats=2, backends=(long, "b"), kernel=long, workload=long)

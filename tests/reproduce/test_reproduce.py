@@ -31,7 +31,14 @@ from perfml.reproduce.claims import (
     by_share,
     percent,
 )
-from perfml.reproduce.files import SCORE_COLUMNS, SCORE_SPARE, headline, score_lines
+from perfml.reproduce.files import (
+    SCORE_COLUMNS,
+    SCORE_SPARE,
+    claim_lines,
+    data_notes,
+    headline,
+    score_lines,
+)
 from perfml.reproduce.published import CONSTANT, RANGES, SHAPES
 from perfml.reproduce.source import find_recording
 from perfml.reproduce.splits import OWN, studied_model
@@ -202,6 +209,7 @@ def test_every_layer_of_the_network_is_in_a_step_of_every_engine():
     assert len(table) == sum(len(steps) for steps in document["engines"].values())
 
 
+@pytest.mark.slow
 def test_the_engines_steps_are_those_that_are_built_here():
     if not list(find_distribution("tensorrt-rtx-cu13-bindings", "onnx")):
         pytest.skip("needs TensorRT for RTX and onnx")
@@ -340,6 +348,18 @@ def test_a_narrow_terminal_keeps_our_scores(found):
     assert "(60 columns: without published, percentile" in told
     scores = found.results["regression"]["dt"]["random"]
     assert f"{scores['median']:.4f}" in told
+
+
+def test_other_data_of_claims_are_named_once(found):
+    told = claim_lines(found)
+    marked = [claim for claim, *_ in told if claim.endswith(" *")]
+    other = {claim.data for claim in found.claims} - {found.source.name}
+    assert len(marked) > 1
+    assert not any(name in claim for claim, *_ in told for name in other)
+    assert data_notes(found)[0].startswith("* about ")
+    assert [note.partition(" about ")[2] for note in data_notes(found)] == list(
+        dict.fromkeys(each.data for each in found.claims if each.data in other)
+    )
 
 
 def test_claims_are_counted_in_words_that_agree(found):

@@ -17,7 +17,7 @@ from perfml.datasets import load, load_h200_attention
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.metrics import PUBLISHED, load_catalogue
-from perfml.metrics.catalogue import DURATION
+from perfml.metrics.sets import DURATION
 from perfml.tables import read_table
 from studies.attention.counters import (
     KERNELS,
@@ -116,6 +116,7 @@ def test_the_gains_of_the_seed_are_quotients_of_its_own_times():
 # ---- the ladder's table --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_ladder_has_its_columns_in_the_order_of_the_steps():
     found = steps_of.ladder(str(DATA), layers=["b1360_n128_d32"])
     assert list(found["times"][0])[: len(LADDER) + 1] == ["layer", *LADDER]

@@ -14,11 +14,14 @@ pytestmark = pytest.mark.page
 ANEW = "write it anew: python -m studies.plan.page"
 
 
-@pytest.mark.parametrize("name", ["estimates", "shares", "curve"])
+@pytest.mark.parametrize(
+    "name", ["estimates", "shares", pytest.param("curve", marks=pytest.mark.slow)]
+)
 def test_a_table_of_the_page_is_what_the_data_give(name):
     assert table_of(name) == TABLES[name](), ANEW
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_the_proof_gives_for_one_model():
     made, told = (_cells(each) for each in (proof(models=("dt",)), table_of("proof")))
     assert [row[:5] for row in told if row[0] != "---"] == [row for row in made if row[0] != "---"]

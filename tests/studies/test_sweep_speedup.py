@@ -25,9 +25,10 @@ def benchmark(tmp_path, short_folder, monkeypatch):
     """Run it on a host whose nvcc, ncu and nvidia-smi are stand-ins."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    # the program it compiles launches what the recorded one did, when it is traced
+    # the program it compiles launches what the recorded one did, when it is traced; it runs long
+    # enough for a busy machine to see it under its profiler
     (tools / "program").write_text(
-        "#!/bin/sh\n"
+        "#!/bin/sh\nsleep 0.2\n"
         f'test -z "$PERFML_ACTIVITY_DIR" || cp "{TOOLS}/recorded/activity_vectors.tsv" '
         '"$PERFML_ACTIVITY_DIR/1.tsv"\n'
     )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
+from perfml.datasets import load_h200_strangers4
+from perfml.explain import load_tables
 from perfml.explain.advice.rules import load_rules
 from perfml.explain.counters.terms import TERMS
 from perfml.util.digest import sha256_of_file
 from studies.truth.page import PAGE
+from studies.truth.scores import wilson
 from studies.truth.strangers import EXAMS, HALVES, Score, score
+from tests.support.paths import ROOT
 
 ACCEPTED = {"terms": ["local_memory"], "rules": ["local_memory"], "action_terms": ["local_memory"]}
 
@@ -58,6 +64,16 @@ def test_what_is_accepted_exists(exam):
         assert set(each["rules"]) <= rules
 
 
+@every_exam
+def test_every_pair_that_counts_is_recorded_on_both_sides(exam):
+    layers, _ = load_tables(exam.folder)
+    recorded = {side: set(rows["layer"]) for side, rows in layers.groupby("backend")}
+    halves = {name for half in HALVES for name in exam.document("halves.json")[half]}
+    assert halves - set(exam.document("decision.json")["left_out"]) <= (
+        recorded["before"] & recorded["after"]
+    )
+
+
 def test_a_cause_first_a_cause_behind_and_a_confident_mistake_are_told_apart():
     right = answer("local_memory", "ipc", todo="local_memory", advice=["local_memory"])
     assert score(right, ACCEPTED) == Score(1, 1, 1, 0, 1, 1, 1)
@@ -76,6 +92,95 @@ def test_a_cause_first_a_cause_behind_and_a_confident_mistake_are_told_apart():
 )
 def test_equal_kernels_are_told_claimed_or_left_open(verdict, told, claimed):
     assert score(answer(verdict=verdict), None) == Score(equal=1, told=told, claimed=claimed)
+
+
+def test_the_clock_alone_decided_which_pairs_of_the_fourth_exam_count():
+    exam = EXAMS["fourth"]
+    differs = different_pairs(exam)
+    ratios = pd.read_csv(exam.folder / "clock.csv").set_index("case")["ratio"].to_dict()
+    counts = {
+        name: at >= 1.2 if differs[name] else abs(at - 1) <= 0.03 for name, at in ratios.items()
+    }
+    assert set(counts) == set(differs)
+    assert {name for name, counted in counts.items() if not counted} == set(
+        exam.document("decision.json")["left_out"]
+    )
+    layers = load_h200_strangers4(as_frame=True).frame
+    for side in ("before", "after"):
+        rows = layers[layers["backend"] == side].groupby("layer").size()
+        assert set(rows.index) == {name for name, counted in counts.items() if counted}
+        assert set(rows) == {3}
+
+
+def test_the_page_begins_with_what_unseen_code_was_answered():
+    page = PAGE.read_text(encoding="utf-8")
+    lead, _ = page.split("## Planted causes", 1)
+    scores = {name: exam.first_score() for name, exam in EXAMS.items()}
+    shares = {name: round(100 * each.first / each.pairs) for name, each in scores.items()}
+    said = [shares[name] for name in ("first", "second", "third", "fourth")]
+    assert "{}, {}, {} and {} % overlap".format(*said) in lead
+    assert "those of {} and {} %".format(*(shares[name] for name in ("torch", "torch2"))) in lead
+    wrong = [f"{scores[name].wrong} of {scores[name].pairs}" for name in ("first", "fourth")]
+    assert "({}, then {})".format(*wrong) in lead
+    fourth, torch = scores["fourth"], scores["torch2"]
+    firm = [each.pairs - each.doubted for each in (fourth, torch)]
+    assert (
+        f"of the {firm[0]} answers that were not hedged {fourth.first - fourth.hedged} were" in lead
+    )
+    assert f"of {firm[1]} that were not hedged {torch.first - torch.hedged}." in lead
+    assert fourth.doubted - fourth.hedged == 4  # of the five misses
+    assert fourth.pairs - fourth.first == 5
+    every = {
+        half: sum(
+            (
+                EXAMS[name].half_score(EXAMS[name].document("answers_first.json")[way], half)
+                for name, way in (("fourth", "ncu"), ("torch2", "collect"))
+            ),
+            Score(),
+        )
+        for half in HALVES
+    }
+    dev, aside = every["dev"], every["aside"]
+    assert f"{aside.first} of {aside.pairs} against {dev.first} of {dev.pairs}" in lead
+    assert f"for advice it did not: {aside.advised} and {dev.advised} of {dev.pairs}" in lead
+    table = [[each.first, each.pairs - each.first] for each in (dev, aside)]
+    assert round(1000 * fisher_exact(table).pvalue) == 3
+    assert f"34 right and {fourth.wrong} wrong answer were firm (2.1 % of all pairs)" in page
+    assert f"and {torch.first - torch.hedged} and {torch.wrong} (13.5 %)" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "interval", "held", "torch"),
+    [("fourth", "89 %", "77 to 95", 87, False), ("torch2", "81 %", "66 to 91", 83, True)],
+)
+def test_the_page_says_what_the_latest_exams_were_answered(name, share, interval, held, torch):
+    exam, page = EXAMS[name], PAGE.read_text(encoding="utf-8")
+    every = exam.first_score()
+    low, high = (round(100 * end) for end in wilson(every.first, every.pairs))
+    assert interval == f"{low} to {high}"
+    sentence = f"{every.first} of {every.pairs} causes ({share}, Wilson's interval at 95 % from "
+    sentence += f"{interval}) were first and {every.three} ({every.three / every.pairs:.0%}"
+    assert sentence.replace("%", " %").replace("  ", " ") in page
+    assert (
+        f"{every.wrong} of {every.pairs} ({every.wrong / every.pairs:.1%}".replace("%", " %")
+        in page
+    )
+    assert f"*What to do* is right for {every.action}" in page
+    assert f"a right rule first for {every.advised} of {every.pairs}" in page
+    for text in ("README.md", "docs/tour.md"):
+        assert f"{every.first} of {every.pairs}" in (ROOT / text).read_text(encoding="utf-8")
+    card = (exam.folder / "README.md").read_text(encoding="utf-8")
+    assert f"first in {every.first} of {every.pairs} pairs that differ, in three in" in card
+    found = exam.document("answers_first.json")["estimates"]
+    numbers, aside = found["both"]["given"], found["aside"]["given"]
+    median, mean = (round(100 * each) for each in numbers["errors"])
+    said = f"{numbers['cases']} of {found['both']['cases']} get a number, off by {median} % in the"
+    assert f"{said} median and {mean} % in the mean" in page
+    assert f"mere intervals {held} % hold" in page
+    assert round(100 * found["both"]["coverage"]["both"]) == held
+    alone = "{} % and {} %".format(*(round(100 * each) for each in aside["errors"]))
+    assert f"get a number, off by {alone}." in page
+    assert torch == (numbers["errors"][0] > 0.1 and numbers["errors"][1] > 0.2)
 
 
 OUTSIDE = ("descent_host", "solves_queue", "workspace_clear")
@@ -120,15 +225,33 @@ def test_the_page_says_what_the_exam_of_torch_blocks_found():
     assert every.told == every.equal == 3
 
 
+def test_the_page_says_what_the_exam_of_torch_blocks_says_once_it_was_read():
+    exam, page = EXAMS["torch"], PAGE.read_text(encoding="utf-8")
+    mended = exam.document("answers_mended.json")
+    every = sum((exam.half_score(mended["collect"], half) for half in HALVES), Score())
+    assert f"{every.first} of {every.pairs} first, {every.three} in three, none wrong" in page
+    assert every.wrong == 0
+    assert every.hedged == 5
+    assert "of the 28, five are right and not firm" in page
+    assert f"Advice is first right in {every.advised} (83 %)" in page
+    assert round(100 * every.advised / every.pairs) == 83
+    both = mended["estimates"]["both"]
+    given = both["given"]
+    assert f"{given['cases']} of {every.pairs} get a number" in page
+    assert [round(100 * each) for each in given["errors"]] == [4, 7]
+    assert "off by 4 % in the median and 7 % in the mean, and two an interval" in page
+    assert (both["ranges"]["cases"], both["coverage"]["both"]) == (2, 1.0)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("exam", "recording", "at_first", "least"),
     [
-        ("first", "ncu", 23, 23),
+        pytest.param("first", "ncu", 23, 23, marks=pytest.mark.slow),
         ("first", "collect", 23, 23),
-        ("second", "ncu", 31, 31),
-        ("third", "ncu", 32, 32),
-        ("torch", "collect", 22, 22),
+        pytest.param("second", "ncu", 31, 31, marks=pytest.mark.slow),
+        ("third", "ncu", 32, 35),
+        ("torch", "collect", 22, 28),
     ],
 )
 def test_today_no_fewer_causes_are_named_than_when_last_counted(exam, recording, at_first, least):

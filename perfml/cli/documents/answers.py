@@ -13,6 +13,7 @@ from perfml.cli.documents.common import (
 )
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
+UntoldReason = Literal["counters", "reading", "small", "place", "room", "pairing", "rival"]
 GateVerdict = Literal["same", "better", "worse", "cannot tell"]
 
 
@@ -105,7 +106,7 @@ class KernelCause(TypedDict):
 
 
 class Untold(TypedDict):
-    """Causes that the collected counters cannot tell apart."""
+    """Why the first cause is not firm, what it may be instead, and what tells."""
 
     causes: list[str]
     instead_of: str
@@ -113,6 +114,8 @@ class Untold(TypedDict):
     sections: list[str]
     collect: str
     share: float
+    reason: UntoldReason
+    check: Annotated[str, "what to look at or to run; empty where metrics are to be collected"]
     sentence: str
 
 
@@ -123,6 +126,7 @@ class Causes(TypedDict):
     terms: list[Cause]
     by_kernel: list[KernelCause]
     by_kind: dict[str, float]
+    firm: Annotated[bool, "the first cause is half of the ratio or more, and nothing doubts it"]
     untold: Untold | None
     missing: Annotated[list[str], "counters that would split a cause further"]
 
@@ -182,9 +186,10 @@ class Fix(TypedDict):
     kernel: str
     action: str
     now_us: Microseconds
-    after_us: MaybeMicroseconds
+    after_us: Annotated[Number, "null where no counter tells what the fix leaves, or `unsaid`"]
     after_low_us: Annotated[Number, "the interval holds the time in 80 % of such cases"]
     after_high_us: Number
+    unknown: Annotated[str | None, "what no counter tells, where there is an interval only"]
     unsaid: Annotated[str | None, "why there is no time: algorithm, several or counters"]
     sentence: str
 
@@ -219,6 +224,7 @@ class Layer(TypedDict):
     disagreements: list[str]
     warnings: Warnings
     reasons: list[str]
+    unseen: str
     advice: list[Finding]
     fix: Fix | None
     lines: list[Line]

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.slow_launch import SUSTAINED
-from perfml.explain.counters.traffic import L1_SECTORS
+from perfml.explain.counters import traffic
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
@@ -90,15 +91,9 @@ def integer_level(frame: pd.DataFrame) -> Array:
     return np.asarray(np.where(slots >= _OF_SLOTS, np.fmax(pipe, busy), pipe))
 
 
-def l1_level(frame: pd.DataFrame) -> Array:
-    """Return how busy L1 is at least: four sectors a cycle are all; 0 where not counted."""
-    if not all(is_present(frame, name) for name in (*SECTORS, "inst_executed", "ipc")):
-        return np.zeros(len(frame))
-    there = [name for name in (*SECTORS, *LOCAL) if name in frame.columns]
-    sectors = np.nansum([numbers(frame, name) for name in there], axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cycles = numbers(frame, "inst_executed") / numbers(frame, "ipc")
-        return np.asarray(np.clip(np.nan_to_num(sectors / cycles / L1_SECTORS), 0.0, 1.0))
+l1_level: Callable[[pd.DataFrame], Array] = per_launch(
+    traffic.l1_level, (*traffic.L1_ACCESSES, *traffic.L1_ACCESSES.values())
+)
 
 
 def cache_level(frame: pd.DataFrame) -> Array:

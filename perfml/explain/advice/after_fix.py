@@ -10,10 +10,16 @@ their instructions do, and no unit can become busier than it sustains. So
 
 where `start` is the time before the first and after the last instruction, which no fix of a kernel
 changes. From one launch alone: nothing of the faster side is used. What `studies.truth.fixes`
-measured of it backwards, on launches whose fix is known, gives the interval. Where no such number
-must be given, `cannot_say` tells why.
+measured of it backwards, on launches whose fix is known, gives the interval.
 
-Here to change: what a fix takes away is in `cures`, what limits a launch in `slow_launch`.
+Two kinds of causes differ in what can be said. Of the first, counters tell what the fix leaves (the
+bytes that lanes asked for, the lanes that work, the waves that are full): a number is said. Of the
+second, they do not (how many atomics stay, how few instructions would do): estimates of these were
+off three times as much on kernels of people who had not seen perfml, so only the interval is said,
+and what is not known. Where not even that can be said, `cannot_say` tells why.
+
+Here to change: what a fix takes away is in `cures` and `warp_cures`, what limits a launch in
+`slow_launch`.
 """
 
 from __future__ import annotations
@@ -26,57 +32,79 @@ from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.launches import Launch
 
+SAID = 0.5
+"""A number is said where counters tell what the fix leaves for so much of the time or more."""
+
 
 @dataclass(frozen=True)
 class Width:
-    """How wide an interval is: its ends are this far from the estimate, in units of the doubt.
+    """How wide an interval is: how far its ends are from the estimate.
 
     Attributes
     ----------
     low, high
-        Of the logarithm of the time after the fix, over the estimate.
-    untold
-        How many times as much where no counter says what the fix leaves of its cause.
+        Of the logarithm of the time after the fix, over the estimate, where a number is said.
+    untold_low, untold_high
+        The same where no counter tells what the fix leaves, and only the interval is said.
     saved
         How much it grows with the logarithm of the saving (0: it does not).
     """
 
     low: float
     high: float
-    untold: float
+    untold_low: float
+    untold_high: float
     saved: float
 
-    def doubt(self, told: float, saving: float) -> float:
+    def doubt(self, saving: float) -> float:
         """Return what the ends are multiplied by.
 
         Parameters
         ----------
-        told
-            The part of the time whose cure the counters tell.
         saving
             The logarithm of the time as it is, over the estimate.
         """
-        return (told + (1 - told) * self.untold) * (1 + self.saved * saving)
+        return 1 + self.saved * saving
 
     def around(self, estimate_us: float, now_us: float, told: float) -> tuple[float, float]:
-        """Return both ends, microseconds; no fix makes a launch slower."""
-        doubt = self.doubt(told, math.log(max(now_us / estimate_us, 1.0)))
-        low, high = (estimate_us * math.exp(each * doubt) for each in (self.low, self.high))
+        """Return both ends, microseconds; no fix makes a launch slower.
+
+        Parameters
+        ----------
+        estimate_us, now_us
+            The time after the fix, and as it is.
+        told
+            The part of the time whose cure the counters tell.
+        """
+        ends = (self.low, self.high) if told >= SAID else (self.untold_low, self.untold_high)
+        doubt = self.doubt(math.log(max(now_us / estimate_us, 1.0)))
+        low, high = (estimate_us * math.exp(each * doubt) for each in ends)
         return min(low, now_us), min(high, now_us)
 
 
-WIDTH = Width(-0.35, 0.23, 2.0, 0.5)
+WIDTH = Width(-0.15, 0.41, -0.72, 0.51, 0.5)
 """Measured and chosen by ``python -m studies.truth.fixes`` (the rule is in
 `studies.truth.intervals`)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time after a fix, microseconds: best guess, and an interval that holds it in 80 %."""
+    """A time after a fix, microseconds.
+
+    Attributes
+    ----------
+    time_us
+        The best guess. Not to be said where `unknown` is not empty.
+    low_us, high_us
+        An interval that holds it in 80 %.
+    unknown
+        What no counter tells of what the fix leaves; empty where they tell it.
+    """
 
     time_us: float
     low_us: float
     high_us: float
+    unknown: str = ""
 
 
 def time_after(launch: Launch, term: str, left: float | None = None) -> float:
@@ -118,7 +146,9 @@ def time_after(launch: Launch, term: str, left: float | None = None) -> float:
     return min(1.0, state.start + (1 - state.start) * max(inside, limit))
 
 
-def estimate(now_us: float, fraction: float, launches: Sequence[Launch], term: str) -> Estimate:
+def estimate(
+    now_us: float, fraction: float, launches: Sequence[Launch], term: str
+) -> Estimate | None:
     """Return the time after a fix with its interval.
 
     Parameters
@@ -132,12 +162,38 @@ def estimate(now_us: float, fraction: float, launches: Sequence[Launch], term: s
     term
         Id of the cause that is taken out.
     """
-    after = now_us * fraction
-    return Estimate(after, *WIDTH.around(after, now_us, told(launches, term)))
+    sure = told(launches, term)
+    unknown = "" if sure >= SAID else _unknown(launches, term)
+    return estimate_of(now_us * fraction, now_us, sure, unknown)
+
+
+def estimate_of(
+    after_us: float, now_us: float, told: float = 1.0, unknown: str = ""
+) -> Estimate | None:
+    """Return a time after a fix with its interval; None where nothing is saved, or all.
+
+    Parameters
+    ----------
+    after_us, now_us
+        After the fix, and as it is.
+    told
+        The part of the time whose cure is told.
+    unknown
+        What no counter tells.
+    """
+    if not 0 < after_us < now_us:
+        return None
+    return Estimate(after_us, *WIDTH.around(after_us, now_us, told), unknown)
 
 
 def told(launches: Sequence[Launch], term: str) -> float:
     """Return the part of the time of some launches whose counters tell what a fix leaves."""
     time = sum(one.time_us for one in launches)
-    sure = sum(one.time_us for one in launches if CURES[term](SlowLaunch(one)).told)
+    sure = sum(one.time_us for one in launches if not CURES[term](SlowLaunch(one)).unknown)
     return sure / time
+
+
+def _unknown(launches: Sequence[Launch], term: str) -> str:
+    """Return what counters do not tell of the longest of the launches of which they do not."""
+    found = {CURES[term](SlowLaunch(one)).unknown: one.time_us for one in launches}
+    return max((each for each in found if each), key=lambda each: found[each])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfml.explain.advice.fix import CannotSay
+from perfml.explain.advice.only_there import is_replaced
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.counters.terms import ONE_SIDED
 from perfml.explain.launches import Launch
 from perfml.explain.results import Causes
 
@@ -27,7 +29,11 @@ def cannot_say(
     slow, fast
         Their launches.
     """
-    if _of_library(slow) != _of_library(fast):
+    times = [sum(one.time_us for one in side) for side in (slow, fast)]
+    at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
+    if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
+        return CannotSay.ALGORITHM
+    if term not in ONE_SIDED and _another(slow, fast):
         return CannotSay.ALGORITHM
     if share_of(term, causes) < _MOST:
         return CannotSay.SEVERAL
@@ -39,6 +45,18 @@ def share_of(term: str, causes: Causes) -> float:
     parts = [(each.term.id, abs(each.log_ratio)) for each in causes.totals]
     whole = sum(part for _, part in parts)
     return sum(part for name, part in parts if name == term) / whole if whole > 0 else 0.0
+
+
+def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
+    """Return whether most of the time is a library's kernel that the other side does without.
+
+    Who calls it cannot cure the kernel, only have another one in its place.
+    """
+    longest = max(slow, key=lambda one: one.time_us, default=None)
+    if longest is None or person_of(longest.kernel) is Person.AUTHOR:
+        return False
+    # of other types it is the same kernel
+    return all(one.kernel.split("<")[0] != longest.kernel.split("<")[0] for one in fast)
 
 
 def _of_library(launches: Sequence[Launch]) -> bool:

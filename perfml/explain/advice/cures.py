@@ -6,16 +6,25 @@ Here to change: a cause's cure is a row of `CURES`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
 
+from perfml.explain.advice.cure import Cure
 from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
+from perfml.explain.advice.warp_cures import (
+    even_multiprocessors,
+    full_waves,
+    larger_blocks,
+    more_resident,
+    of_theoretical,
+)
 from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.resources import wave_fill
-from perfml.explain.counters.traffic import bytes_asked, global_traffic, launches_blocks
+from perfml.explain.counters.traffic import bytes_asked, global_traffic
 from perfml.explain.launches import Launch
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
+_OF_DOUBLES = re.compile(r"\bdouble\b")
+"""In the name of a kernel with its parameters or template arguments."""
 _LOADS, _SHARED_LOADS = "global_load_requests", "inst_executed_shared_loads"
 _MISS = 0.45
 """A load that misses L2 waits about twice as long: this much of its time is DRAM's."""
@@ -28,38 +37,17 @@ _HALF = 0.5
 """What stays of a work whose least amount a launch does not tell, as in rules of advice."""
 _SECTORS = 4
 """Of a request in which neighbouring lanes ask for neighbouring words."""
+_DISTINCT = 0.9
+"""Words a lane from which on every lane has one of its own."""
 _DIVIDING = 20
 """Instructions that go with a division of integers by a number that the compiler does not know."""
 _WIDEST = 512
 """Bytes of a request in which each lane moves sixteen."""
 
-
-@dataclass(frozen=True)
-class Cure:
-    """What a fix takes away.
-
-    Attributes
-    ----------
-    part
-        Of the time that is the cause's.
-    left
-        What stays of that part.
-    relieved
-        What stays of the busy time of units.
-    work
-        What stays of the instructions, and so of the other parts of the time.
-    spreads
-        Whether it brings work to multiprocessors that idle.
-    told
-        Whether the launch's counters tell what stays; else it is assumed.
-    """
-
-    part: float
-    left: float
-    relieved: Mapping[str, float] = field(default_factory=dict)
-    work: float = 1.0
-    spreads: bool = False
-    told: bool = True
+_IN_FLIGHT_UNKNOWN = "how many loads of a warp can be in flight"
+_ASKED_UNKNOWN = "what lanes ask for, as the efficiency of accesses was not collected"
+_ATOMICS_UNKNOWN = "how many atomics stay, and to how many places they go"
+_NEEDED = "how much of that work is needed"
 
 
 def _scattered(state: SlowLaunch) -> Cure:
@@ -68,22 +56,39 @@ def _scattered(state: SlowLaunch) -> Cure:
     if loads + stores == 0:
         loads = stores = 1.0
     loaded, stored = (known(launch[f"{kind}_efficiency"], 1.0) for kind in ("gld", "gst"))
-    # L2 reads a sector that is written in part, too
-    left = min(1.0, (loads * loaded + stores * stored) / (loads + stores * (2 - stored)))
+    # L2 reads a sector that is written in part, too, and more sectors of a line than L1 asked for
+    moved = max(loads, known(launch["l2_read_transactions"]))
+    left = min(1.0, (loads * loaded + stores * stored) / (moved + stores * (2 - stored)))
     requests = known(launch["global_load_requests"]) + known(launch["global_store_requests"])
     sectors = (loads + stores) / requests if requests > 0 else math.nan
-    counted = not math.isnan(launch["gld_efficiency"] + launch["gst_efficiency"])
+    kinds = (("gld", loads), ("gst", stores))
+    counted = not any(
+        number > 0 and math.isnan(launch[f"{kind}_efficiency"]) for kind, number in kinds
+    )
     if math.isnan(launch["gld_efficiency"]) and math.isnan(launch["gst_efficiency"]):
         # what lanes ask for was not collected: a word each, as far as is known
         left = min(1.0, known(_SECTORS / sectors, 1.0))
+    # every request moves a sector
+    left = max(left, min(1.0, known(1 / sectors)))
     waiting = state.waiting("stall_memory_dependency")
     cycles = state.waited("stall_memory_dependency", by=_LOADS)
     alone = max(left, _latency_left(state.latency, sectors, left, cycles))
     # who waits for room in the queue of requests does not wait for a latency
-    share = waiting / max(waiting + state.waiting("stall_memory_throttle"), 0.01)
-    stays = share * alone + (1 - share) * left
+    queue = state.waiting("stall_memory_throttle") + state.queued
+    share = waiting / max(waiting + queue, 0.01)
+    stays = left if share < _HALF else share * alone + (1 - share) * left
     relieved = {"l2_utilization": left, "dram_utilization": _from_dram(launch, left)}
-    return Cure(state.memory, stays, relieved, told=counted and stays <= left)
+    unknown = _IN_FLIGHT_UNKNOWN if stays > left else ""
+    if _words_shared(launch):
+        unknown = "which lanes will ask for the same words"
+    return Cure(state.memory, stays, relieved, unknown=unknown if counted else _ASKED_UNKNOWN)
+
+
+def _words_shared(launch: Launch) -> bool:
+    """Return whether lanes ask for the same words: of a request fewer bytes than a word each."""
+    requests = launch[_LOADS] * LANES * known(launch["warp_execution_efficiency"], 1.0)
+    words = 8 * launch["gld_transactions"] * launch["gld_efficiency"]
+    return requests > 0 and words < _DISTINCT * requests
 
 
 def _from_dram(launch: Launch, left: float) -> float:
@@ -114,7 +119,8 @@ def _conflicts(state: SlowLaunch) -> Cure:
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
     cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)
     stays = max(left, _latency_left(SHARED_CYCLES, wavefronts, left, cycles))
-    return Cure(part, stays, {"shared_utilization": left}, told=stays <= left)
+    unknown = _IN_FLIGHT_UNKNOWN if stays > left else ""
+    return Cure(part, stays, {"shared_utilization": left}, unknown=unknown)
 
 
 def _shared_loads(state: SlowLaunch) -> Cure:
@@ -122,7 +128,7 @@ def _shared_loads(state: SlowLaunch) -> Cure:
     waits_for_it = state.waiting("mio_throttle", "stall_pipe_busy")
     part = max(state.level("shared_utilization"), waits_for_it)
     relieved = dict.fromkeys(("shared_utilization", "ldst_fu_utilization"), _HALF)
-    return Cure(part, _HALF, relieved, told=False)
+    return Cure(part, _HALF, relieved, unknown="how many of the loads registers can replace")
 
 
 def _divergence(state: SlowLaunch) -> Cure:
@@ -130,42 +136,11 @@ def _divergence(state: SlowLaunch) -> Cure:
     return Cure(1.0, left, dict.fromkeys((*ACTIVE, "shared_utilization"), left))
 
 
-def _occupancy(state: SlowLaunch) -> Cure:
-    # how many registers or bytes of shared memory a thread needs at least, no counter says
-    return Cure(1.0, state.launch["theoretical_occupancy"], told=False)
-
-
-def _of_theoretical(state: SlowLaunch) -> Cure:
-    launch = state.launch
-    # below one wave no more warps than the grid's are ever resident
-    fits = launch["theoretical_occupancy"] * min(1.0, known(launch["waves_per_sm"], 1.0))
-    reached = launch["achieved_occupancy"]
-    return Cure(1.0, reached / fits if fits > reached else 1.0, spreads=True)
-
-
-def _slots(state: SlowLaunch) -> Cure:
-    launch = state.launch
-    # larger blocks fit in full; where launching them was the limit, they stay resident, too
-    missing = "achieved_occupancy" if launches_blocks(launch) else "theoretical_occupancy"
-    return Cure(1.0, launch[missing])
-
-
-def _uneven(state: SlowLaunch) -> Cure:
-    even = state.ratio(("sm_active_cycles_mean",), ("sm_active_cycles_max",))
-    return Cure(1.0, even, spreads=True)
-
-
-def _waves(state: SlowLaunch) -> Cure:
-    waves = state.launch["waves_per_sm"]
-    # a grid below one wave can be split as far as its work can be
-    return Cure(1.0, wave_fill(waves), spreads=True, told=waves >= 1)
-
-
 def _wait(
-    *terms: str, left: float = 0.0, relieves: str | None = None
+    *terms: str, left: float = 0.0, relieves: str | None = None, unknown: str = ""
 ) -> Callable[[SlowLaunch], Cure]:
     relieved = {} if relieves is None else {relieves: 0.0}
-    return lambda state: Cure(state.waiting(*terms), left, relieved, told=left == 0)
+    return lambda state: Cure(state.waiting(*terms), left, relieved, unknown=unknown)
 
 
 def _latency(state: SlowLaunch) -> Cure:
@@ -176,7 +151,7 @@ def _latency(state: SlowLaunch) -> Cure:
     cycles = state.waited("stall_memory_dependency", by=_LOADS)
     left = state.latency / _IN_FLIGHT / cycles if cycles > 0 else math.nan
     part = state.waiting("stall_memory_dependency")
-    return Cure(part, min(_HALF, known(left, _HALF)), told=False)
+    return Cure(part, min(_HALF, known(left, _HALF)), unknown=_IN_FLIGHT_UNKNOWN)
 
 
 def _operands(state: SlowLaunch) -> Cure:
@@ -189,7 +164,7 @@ def _operands(state: SlowLaunch) -> Cure:
     stays = min(known(shared), SHARED_CYCLES / _IN_FLIGHT * loads)
     stays += min(max(cycles - known(shared), 0.0), _FIXED)
     left = min(1.0, known(stays / cycles)) if cycles > 0 else 0.0
-    return Cure(part, left, told=False)
+    return Cure(part, left, unknown="how many instructions do not depend on each other")
 
 
 def _misses(state: SlowLaunch) -> Cure:
@@ -203,8 +178,8 @@ def _misses(state: SlowLaunch) -> Cure:
     queue = min(1.0, known(state.latency / cycles, 1.0)) if cycles > 0 else 1.0
     # what is read from DRAM passes L2 once more
     relieved = {"dram_utilization": 1 - share, "l2_utilization": 1 - _HALF * known(share)}
-    # which of the misses another order of accesses avoids is not known
-    return Cure(part, (1 - _MISS * share) * queue, relieved, told=False)
+    unknown = "which misses another order of accesses avoids"
+    return Cure(part, (1 - _MISS * share) * queue, relieved, unknown=unknown)
 
 
 def _repeated(state: SlowLaunch) -> Cure:
@@ -224,7 +199,8 @@ def _repeated(state: SlowLaunch) -> Cure:
     queue = state.waiting("stall_memory_throttle", "mio_throttle")
     for_values = state.waiting("stall_memory_dependency")
     of_queue = queue / (queue + for_values) if queue > 0 else 0.0
-    return Cure(state.memory, left + (asked - left) * of_queue, relieved, work, told=False)
+    stays = left + (asked - left) * of_queue
+    return Cure(state.memory, stays, relieved, work, unknown="how few of the loads would do")
 
 
 def _narrow(state: SlowLaunch) -> Cure:
@@ -234,7 +210,7 @@ def _narrow(state: SlowLaunch) -> Cure:
     left = min(1.0, 32 * sectors / _WIDEST)
     relieved = dict.fromkeys(("ldst_fu_utilization", "issue_slot_utilization"), left)
     waits_for_memory = state.waiting("stall_memory_dependency", "stall_memory_throttle")
-    return Cure(waits_for_memory, left, relieved, told=False)
+    return Cure(waits_for_memory, left, relieved, unknown="how wide its accesses can be")
 
 
 def _atomics(state: SlowLaunch) -> Cure:
@@ -247,7 +223,7 @@ def _atomics(state: SlowLaunch) -> Cure:
     left = known(state.ratio(("l2_atomic_utilization",), ("l2_atomic_utilization_max",)))
     busy = state.busy["l2_atomic_utilization_max"]
     relieved = {"l2_atomic_utilization_max": left}
-    return Cure(min(1.0, max(part, busy)), 0.0, relieved, told=False)
+    return Cure(min(1.0, max(part, busy)), 0.0, relieved, unknown=_ATOMICS_UNKNOWN)
 
 
 def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure]:
@@ -256,11 +232,14 @@ def _unit_wait(term: str, unit: str, *kinds: str) -> Callable[[SlowLaunch], Cure
         if kinds:
             relieved["ldst_fu_utilization"] = 0.0
             relieved["issue_slot_utilization"] = 1 - state.instructions(*kinds)
-        part = max(state.waiting(term), state.busy[unit])
+        part = max(state.waiting(term), state.full(unit))
         if unit == "constant_cache_utilization":
-            # how many constants a warp asked for at a time is not counted; once is the least
-            return Cure(part, 1 / LANES, {unit: 1 / LANES}, told=False)
-        return Cure(part, 0.0, relieved)
+            # once is the least
+            unknown = "how many constants a warp asks for at a time"
+            return Cure(part, 1 / LANES, {unit: 1 / LANES}, unknown=unknown)
+        gone = "which instructions go with the exchanges between lanes"
+        unknown = _ATOMICS_UNKNOWN if term == "shared_atomics" else gone
+        return Cure(part, 0.0, relieved, unknown=unknown)
 
     return cure
 
@@ -275,7 +254,7 @@ def _local(state: SlowLaunch) -> Cure:
     asked = known(_local_requests(state) / state.launch["inst_executed"])
     work = max(0.0, 1 - asked - min(asked, state.instructions("inst_integer")))
     relieved |= dict.fromkeys(_ISSUED, work)
-    return Cure(part, 0.0, relieved, work, told=False)
+    return Cure(part, 0.0, relieved, work, unknown="which instructions go with the accesses")
 
 
 def _local_requests(state: SlowLaunch) -> float:
@@ -291,7 +270,7 @@ def _local_requests(state: SlowLaunch) -> float:
 def _special(state: SlowLaunch) -> Cure:
     slots = max(state.special_slots, state.instructions("inst_bit_convert"))
     relieved = {"special_fu_utilization": 0.0, "issue_slot_utilization": 1 - slots}
-    return Cure(1.0, 0.0, relieved, told=False)
+    return Cure(1.0, 0.0, relieved, unknown="what takes the place of the functions")
 
 
 def _integers(state: SlowLaunch) -> Cure:
@@ -305,11 +284,12 @@ def _integers(state: SlowLaunch) -> Cure:
     relieved = dict.fromkeys(names, 1 - gone)
     if divisions > 0:
         relieved["special_fu_utilization"] = 1 - min(1.0, divisions)
-    return Cure(max(share, gone), 1 - gone / max(share, gone, 0.01), relieved, told=False)
+    left = 1 - gone / max(share, gone, 0.01)
+    return Cure(max(share, gone), left, relieved, unknown=_NEEDED)
 
 
 def _half_of(unit: str) -> Callable[[SlowLaunch], Cure]:
-    return lambda _: Cure(1.0, _HALF, {unit: _HALF}, told=False)
+    return lambda _: Cure(1.0, _HALF, {unit: _HALF}, unknown=_NEEDED)
 
 
 def _doubles(state: SlowLaunch) -> Cure:
@@ -321,21 +301,26 @@ def _doubles(state: SlowLaunch) -> Cure:
         "special_fu_utilization": 1 - min(1.0, known(converted / slots)) if slots else 1.0,
         "issue_slot_utilization": 1 - converted,
     }
-    return Cure(1.0, _HALF * (1 - converted), relieved, told=False)
+    if _OF_DOUBLES.search(state.launch.kernel):
+        # its arrays are of doubles, too
+        relieved |= dict.fromkeys(BELOW, _HALF)
+    unknown = "how many instructions go with the doubles"
+    return Cure(1.0, _HALF * (1 - converted), relieved, unknown=unknown)
 
 
 def _fewer(state: SlowLaunch) -> Cure:
     """Half of the instructions, but no fewer than its floating-point operations need."""
     needed = state.ratio(("flop_count_sp",), ("inst_executed",)) / 2 / LANES
     left = min(1.0, max(_HALF, known(needed)))
-    return Cure(_but_memory(state), left, dict.fromkeys(_ISSUED, left), told=False)
+    return Cure(_but_memory(state), left, dict.fromkeys(_ISSUED, left), unknown=_NEEDED)
 
 
 def _tensor(state: SlowLaunch) -> Cure:
     relieved = dict.fromkeys(ACTIVE, 1 / 8) | {"shared_utilization": 1 / 4}
     # where neither issue slots nor shared memory are busy, something else is waited for
     busy = max(state.level(name) for name in ("issue_slot_utilization", "shared_utilization"))
-    return Cure(min(_but_memory(state), known(busy, 1.0) or 1.0), 0.0, relieved, told=False)
+    part = min(_but_memory(state), known(busy, 1.0) or 1.0)
+    return Cure(part, 0.0, relieved, unknown="how fast loads can feed the tensor cores")
 
 
 def _but_memory(state: SlowLaunch) -> float:
@@ -352,13 +337,13 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "shared_memory_busy_time": _conflicts,
     "shared_loads": _shared_loads,
     "active_threads_per_warp": _divergence,
-    "theoretical_occupancy": _occupancy,
-    "block_slots": _slots,
-    "achieved_of_theoretical": _of_theoretical,
-    "block_imbalance": _of_theoretical,
-    "sm_imbalance": _uneven,
-    "wave_quantization": _waves,
-    "memory_fence": _wait("memory_fence", left=_HALF),
+    "theoretical_occupancy": more_resident,
+    "block_slots": larger_blocks,
+    "achieved_of_theoretical": of_theoretical,
+    "block_imbalance": of_theoretical,
+    "sm_imbalance": even_multiprocessors,
+    "wave_quantization": full_waves,
+    "memory_fence": _wait("memory_fence", left=_HALF, unknown="how many of the fences are needed"),
     "async_copy": _latency,
     "stall_memory_dependency": _latency,
     "stall_inst_fetch": _wait("stall_inst_fetch", relieves="l2_utilization"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
-from perfml.explain.advice.after_fix import Estimate, estimate, time_after
+from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of, time_after
+from perfml.explain.advice.calls import in_pytorch, is_product, of_library
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.fix import CannotSay, Fix
+from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.situations import action_here
-from perfml.explain.counters.terms import Kind, Term
+from perfml.explain.counters.terms import ONE_SIDED, Kind, Term
 from perfml.explain.launches import Launch, kernel_label
 from perfml.explain.results import Causes, Ratio
 
@@ -34,30 +35,6 @@ _OF_PYTORCH = {
 }
 """What a user of a kernel can do, where only its author can do what the term says."""
 
-_OF_PYTORCH_TERM = {
-    "global_atomics": "add up without atomics: index_add_, scatter_add_ and the backward pass of "
-    "indexing send one for each value; sort by the index once, and sum its runs "
-    "(torch.segment_reduce, or a view and a sum)",
-}
-"""The same for single causes."""
-
-_LOOKUP = re.compile(r"index|gather|embedding|scatter", re.IGNORECASE)
-_SCATTERED = ("sectors_per_request", "uncoalesced_loads", "uncoalesced_stores")
-_IN_ORDER = "sort the index, so that neighbours are looked up together, or reorder the table"
-_ONE_SIDED = ("kernels_appeared", "kernels_vanished")
-_CONCATENATION = "CatArrayBatchedCopy"
-_INTO_PLACE = "write into a tensor that is made once, where torch.cat copies all in every step"
-_OUTER_SCAN = "scan_outer_dim"
-_SCAN_IN_ROWS = (
-    "scan along the contiguous dimension: a thread walks alone along any other one (turn the "
-    "tensor once, as in x.mT.contiguous().cumsum(-1).mT)"
-)
-_STRIDED = re.compile(r"(?<![A-Za-z_])elementwise_kernel<")
-_IN_ONE_ORDER = (
-    "keep all its tensors contiguous in one order (.contiguous() once, one memory_format): PyTorch "
-    "takes this kernel where one of them is strided or broadcast, and otherwise "
-    "vectorized_elementwise_kernel"
-)
 _MORE_WORK = 1.5
 """Times the instructions from which on a call is said to ask for more."""
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
@@ -79,6 +56,8 @@ def first_fix(
     causes: Causes,
     names: tuple[str, str],
     launches: tuple[Sequence[Launch], Sequence[Launch]],
+    *,
+    tables: bool = False,
 ) -> Fix | None:
     """Return what to do about the largest cause of the slower side.
 
@@ -88,6 +67,8 @@ def first_fix(
         Of the layer.
     names, launches
         Of the baseline and of the target.
+    tables
+        Whether the sides are two profiles, of which none can be taken as a library can.
 
     Returns
     -------
@@ -114,12 +95,33 @@ def first_fix(
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     alike = len(places[place])
     asked = _instructions(fixed, launches[1 - slow])
-    action = action_for(term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked)
+    action = action_for(
+        term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked, tables=tables
+    )
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
-    after = _after(term, fixed, now) if unsaid is None else None
+    if term.id in ONE_SIDED:
+        after = (
+            estimate_of(time_without_them(causes, launches[slow], slow), now)
+            if unsaid is None
+            else None
+        )
+    else:
+        after = _after(term, launches_with(term.id, causes, launches[slow], slow), now)
+        after = after if unsaid is None else None
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
     return Fix(names[slow], term, label, action, now, after, unsaid)
+
+
+def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
+    """Return the slower side's launches in which a cause is, of all kernels of the layer."""
+    sign = 1.0 if slow else -1.0
+    labels = {
+        pair.kernels.split(" -> ")[-1 if slow else 0]
+        for pair in causes.pairs
+        if sum(sign * one.log_ratio for one in pair.contributions if one.term.id == term) > 0
+    }
+    return [one for one in launches if not one.kernel or _label(one) in labels]
 
 
 def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
@@ -148,6 +150,8 @@ def action_for(
     other: tuple[str, float] | None,
     alike: int = 1,
     asked: float = math.nan,
+    *,
+    tables: bool = False,
 ) -> str:
     """Return what the person concerned can do: the author of a kernel, or who calls it.
 
@@ -164,6 +168,8 @@ def action_for(
     asked
         How many times the instructions that the same kernel executes on the faster side; NaN where
         it does not run there.
+    tables
+        Whether the sides are two profiles.
     """
     person = person_of(launch.kernel)
     actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
@@ -171,7 +177,8 @@ def action_for(
         return action_here(term.id, launch) or term.action
     take = ""
     if other is not None:
-        take = f"take {other[0]} for this layer ({other[1]:.2f} times as fast here), or "
+        what = f"the kernels that {other[0]} ran" if tables else f"{other[0]} for this layer"
+        take = f"take {what} ({other[1]:.2f} times as fast here), or "
     if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
         can = _ASKED.format(asked=asked)
     else:
@@ -182,20 +189,7 @@ def action_for(
 def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
     """Return what who calls a kernel can do about a cause."""
     actions = _OF_PYTORCH if person is Person.PYTORCH else _OF_LIBRARY
-    if person is Person.LIBRARY and term.id in _ONE_SIDED and alike >= _REPEATED:
+    own = in_pytorch(term, kernel) if person is Person.PYTORCH else of_library(term, kernel)
+    if is_product(kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
         return f"{_AT_ONCE.format(number=alike)}, or {actions[term.kind]}"
-    own = _in_pytorch(term, kernel) if person is Person.PYTORCH else None
     return actions[term.kind] if own is None else own
-
-
-def _in_pytorch(term: Term, kernel: str) -> str | None:
-    """Return what the code that calls PyTorch can do about this cause in this kernel."""
-    if term.id in _ONE_SIDED and _CONCATENATION in kernel:
-        return _INTO_PLACE
-    if term.id in _SCATTERED and _LOOKUP.search(kernel):
-        return _IN_ORDER
-    if term.id in (*_SCATTERED, "global_requests") and _STRIDED.search(kernel):
-        return _IN_ONE_ORDER
-    if term.kind in (Kind.WAVES, Kind.OCCUPANCY) and _OUTER_SCAN in kernel:
-        return _SCAN_IN_ROWS
-    return _OF_PYTORCH_TERM.get(term.id)

@@ -15,7 +15,7 @@ from perfml.util.words import micros
 class CannotSay(Enum):
     """Why the time after a fix is not said."""
 
-    ALGORITHM = "one side runs a library's kernel and the other does not: another algorithm"
+    ALGORITHM = "one side runs a library's kernels, and the other others: another algorithm"
     SEVERAL = "this cause is less than half of what differs between the sides"
     COUNTERS = "the counters of one launch do not tell"
 
@@ -56,6 +56,14 @@ class Fix:
         if time is None:
             why = (self.unsaid or CannotSay.COUNTERS).value
             return f"how much that saves cannot be said: {why}"
+        if time.unknown:
+            most = f"the {micros(self.now_us)} of now"
+            if time.high_us < self.now_us:
+                most = f"{micros(time.high_us)} instead of {micros(self.now_us)}"
+            return (
+                f"without this cause between {micros(time.low_us)} and {most} in 80 % of such "
+                f"cases (no counter tells {time.unknown})"
+            )
         return (
             f"without this cause about {micros(time.time_us)} instead of "
             f"{micros(self.now_us)} ({micros(time.low_us)} to "
@@ -76,9 +84,10 @@ class Fix:
             "kernel": self.kernel,
             "action": self.action,
             "now_us": self.now_us,
-            "after_us": None if after is None else after.time_us,
+            "after_us": None if after is None or after.unknown else after.time_us,
             "after_low_us": None if after is None else after.low_us,
             "after_high_us": None if after is None else after.high_us,
+            "unknown": after.unknown if after is not None and after.unknown else None,
             "unsaid": None if self.unsaid is None else self.unsaid.name.lower(),
             "sentence": self.sentence(),
         }

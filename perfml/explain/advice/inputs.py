@@ -223,6 +223,12 @@ INPUTS: dict[str, Input] = {
         ("dram_utilization", "l2_utilization", "stall_memory_dependency"),
         _most("dram_utilization", "l2_utilization", "stall_memory_dependency"),
     ),
+    "sector_pressure": Input(
+        "time that fewer sectors can save: L1, L2 or DRAM is busy, of what it sustains, or loads "
+        "stand in a queue beyond their latency",
+        ("dram_utilization", "l2_utilization", "stall_memory_dependency"),
+        per_launch(pressures.sectors, SECTORS),
+    ),
     "sectors_per_load": Input(
         "sectors that a load of a warp touches; 32 where they were not counted",
         (),
@@ -255,7 +261,8 @@ INPUTS: dict[str, Input] = {
         lambda frame: np.fmax(numbers(frame, "alu_utilization"), integer_slots(frame)),
     ),
     "l1_level": Input(
-        "sectors that L1 gives a multiprocessor in a cycle, of four; 0 where not counted",
+        "how busy L1's data stage is: a request takes a cycle, or one for each four sectors; 0 "
+        "where not counted",
         (),
         l1_level,
     ),
@@ -534,13 +541,13 @@ def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     groups = launches["group"]
     time = launches["time_us"].astype(float)
     names = launches["kernel"].astype("string").fillna("")
-    # the longest launch is the one that the others would be fused into
+    turns = names.map(lambda name: bool(rules.transforms.search(name))).astype(bool)
+    # the longest launch is the one that the others would be fused into, but none that only
+    # rearranges data for another one
+    alone = turns.groupby(groups).transform("all")
     others = pd.Series(True, index=launches.index)
-    others[time.groupby(groups).idxmax()] = False
-    marks = {
-        "short": others & (time < rules.short_us),
-        "transform": others & names.map(lambda name: bool(rules.transforms.search(name))),
-    }
+    others[time.where(~turns | alone, -1.0).groupby(groups).idxmax()] = False
+    marks = {"short": others & (time < rules.short_us), "transform": others & turns}
     table = pd.DataFrame(
         {"launches": groups.value_counts(sort=False), "layer_us": time.groupby(groups).sum()},
         dtype=float,

@@ -6,12 +6,14 @@ what the unit is busy with one kind, or what warps wait for it, whichever is mor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from perfml.explain.counters.traffic import global_traffic, shared_traffic, waits
+from perfml.explain.advice.slow_launch import BELOW, SUSTAINED, SlowLaunch
+from perfml.explain.counters.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.explain.launches import Launch
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
@@ -99,6 +101,20 @@ def loads_for_dram(launch: Launch) -> float:
     read = launch["dram_read_bytes"]
     asked = 32 * launch["gld_transactions"] * launch["gld_efficiency"]
     return asked / read if read > 0 else float("nan")
+
+
+def sectors(launch: Launch) -> float:
+    """Return the part of the time that fewer sectors can save.
+
+    Sectors fill L1, L2, DRAM or their queues. A load that waits for no longer than where it comes
+    from takes waits as long for one sector; what it waits beyond that, it stands in a queue.
+    """
+    state = SlowLaunch(launch)
+    cycles = state.waited("stall_memory_dependency", by="global_load_requests")
+    queued = 1 - min(state.latency / cycles, 1.0) if cycles > 0 else 1.0
+    levels = [launch[name] / SUSTAINED[name] for name in BELOW]
+    waiting = 0.0 if math.isnan(queued) else queued * launch["stall_memory_dependency"]
+    return _most(*levels, l1_level(launch), launch["stall_memory_throttle"], waiting)
 
 
 _OTHERS = ("shared_atomic_transactions", "inst_inter_thread_communication")

@@ -62,10 +62,20 @@ class NcuRule:
 
 @dataclass(frozen=True)
 class OfUsers:
-    """What a user of a library's kernel, or of PyTorch's, can do: its author's text is none."""
+    """What a user of a library's kernel, or of PyTorch's, can do: its author's text is none.
+
+    Attributes
+    ----------
+    library, pytorch
+        The texts.
+    fuses
+        Whether PyTorch's users fuse the kernel with its neighbours, so that the hazards of all that
+        are fused have one cure.
+    """
 
     library: str
     pytorch: str
+    fuses: bool = False
 
     def of(self, person: Person) -> str | None:
         """Return what a person can do; None for the author of the kernel."""
@@ -151,17 +161,21 @@ class Rules:
 def filled(text: str, values: Mapping[str, float]) -> str:
     """Return a sentence with its numbers; a number that is not known is a dash.
 
+    A merged layer has no grid of its own: there "the blocks" stand for how many of what size.
+
     Examples
     --------
     >>> filled("{a:.0%} of {b}", {"a": 0.25})
     '25 % of -'
+    >>> filled("{blocks:.0f} blocks of {block_threads:.0f} threads are few", {})
+    'the blocks are few'
     """
 
     def one(match: re.Match[str]) -> str:
         value = values.get(match.group(1), float("nan"))
         return "-" if np.isnan(value) else format(Readable(value), match.group(2) or "g")
 
-    return _FIELD.sub(one, text)
+    return _FIELD.sub(one, text).replace("- blocks of - threads", "the blocks")
 
 
 @functools.cache
@@ -217,7 +231,9 @@ def read_rules(text: str, where: str) -> Rules:
 def _users(tables: Any, where: str) -> dict[str, OfUsers]:
     try:
         return {
-            str(name): OfUsers(str(texts["library"]), str(texts["pytorch"]))
+            str(name): OfUsers(
+                str(texts["library"]), str(texts["pytorch"]), bool(texts.get("fuses", False))
+            )
             for name, texts in tables.items()
         }
     except (AttributeError, KeyError, TypeError) as error:

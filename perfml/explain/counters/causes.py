@@ -12,10 +12,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from perfml.explain.counters.doubts import find_doubt
 from perfml.explain.counters.evidence import Told, find_untold
+from perfml.explain.counters.library_kernels import (
+    as_calls,
+    judge_by_work,
+    of_library,
+    of_others,
+)
 from perfml.explain.counters.refine import log_mean
 from perfml.explain.counters.resources import Resource, candidate_resources
 from perfml.explain.counters.rivals import count_in, find_rival
@@ -37,17 +45,31 @@ _WANTED = (
     "l2_read_transactions",
     "global_load_requests",
 )
-_ARITHMETIC = re.compile(r"gemm|conv(?!ert)|fprop|dgrad|wgrad|winograd|mma|attention|flash", re.I)
+_ARITHMETIC = re.compile(
+    r"gemm|gemv|nvjet|cutlass|conv(?!ert)|fprop|dgrad|wgrad|winograd|mma|attention|flash|fmha|sdpa",
+    re.IGNORECASE,
+)
 """Names of kernels that do a layer's arithmetic; what is added around them is not called so."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """Launches that answer to each other, or (one of the two missing) a launch of one side."""
+    """Launches that answer to each other, or (one of the two missing) a launch of one side.
+
+    Attributes
+    ----------
+    label
+        Their kernels.
+    before, after
+        The launches.
+    runs
+        Where they are different kernels: what either side runs in this place.
+    """
 
     label: str
     before: Launch | None
     after: Launch | None
+    runs: tuple[Sequence[Launch], Sequence[Launch]] | None = None
 
 
 def kernel_causes(
@@ -69,12 +91,21 @@ def kernel_causes(
     Causes
         They add up to the logarithm of the layer's time ratio.
     """
+    matches = layer_matches(changes, before, after)
+    return decompose_layer(matches, same_device=same_device, single=True)
+
+
+def layer_matches(changes: Sequence[Change], before: Launches, after: Launches) -> list[Match]:
+    """Return the launches of a layer as they answer to each other; see `kernel_causes`."""
     assert before.launches is not None
     assert after.launches is not None
-    matches = [
-        match for change in changes for match in matches_of(change, before.launches, after.launches)
-    ]
-    return decompose_layer(_rejoined(matches), same_device=same_device, single=True)
+    return _rejoined(
+        [
+            match
+            for change in changes
+            for match in matches_of(change, before.launches, after.launches)
+        ]
+    )
 
 
 def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
@@ -89,12 +120,15 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
     """Return the launches of a change as they answer to each other.
 
     A kernel answers to the one of its name. Of kernels that others replace, those answer to each
-    other that do the arithmetic.
+    other that do the arithmetic; a loop that launches another kernel as often answers to the loop
+    launch by launch.
     """
     before = [left[index] for index in change.baseline]
     after = [right[index] for index in change.target]
     if change.kind in PAIRED:
         return [Match(_label(one), one, two) for one, two in zip(before, after, strict=True)]
+    before, after = as_calls(before), as_calls(after)
+    runs = (tuple(before), tuple(after))
     matches = []
     for one in list(before):
         two = next((each for each in after if each.kernel == one.kernel), None)
@@ -102,20 +136,41 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
             matches.append(Match(_label(one), one, two))
             before.remove(one)
             after.remove(two)
+    if _is_loop(before, after):
+        return [*matches, *(_replaced(one, two) for one, two in zip(before, after, strict=True))]
     if before and after:
         main = [
             side.pop(max(range(len(side)), key=lambda index: _weight(side[index])))
             for side in (before, after)
         ]
         label = " -> ".join(_label(launch) for launch in main)
-        matches.append(Match(label, main[0], main[1]))
+        matches.append(
+            Match(label, main[0], main[1], runs if of_others(*before, *after, *main) else None)
+        )
     matches += [Match(_label(launch), launch, None) for launch in before]
     matches += [Match(_label(launch), None, launch) for launch in after]
     return matches
 
 
+def _is_loop(before: Sequence[Launch], after: Sequence[Launch]) -> bool:
+    """Return whether either side launches one kernel again and again, as often as the other."""
+    kernels = [{one.kernel for one in side} for side in (before, after)]
+    return len(before) == len(after) > 1 and all(len(each) == 1 for each in kernels)
+
+
+def _replaced(before: Launch, after: Launch) -> Match:
+    """Return the match of a launch and of the one that does its work on the other side."""
+    label = " -> ".join(map(_label, (before, after)))
+    runs = ((before,), (after,)) if of_others(before, after) else None
+    return Match(label, before, after, runs)
+
+
 def _rejoined(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches; kernels of one name in different places of the order are joined."""
+    """Return the matches; what answers to each other in different places of the order is joined.
+
+    These are kernels of one name, and a library's kernels for arithmetic: a product that is done
+    before a copy on one side and after it on the other is no kernel that appeared.
+    """
     joined = list(matches)
     for gone in matches:
         if gone.before is None or gone.after is not None:
@@ -126,7 +181,31 @@ def _rejoined(matches: Sequence[Match]) -> list[Match]:
         if new is not None:
             joined[joined.index(gone)] = Match(gone.label, gone.before, new.after)
             joined.remove(new)
-    return joined
+    return _products_joined(joined)
+
+
+def _products_joined(matches: list[Match]) -> list[Match]:
+    """Return the matches; the longest arithmetic that a library does on either side is joined."""
+    gone = [each for each in matches if each.after is None and _is_product(each.before)]
+    new = [each for each in matches if each.before is None and _is_product(each.after)]
+    if not (gone and new):
+        return matches
+    old, other = (max(some, key=_alone_us) for some in (gone, new))
+    assert old.before is not None
+    assert other.after is not None
+    joined = _replaced(old.before, other.after)
+    return [joined if each is other else each for each in matches if each is not old]
+
+
+def _is_product(launch: Launch | None) -> bool:
+    return (
+        launch is not None and of_library(launch) and _ARITHMETIC.search(launch.kernel) is not None
+    )
+
+
+def _alone_us(match: Match) -> float:
+    """Return the time of a launch that the other side lacks."""
+    return sum(one.time_us for one in (match.before, match.after) if one is not None)
 
 
 def _label(launch: Launch) -> str:
@@ -163,36 +242,58 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     before = sum(match.before.time_us for match in matches if match.before is not None)
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)
-    pairs, told = [], []
+    counts = tuple(Counter(each.kernel for each in side if each) for side in _sides(matches))
+    pairs, told, others, lone = [], [], [], []
     for match in matches:
         if match.before is not None and match.after is not None:
             share = log_mean(match.after.time_us, match.before.time_us) / whole
             resource, contributions = decompose_pair(
                 match.before, match.after, same_device=same_device, single=single
             )
+            if match.runs is not None:
+                contributions = judge_by_work(contributions, *match.runs)
             weighted = tuple(replace(one, log_ratio=share * one.log_ratio) for one in contributions)
             label = None if resource is None else resource.label
-            pairs.append(PairCauses(match.label, label, weighted))
-            told.append(Told(match.before, match.after, weighted))
-        elif match.before is not None:
-            time = match.before.time_us
-            gone = Contribution(TERMS["kernels_vanished"], time, 0.0, -time / whole)
-            pairs.append(PairCauses(match.label, None, (gone,)))
-        elif match.after is not None:
-            time = match.after.time_us
-            new = Contribution(TERMS["kernels_appeared"], 0.0, time, time / whole)
-            pairs.append(PairCauses(match.label, None, (new,)))
+            times = (match.before.time_us, match.after.time_us)
+            unlike = match.runs is not None
+            product = unlike and any(map(of_library, (match.before, match.after)))
+            pairs.append(PairCauses(match.label, label, weighted, times, unlike, product))
+            told.append(Told(match.before, match.after, weighted, by_work=unlike))
+        else:
+            alone = _one_sided(match, counts, whole)
+            gone, new = (
+                0.0 if each is None else each.time_us for each in (match.before, match.after)
+            )
+            pairs.append(PairCauses(match.label, None, (alone,), (gone, new)))
+            others.append(alone)
+            lone += [each for each in (match.before, match.after) if each is not None]
     ratio = math.log(after / before)
-    others = [
-        one
-        for pair in pairs
-        for one in pair.contributions
-        if one.term.id in ("kernels_vanished", "kernels_appeared")
-    ]
     untold = None
     if same_device:
         untold = find_untold(told, others, ratio) or find_rival(told, ratio, single=single)
+    several = len(matches) > 1
+    untold = untold or find_doubt(told, others, ratio, several=several, launches=lone)
     return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold)
+
+
+def _sides(matches: Sequence[Match]) -> tuple[list[Launch | None], list[Launch | None]]:
+    return [match.before for match in matches], [match.after for match in matches]
+
+
+def _one_sided(match: Match, counts: Sequence[Counter[str]], whole: float) -> Contribution:
+    """Return what a launch without a counterpart contributes.
+
+    It is one more of a kernel that both sides launch, or a kernel that one side lacks.
+    """
+    launch, sign = (match.after, 1.0) if match.before is None else (match.before, -1.0)
+    assert launch is not None
+    value = sign * launch.time_us / whole
+    often = [count[launch.kernel] for count in counts]
+    if min(often) > 0:
+        return Contribution(TERMS["launch_count"], often[0], often[1], value)
+    if match.before is None:
+        return Contribution(TERMS["kernels_appeared"], 0.0, launch.time_us, value)
+    return Contribution(TERMS["kernels_vanished"], launch.time_us, 0.0, value)
 
 
 def decompose_pair(

@@ -22,7 +22,7 @@ _LANES = 32
 _REQUESTS = ("global_load_requests", "global_store_requests")
 _FLOATS = ("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma")
 _DOUBLES = ("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma")
-_KINDS = {
+KINDS = {
     "integer_arithmetic": (("inst_integer",), _LANES, 64),
     "special_function_pipe_time": (("inst_bit_convert",), _LANES, 16),
     "fp64_pipe_time": (_DOUBLES, _LANES, 64),
@@ -66,13 +66,13 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
     before, after = pair.levels("inst_executed")
     more = after - before
     counts = {
-        term: (_instructions(pair.before, term), _instructions(pair.after, term)) for term in _KINDS
+        term: (_instructions(pair.before, term), _instructions(pair.after, term)) for term in KINDS
     }
     if _moves_the_same(pair):
         del counts["global_requests"]  # narrower ones: `name_narrow_access` says so
     growth = {term: then - now for term, (now, then) in counts.items()}
     known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
-    cost = {term: value / _KINDS[term][2] for term, value in known.items()}
+    cost = {term: value / KINDS[term][2] for term, value in known.items()}
     share = min(1.0, sum(known.values()) / more) if known else 0.0
     if share < MOST:
         return
@@ -162,12 +162,12 @@ def _faster_first(pair: Pair, value: float) -> tuple[Launch, Launch]:
 
 
 def _instructions(launch: Launch, term: str) -> float:
-    """Return how many instructions of warps a launch has of a kind of `_KINDS`.
+    """Return how many instructions of warps a launch has of a kind of `KINDS`.
 
     Special functions are not counted, but their unit takes sixteen lanes a cycle, so how long it
     is busy tells them: conversions, which it does too, are a part of that.
     """
-    counters, lanes, rate = _KINDS[term]
+    counters, lanes, rate = KINDS[term]
     counted = launch.total(counters) / lanes
     if term != "special_function_pipe_time" or not launch["ipc"] > 0:
         return counted

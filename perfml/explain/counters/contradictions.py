@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from perfml.explain.counters.terms import Kind
+from perfml.explain.counters.terms import ONE_SIDED, Kind
 from perfml.explain.results import Causes, ModelAttribution, Ratio
 
 SLACK = 0.25
@@ -14,8 +14,6 @@ SLACK = 0.25
 
 MAJOR, MINOR = 1 / 3, 0.1
 """A share of all (absolute) terms that counts as a main cause, and one that counts as none."""
-
-_ONE_SIDED = ("kernels_vanished", "kernels_appeared")
 
 
 def find_disagreements(
@@ -27,11 +25,11 @@ def find_disagreements(
     sentences = _against_measurement(time, model)
     if time.verdict not in ("slower", "faster"):
         return tuple(sentences)
-    one_sided = [total.log_ratio for total in causes.totals if total.term.id in _ONE_SIDED]
+    one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
     if sum(map(abs, one_sided)) > MAJOR * _size(causes):
         sentences.append(
-            "kernels that vanished or appeared are a main cause "
-            f"(x{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model "
+            "kernels or launches that vanished or appeared are a main cause "
+            f"(×{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model "
             "spreads it over metrics that merely changed along with it"
         )
     sentences += _occupancy(causes, model)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Term
@@ -106,9 +107,28 @@ _SECTIONS = (
 section files of 2025."""
 
 
+class Reason(StrEnum):
+    """Why the first cause is not firm."""
+
+    COUNTERS = "counters"
+    """Those of another cause were not collected."""
+    READING = "reading"
+    """Counted in another unit, another cause is first."""
+    SMALL = "small"
+    """The difference is small."""
+    PLACE = "place"
+    """It says where the time goes, not why."""
+    ROOM = "room"
+    """The unit is neither busy nor waited for as long."""
+    PAIRING = "pairing"
+    """Which kernels answer to each other is a guess."""
+    RIVAL = "rival"
+    """A second cause is nearly as large."""
+
+
 @dataclass(frozen=True)
 class Untold:
-    """Causes that could be the answer, if somebody had counted them.
+    """What the answer may be instead, and what would tell.
 
     Attributes
     ----------
@@ -125,7 +145,11 @@ class Untold:
     share
         How much of the difference is left, as a share of all that speaks for it.
     why
-        What decides where every counter was collected and none does; empty otherwise.
+        Why none decides where every counter was collected; empty otherwise.
+    reason
+        The same for programs.
+    check
+        What to look at, or to run, that tells them apart; empty where it is what to collect.
     """
 
     causes: tuple[Term, ...]
@@ -135,6 +159,8 @@ class Untold:
     collect: str
     share: float
     why: str = ""
+    reason: Reason = Reason.COUNTERS
+    check: str = ""
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -143,7 +169,9 @@ class Untold:
         told = " or ".join(names) + (f" ({more} more)" if more else "")
         other = "the rest" if self.instead_of.residual else _short(self.instead_of)
         if self.why:
-            return f"cannot tell {told} from {other}: {self.why}"
+            return "; ".join(
+                filter(None, (f"cannot tell {told} from {other}: {self.why}", self.check))
+            )
         where = f"section {' and '.join(self.sections)}; " if self.sections else ""
         return (
             f"cannot tell {told} from {other}: collect {', '.join(self.metrics)} "
@@ -159,6 +187,8 @@ class Untold:
             "sections": list(self.sections),
             "collect": self.collect,
             "share": self.share,
+            "reason": str(self.reason),
+            "check": self.check,
             "sentence": self.sentence(),
         }
 
@@ -173,11 +203,16 @@ class Told:
         The launches.
     contributions
         Parts of the layer's log ratio.
+    by_work
+        Whether they are other kernels of a library, compared by what all launches in their place
+        did (`perfml.explain.counters.library_kernels`): which of them answers to which decides
+        nothing then.
     """
 
     before: Launch
     after: Launch
     contributions: tuple[Contribution, ...]
+    by_work: bool = False
 
 
 def is_proven(term: Term, *launches: Launch) -> bool:

@@ -8,12 +8,12 @@ warp. Each factor is a level that was counted, so the logarithms add up to that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.counters.resources import BUSY, Resource, wave_fill
+from perfml.explain.counters.resources import BUSY, MemoryLevel, Resource, wave_fill
 from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
-from perfml.explain.counters.traffic import SMALL, others_share, unseen_traffic
+from perfml.explain.counters.traffic import SMALL, is_of_atomics, others_share, unseen_traffic
 from perfml.explain.launches import Launch
 
 ISSUE_RATE = "issue_rate"
@@ -79,6 +79,7 @@ class Decomposition:
         log_ratio: float | None = None,
         *,
         of: str | None = None,
+        waits: bool = False,
     ) -> None:
         """Name a cause, and take what it contributes out of another term.
 
@@ -93,19 +94,33 @@ class Decomposition:
             by default.
         of
             The term that it was a part of; the rest by default.
+        waits
+            Whether its levels are shares of the warps' time.
         """
         known = TERMS[term] if isinstance(term, str) else term
         value = math.log(target / baseline) if log_ratio is None else log_ratio
         if known.id in self._named:
             self._add(known.id, value)
         else:
-            self._named[known.id] = Contribution(known, baseline, target, value)
+            self._named[known.id] = Contribution(known, baseline, target, value, waits)
         self._add(of, -value)
 
     def move(self, value: float, source: str | None, to: str | None) -> None:
         """Move a part of one term to another; None is the rest."""
         self._add(source, -value)
         self._add(to, value)
+
+    def take_from(
+        self, sources: Iterable[str], term: str, levels: Sequence[float], more: float
+    ) -> None:
+        """Name a term in place of sources that work its way, in all no more than `more` of them."""
+        room = abs(more)
+        for source in sources:
+            if source in self and self.log_ratio(source) * more > 0:
+                value = self.log_ratio(source)
+                value = math.copysign(min(abs(value), room), value)
+                room -= abs(value)
+                self.name(term, levels[0], levels[1], value, of=source)
 
     def take_share(self, term: str, baseline: float, target: float, share: float) -> None:
         """Name a cause that holds a share of the whole, taken from all other terms in proportion.
@@ -255,6 +270,8 @@ def _name_product(
         and (max(map(others_share, pair.both)) > SMALL or any(map(unseen_traffic, pair.both)))
     ):
         # sectors of local memory, atomics and bulk copies are none of the parts that were counted
+        return False
+    if resource.memory is MemoryLevel.SHARED and is_of_atomics(*pair.both):
         return False
     costs = [amount / part for amount, part in zip(amounts, parts, strict=True)]
     step, more = math.log(costs[1] / costs[0]), math.log(amounts[1] / amounts[0])

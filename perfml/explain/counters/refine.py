@@ -18,9 +18,10 @@ stays what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 from perfml.explain.counters.companions import (
+    KINDS,
     give_addresses_to_accesses,
     give_conversions_to_division,
     give_conversions_to_doubles,
@@ -29,37 +30,39 @@ from perfml.explain.counters.companions import (
 )
 from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
+from perfml.explain.counters.precision import name_doubles
+from perfml.explain.counters.requests import (
+    DIVERGENCE,
+    UNPROFILED,
+    name_divergent_requests,
+    name_narrow_access,
+    name_narrower_requests,
+    name_redundant_traffic,
+    name_uncoalesced_access,
+    name_wider_requests,
+    net_requests_of_sectors,
+)
 from perfml.explain.counters.resources import BUSY, MemoryLevel
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import (
     SMALL,
     blocks_a_cycle,
-    bytes_asked,
     global_traffic,
     launches_blocks,
     load_latency,
+    mostly_unseen,
+    operations,
     shared_traffic,
     waits,
 )
 from perfml.explain.launches import Launch
 
-DIVERGENCE = "active_threads_per_warp"
 OCCUPANCY = ("theoretical_occupancy", "achieved_of_theoretical")
 WAVES = "wave_quantization"
-
-UNPROFILED = "unprofiled_time"
 
 MOST = 0.5
 """A kind of instruction that is most of the additional ones is named for them."""
 
-_GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
-_EFFICIENCIES = {
-    "uncoalesced_loads": "gld_efficiency",
-    "uncoalesced_copies": "ldgsts_efficiency",
-    "uncoalesced_stores": "gst_efficiency",
-}
-
-_SECTOR = 32  # bytes
 _CLEARLY = math.log(1.2)
 """Fewer additional requests are no cause of their own."""
 
@@ -69,14 +72,9 @@ _LIMITS = ("registers", "shared_memory", "warps")
 _MATRICES = 0.01
 """Tensor pipe below which no matrices are multiplied: an instruction for halves passes it, too."""
 
-_COSTS_OF_REQUESTS = (
-    "stall_memory_dependency",
-    "stall_memory_throttle",
-    UNPROFILED,  # with the profiler's cold caches, wide and narrow accesses wait alike
-    "instructions",
-    "integer_arithmetic",
-)
-"""Terms that requests for fewer bytes raise."""
+_ONLY_WAIT = ("memory_fence", "stall_sleeping")
+"""What warps wait for in instructions that do nothing else."""
+
 
 _COSTS_OF_COPIES = (
     "stall_sync",
@@ -178,42 +176,6 @@ def net_work(decomposition: Decomposition, pair: Pair) -> None:
         decomposition.move(net * decomposition.log_ratio(name), name, source)
 
 
-def net_requests_of_sectors(decomposition: Decomposition, pair: Pair) -> None:
-    """Judge what is moved in all before how it is asked for.
-
-    A quarter of the requests with four times the sectors each move as much: neither is a cause.
-    """
-    product = None if pair.resource is None else pair.resource.product
-    if product is None or product.parts.id not in decomposition:
-        return
-    requests, parts = product.requests.id, product.parts.id
-    ours, theirs = decomposition.log_ratio(requests), decomposition.log_ratio(parts)
-    if ours * theirs < 0:
-        decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), requests, parts)
-
-
-def name_wider_requests(decomposition: Decomposition, pair: Pair) -> None:
-    """Leave to the work of a memory what requests move more because they ask for more.
-
-    Of doubles a request touches twice the sectors of floats, and no lane is further from the next.
-    """
-    resource = pair.resource
-    product = None if resource is None else resource.product
-    if resource is None or product is None or not resource.is_global:
-        return
-    if product.parts.id not in decomposition:
-        return
-    value = decomposition.log_ratio(product.parts.id)
-    asked = [bytes_asked(launch) / launch.total(product.request_counters) for launch in pair.both]
-    if not all(size > 0 for size in asked):
-        return
-    wider = math.log(asked[1] / asked[0])
-    if wider * value > 0 and abs(wider) >= _CLEARLY:
-        part = math.copysign(min(abs(wider), abs(value)), value)
-        amounts = [resource.amount(launch) for launch in pair.both]
-        decomposition.name(resource.work, amounts[0], amounts[1], part, of=product.parts.id)
-
-
 def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> None:
     """Take out of where sectors come from what a memory that limits neither side cannot have cost.
 
@@ -235,29 +197,6 @@ def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> N
     if abs(value) > room:
         excess = value - math.copysign(room, value)
         decomposition.move(excess, cost.id, _cost(decomposition))
-
-
-def name_uncoalesced_access(decomposition: Decomposition, pair: Pair) -> None:
-    """Name the part of a memory's work that nobody asked for, where sectors were not counted.
-
-    The same bytes asked for, at half the efficiency, are twice the sectors.
-    """
-    resource = pair.resource
-    if resource is None or not resource.is_global or resource.work.id not in decomposition:
-        return
-    if not any(math.isnan(launch.total(_GLOBAL_REQUESTS)) for launch in pair.both):
-        return
-    work = decomposition.log_ratio(resource.work.id)
-    levels = {term: pair.levels(metric) for term, metric in _EFFICIENCIES.items()}
-    more = {
-        term: math.log(before / after)
-        for term, (before, after) in levels.items()
-        if before > 0 and after > 0 and math.log(before / after) * work > 0
-    }
-    whole = sum(more.values())
-    share = min(1.0, work / whole) if whole else 0.0
-    for term, value in more.items():
-        decomposition.name(term, *levels[term], share * value, of=resource.work.id)
 
 
 def name_bank_conflicts(decomposition: Decomposition, pair: Pair) -> None:
@@ -288,6 +227,9 @@ def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
         return
     traffic_of = global_traffic if resource.memory.is_global else shared_traffic
     before, after = (traffic_of(launch) for launch in pair.both)
+    slower = max(pair.both, key=lambda launch: launch.duration_us)
+    if resource.memory.is_global and mostly_unseen(slower):
+        return  # few atomics among bulk copies are not whose traffic it is
     work = decomposition.log_ratio(resource.work.id)
     costs = [
         max(resource.amount(launch), 0.0) / total if (total := sum(traffic.values())) > 0 else 0.0
@@ -300,23 +242,6 @@ def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
             decomposition.name(
                 kind, before[kind], after[kind], value / same * work, of=resource.work.id
             )
-
-
-def name_redundant_traffic(decomposition: Decomposition, pair: Pair) -> None:
-    """Name loads that grew alone: as many sectors each, for as many stores as before."""
-    requests, parts = "global_requests", "sectors_per_request"
-    if requests not in decomposition:
-        return
-    more = decomposition.log_ratio(requests)
-    loads, stores = pair.levels("global_load_requests"), pair.levels("global_store_requests")
-    if not all(value > 0 for value in (*loads, *stores)):
-        return
-    limit = SMALL * abs(more)
-    if abs(math.log(stores[1] / stores[0])) > limit or more == 0:
-        return
-    if parts not in decomposition or abs(decomposition.log_ratio(parts)) <= limit:
-        ratios = [load / store for load, store in zip(loads, stores, strict=True)]
-        decomposition.name("redundant_traffic", ratios[0], ratios[1], more, of=requests)
 
 
 def name_block_slots(decomposition: Decomposition, pair: Pair) -> None:
@@ -400,23 +325,35 @@ def name_stalls(decomposition: Decomposition, pair: Pair) -> None:
     for name, value in values.items():
         # what warps wait for less gives way to what they wait for more: only the sum is a cause
         net = value * rest / along if value * rest > 0 else 0.0
-        decomposition.name(name, before[name], after[name], net, of=source)
+        decomposition.name(name, before[name], after[name], net, of=source, waits=True)
 
 
-def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
-    """Name requests that grew where as many sectors are moved: each moves fewer bytes.
+def name_waiting_instructions(decomposition: Decomposition, pair: Pair) -> None:
+    """Give additional instructions to what warps wait for, where they do nothing but wait.
 
-    They cost queues, latency and instructions, so their part is taken out of those.
+    A fence is a few instructions and a long wait. Where the slots to issue are not full, its time
+    is that of the wait: as much of the whole difference as the wait grew by.
     """
-    requests = [launch.total(_GLOBAL_REQUESTS) for launch in pair.both]
-    sectors = [launch.total(("gld_transactions", "gst_transactions")) for launch in pair.both]
-    if not all(value > 0 for value in (*requests, *sectors)):
+    resource = pair.resource
+    if resource is None or not resource.issued:
         return
-    more = math.log(requests[1] / requests[0])
-    if abs(more) < _CLEARLY or abs(math.log(sectors[1] / sectors[0])) > SMALL * abs(more):
+    slower = max(pair.both, key=lambda launch: launch.duration_us)
+    times = [launch.duration_us for launch in pair.both]
+    if times[0] == times[1] or not resource.level_of(slower) < BUSY:
         return
-    sizes = [_SECTOR * part / whole for part, whole in zip(sectors, requests, strict=True)]
-    _take_from(decomposition, _COSTS_OF_REQUESTS, "narrow_access", sizes, more)
+    before, after = (waits(launch) for launch in pair.both)
+    whole = math.log(times[1] / times[0])
+    for term in _ONLY_WAIT:
+        if not (term in before and term in after and term in decomposition):
+            continue
+        share = (after[term] * times[1] - before[term] * times[0]) / (times[1] - times[0])
+        room = max(min(share, 1.0) * abs(whole) - abs(decomposition.log_ratio(term)), 0.0)
+        for source in (resource.work.id, *KINDS):
+            if source in decomposition and decomposition.log_ratio(source) * whole > 0:
+                value = decomposition.log_ratio(source)
+                value = math.copysign(min(abs(value), room), value)
+                room -= abs(value)
+                decomposition.name(term, before[term], after[term], value, of=source)
 
 
 def name_shared_queue(decomposition: Decomposition, pair: Pair) -> None:
@@ -462,24 +399,7 @@ def name_narrow_copies(decomposition: Decomposition, pair: Pair) -> None:
     more = math.log(copies[1] / copies[0])
     if abs(fewer) < _CLEARLY or fewer * more <= 0:
         return
-    _take_from(decomposition, _COSTS_OF_COPIES, "narrow_copies", sizes, more)
-
-
-def _take_from(
-    decomposition: Decomposition,
-    sources: Iterable[str],
-    term: str,
-    sizes: Sequence[float],
-    more: float,
-) -> None:
-    """Name a term in place of sources that work its way, in all no more than `more` of them."""
-    room = abs(more)
-    for source in sources:
-        if source in decomposition and decomposition.log_ratio(source) * more > 0:
-            value = decomposition.log_ratio(source)
-            value = math.copysign(min(abs(value), room), value)
-            room -= abs(value)
-            decomposition.name(term, sizes[0], sizes[1], value, of=source)
+    decomposition.take_from(_COSTS_OF_COPIES, "narrow_copies", sizes, more)
 
 
 def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
@@ -492,14 +412,14 @@ def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
         [launch[name] * launch.duration_us * _active(launch) for launch in pair.both]
         for name in ("tensor_cycles_utilization", "single_precision_fu_utilization")
     ]
-    operations = [_operations(launch) for launch in pair.both]
-    if times[0] == times[1] or not all(value >= 0 for value in (*busy[0], *operations)):
+    worked = [operations(launch) for launch in pair.both]
+    if times[0] == times[1] or not all(value >= 0 for value in (*busy[0], *worked)):
         return
     slow = 1 if times[1] > times[0] else 0
     tensor, fp32 = busy
     left = tensor[slow] < (1 - SMALL) * tensor[1 - slow]
     left = left and pair.both[1 - slow]["tensor_cycles_utilization"] >= _MATRICES
-    if not left or operations[slow] < 2 * operations[1 - slow]:
+    if not left or worked[slow] < 2 * worked[1 - slow]:
         return
     share = (fp32[slow] - fp32[1 - slow]) / (times[slow] - times[1 - slow])
     if share > SMALL:
@@ -525,12 +445,6 @@ def take_back_unproven(decomposition: Decomposition, pair: Pair) -> None:
     for one in decomposition.named():
         if not is_proven(one.term, *pair.both):
             decomposition.move(one.log_ratio, one.term.id, None)
-
-
-def _operations(launch: Launch) -> float:
-    """Return operations of single lanes on floats, and on halves where those were counted."""
-    halves = launch["flop_count_hp"]
-    return launch["flop_count_sp"] + (0.0 if math.isnan(halves) else halves)
 
 
 def _active(launch: Launch) -> float:
@@ -568,6 +482,8 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_divergence,
     net_work,
     limit_memory_to_what_it_costs,
+    name_doubles,
+    name_divergent_requests,
     name_uncoalesced_access,
     split_work_by_kind,
     name_bank_conflicts,
@@ -576,11 +492,13 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     give_conversions_to_division,
     give_conversions_to_doubles,
     give_addresses_to_accesses,
+    name_narrower_requests,
     name_redundant_traffic,
     name_block_slots,
     name_launches_of_blocks,
     name_imbalance,
     name_stalls,
+    name_waiting_instructions,
     name_narrow_access,
     name_shared_queue,
     name_async_copies,

@@ -27,6 +27,9 @@ MOST = 0.5
 LONGER = 0.25
 """A unit that is busy longer for less of the additional time says little about it."""
 
+_AS_BUSY = 0.9
+"""A unit that is less busy than this part of the busiest is not about as busy."""
+
 _ALL = 1.1
 """All of the additional time, and as much more as measurements differ."""
 
@@ -147,14 +150,16 @@ class Resource:
     def level_of(self, launch: Launch) -> float:
         """Return the busy fraction of the unit; NaN where it was not collected.
 
-        L1 is as busy as the load/store pipe in front of it, or as the sectors that pass it where
-        these are its limit. Where they are not, they say nothing of what warps wait for.
+        L1 is as busy as the load/store pipe in front of it, or as its wavefronts where these are
+        its limit, or warps wait for room in its queue (lg_throttle). Where neither is, they say
+        nothing of what warps wait for.
         """
         level = launch[self.level]
         if self.memory is not MemoryLevel.L1:
             return level
         passing = l1_level(launch)
-        return max(level, passing) if passing >= BUSY else level
+        queued = launch["stall_lg_throttle"] >= LONGER
+        return max(level, passing) if passing >= BUSY or queued else level
 
     def amount(self, launch: Launch) -> float:
         """Return the work of a launch; NaN where it was not counted."""
@@ -310,7 +315,8 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
 
     The order is that of the busy fractions on the slower side: the time to be explained was spent
     there, and no side can be faster than its busiest unit; what was busy on the faster side limits
-    that one. Where no unit of the slower side reaches `BUSY`, its time is waiting: first comes what
+    that one, and of units about as busy on the slower side it comes first: it limits both. Where no
+    unit of the slower side reaches `BUSY`, its time is waiting: first comes what
     is busy longer for the most of the additional time, and units of global memory come before all
     where its warps wait for memory more than half of the time, and last where they wait for
     something else. (A busy pipe or queue does not say whose it is, nor does a barrier: who waits
@@ -339,6 +345,15 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     elif longer[first] < LONGER:
         # as busy on the faster side, which was not slow for it
         known.sort(key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0)
+    else:
+        faster = after if slower is before else before
+        least = _AS_BUSY * levels[first]
+        known.sort(
+            key=lambda each: (
+                levels[each.label] < least
+                or min(levels[each.label], _known(each.level_of(faster))) < BUSY
+            )
+        )
     return known
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from perfml.explain.counters import refine
-from perfml.explain.counters.evidence import Told, Untold
+from perfml.explain.counters.evidence import Reason, Told, Untold
 from perfml.explain.counters.factors import Pair, factorise_time
 from perfml.explain.counters.resources import BUSY, LONGER, Resource, candidate_resources
 from perfml.explain.counters.terms import Contribution, Kind
@@ -27,9 +27,10 @@ _AS_BUSY = 0.5
 _GUESSED = (Kind.WORK, Kind.MEMORY, Kind.STALL)
 """Kinds of causes that depend on whose work the time was counted in."""
 
-WHY = (
-    "no unit is busy enough to be the limit; stall samples of single instructions would tell "
-    "(section SourceCounters; ncu --section SourceCounters)"
+WHY = "no unit is busy enough to be the limit"
+CHECK = (
+    "stall samples of single instructions would tell (section SourceCounters; "
+    "ncu --section SourceCounters)"
 )
 
 
@@ -75,7 +76,8 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
     )
     if not rivals:
         return None
-    return Untold(tuple(rivals), first.term, (), ("SourceCounters",), "", share, WHY)
+    sections = ("SourceCounters",)
+    return Untold(tuple(rivals), first.term, (), sections, "", share, WHY, Reason.READING, CHECK)
 
 
 def _first_terms(

@@ -55,14 +55,14 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         key=lambda entry: -abs(entry[1].log_ratio),
     )
     largest = parts[0][1]
-    words = term.words.format(
+    words = largest.words.format(
         baseline=Readable(largest.baseline),
         target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
         time=micros(sum(part.baseline + part.target for _, part in parts)),
         kernels=", ".join(_counted(parts)[:MOST]),
     )
-    return f"{term.label} x{total.factor:.2f} ({_longer(largest)}{words})"
+    return f"{term.label} ×{total.factor:.2f} ({_longer(largest)}{words})"
 
 
 def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:
@@ -79,6 +79,6 @@ def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:
 def _longer(part: Contribution) -> str:
     """Say what a share does not where it went the other way than the waiting that it is of."""
     grown = part.target - part.baseline
-    if part.term.kind is not Kind.STALL or grown * part.log_ratio >= 0:
+    if not (part.waits or part.term.kind is Kind.STALL) or grown * part.log_ratio >= 0:
         return ""
     return f"{'longer' if part.log_ratio > 0 else 'shorter'} for the same work: "

@@ -81,12 +81,20 @@ class Contribution:
         Its level on either side.
     log_ratio
         Its part of the logarithm; above 0 it makes the target slower.
+    waits
+        Whether the levels are shares of the warps' time, of a cause that otherwise is counted.
     """
 
     term: Term
     baseline: float
     target: float
     log_ratio: float
+    waits: bool = False
+
+    @property
+    def words(self) -> str:
+        """What its two levels mean, as the term's own words."""
+        return SHARE_OF_TIME if self.waits else self.term.words
 
 
 _REQUESTS = ("global_load_requests", "global_store_requests")
@@ -295,6 +303,7 @@ _PARTS = (
         Kind.MEMORY,
         (*_SHARED_LOADS, "shared_utilization"),
         "Look for stores, atomics and matrix instructions on shared memory: they are not loads.",
+        "what keeps it busy beside loads: stores, atomics, matrix instructions",
     ),
     Term(
         "shared_atomics",
@@ -318,7 +327,7 @@ _PARTS = (
         Kind.MEMORY,
         ("local_load_transactions", "local_store_transactions"),
         "Allow more registers a thread, and index local arrays with constants (unroll the loop).",
-        "{target:.3g} of the requests, {baseline:.3g} in the baseline",
+        "{target:.3g} sectors of it in L1, {baseline:.3g} in the baseline",
         or_evidence=("local_load_requests", "local_store_requests"),
     ),
     Term(
@@ -433,6 +442,9 @@ _RESIDENT = (
     ),
 )
 
+ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")
+"""Ids of the causes that are launches which one side lacks."""
+
 _LAUNCHES = (
     Term(
         "kernels_vanished",
@@ -465,7 +477,7 @@ _LAUNCHES = (
         Kind.LAUNCH,
         ("kernels",),
         "Launch fewer, larger kernels: fuse them, or batch the work.",
-        "{target:.0f} launches, {baseline:.0f} in the baseline",
+        "{target:.0f} launches, {baseline:.0f} in the baseline: {kernels}",
     ),
     Term(
         "unprofiled_time",
@@ -476,7 +488,8 @@ _LAUNCHES = (
     ),
 )
 
-_SHARE_OF_STALLS = "{target:.0%} of the stalls, {baseline:.0%} in the baseline"
+SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
+"""What the levels of a cause mean that warps wait for."""
 
 _STALL_ACTIONS = {
     "stall_inst_fetch": "Make the code smaller: less unrolling, fewer variants in one kernel.",
@@ -501,7 +514,7 @@ _STALLS = tuple(
         Kind.STALL,
         (name,),
         _STALL_ACTIONS[name],
-        _SHARE_OF_STALLS,
+        SHARE_OF_TIME,
     )
     for name in STALLS
     if name in _STALL_ACTIONS
@@ -514,7 +527,7 @@ _STALL_PARTS = (
         Kind.STALL,
         ("stall_membar",),
         "Use fewer fences, or narrower ones: of the block instead of the device.",
-        _SHARE_OF_STALLS,
+        SHARE_OF_TIME,
     ),
     Term(
         "math_throttle",
@@ -522,7 +535,7 @@ _STALL_PARTS = (
         Kind.STALL,
         ("stall_math_pipe_throttle",),
         "Balance the pipes: the busy one limits; let another unit do a part.",
-        _SHARE_OF_STALLS,
+        SHARE_OF_TIME,
     ),
     Term(
         "mio_throttle",
@@ -530,7 +543,7 @@ _STALL_PARTS = (
         Kind.STALL,
         ("stall_mio_throttle",),
         "Issue fewer, wider accesses to shared memory, and fewer lane exchanges.",
-        _SHARE_OF_STALLS,
+        SHARE_OF_TIME,
     ),
 )
 """Parts of published reasons, where the profiler tells them apart."""

@@ -32,8 +32,14 @@ multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Bey
 launching them is what takes the time."""
 
 L1_SECTORS = 4.0
-"""Sectors that L1 gives a multiprocessor in a cycle at most: 128 bytes."""
-_LOCAL_SECTORS = ("local_load_transactions", "local_store_transactions")
+"""Sectors of a wavefront of L1: 128 bytes, as many as a multiprocessor gets in a cycle."""
+L1_ACCESSES = {
+    "gld_transactions": "global_load_requests",
+    "gst_transactions": "global_store_requests",
+    "local_load_transactions": "local_load_requests",
+    "local_store_transactions": "local_store_requests",
+}
+"""Sectors of a kind of access in L1, and its requests."""
 
 _LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
 _SECTORS_OF_WORDS = 4
@@ -51,14 +57,25 @@ def global_traffic(launch: Launch) -> dict[str, float]:
 
 
 def l1_level(launch: Launch) -> float:
-    """Return how busy L1 is at least: it gives a multiprocessor four sectors a cycle; 0 if unknown.
+    """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known.
 
-    Where every lane is somewhere else it gives one, so scattered loads fill it earlier.
+    It gives a wavefront a cycle: a request takes one at least, and one for each four sectors of
+    wide loads, and of strides of up to a sector. Lanes at random places take 1.3 to 2 times as
+    many (four lines are looked up a cycle), odd strides fewer (32 sectors in 3 cycles), and 32
+    lanes of one bank 32: what takes longer than a cycle fills the queue that `stall_lg_throttle`
+    waits for (``studies/truth/wavefronts.cu``, ``benchmarks/results/wavefronts-h200.csv``).
     """
     if not launch["inst_executed"] > 0:
         return 0.0
-    sectors = _sum(launch, "gld_transactions", "gst_transactions", *_LOCAL_SECTORS)
-    return _known(sectors * launch["ipc"] / launch["inst_executed"] / L1_SECTORS, 0.0)
+    wavefronts = sum(
+        _wavefronts(launch, sectors, requests) for sectors, requests in L1_ACCESSES.items()
+    )
+    return min(_known(wavefronts * launch["ipc"] / launch["inst_executed"], 0.0), 1.0)
+
+
+def _wavefronts(launch: Launch, sectors: str, requests: str) -> float:
+    """Return the wavefronts of a kind of access, by what was counted of it; 0 if nothing was."""
+    return max(_known(launch[requests], 0.0), _known(launch[sectors], 0.0) / L1_SECTORS)
 
 
 def bytes_asked(launch: Launch) -> float:
@@ -74,6 +91,11 @@ def bytes_asked(launch: Launch) -> float:
         if moved != 0:
             asked += _SECTOR * moved * launch[f"{kind}_efficiency"]
     return asked
+
+
+def operations(launch: Launch) -> float:
+    """Return operations of single lanes on floats, and on halves where those were counted."""
+    return launch["flop_count_sp"] + _known(launch["flop_count_hp"], 0.0)
 
 
 def others_share(launch: Launch) -> float:
@@ -92,6 +114,13 @@ def unseen_traffic(launch: Launch) -> bool:
     below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
     moved = launch["dram_read_bytes"] + launch["dram_write_bytes"]
     return below > _MOST_L2_SECTORS * sectors or moved > _MOST_DRAM_BYTES * sectors
+
+
+def mostly_unseen(launch: Launch) -> bool:
+    """Return whether L2 moved more than all kinds of accesses that were counted in L1 can."""
+    below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
+    counted = max(sum(global_traffic(launch).values()), _known(launch["l2_atomic_transactions"], 0))
+    return below > _MOST_L2_SECTORS * counted
 
 
 def load_latency(launch: Launch) -> float:
@@ -132,6 +161,16 @@ def shared_traffic(launch: Launch) -> dict[str, float]:
         # every lane takes part in an exchange: one wavefront a warp
         "lsu_pipe_time": _sum(launch, "inst_inter_thread_communication") / _LANES,
     }
+
+
+def is_of_atomics(before: Launch, after: Launch) -> bool:
+    """Return whether wavefronts of shared memory changed by atomics more than by loads and stores.
+
+    An atomic operation on floats is a loop of loads and exchanges: the loads grow along.
+    """
+    counts = [shared_traffic(launch) for launch in (before, after)]
+    loads, atomics = (abs(counts[1][k] - counts[0][k]) for k in ("shared", "shared_atomics"))
+    return atomics > loads
 
 
 def waits(launch: Launch) -> dict[str, float]:

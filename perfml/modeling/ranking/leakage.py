@@ -20,6 +20,7 @@ from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
 from perfml.modeling.scoring.protocols import RepeatedRandomSplit, Split, twin_codes
 from perfml.modeling.scoring.targets import Target
+from perfml.util.words import percentage
 
 PROBE_SPLITS = 20
 """Random splits that the detector looks at."""
@@ -170,7 +171,8 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
             return None
         rival = f"a lookup table on {found.lookup_metric} alone"
         scores = (
-            f"accuracy {found.lookup_score:.3f} against {found.model_score:.3f} of "
+            f"accuracy {percentage(found.lookup_score)} against "
+            f"{percentage(found.model_score)} of "
             f"{title_of(model, task)}"
         )
     else:
@@ -182,7 +184,7 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
         else:
             return None
         scores = (
-            f"error {100 * reached:.3g} % against {100 * found.model_score:.3g} % of "
+            f"error {percentage(reached)} against {percentage(found.model_score)} of "
             f"{title_of(model, task)}"
         )
     about = words.target if task == "regression" or words.own else "backend"

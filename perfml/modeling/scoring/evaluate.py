@@ -32,6 +32,7 @@ from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
 from perfml.util.typing import Progress
+from perfml.util.words import percentage
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
 """The published protocol and an honest one: neither is shown without the other by default."""
@@ -404,10 +405,10 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
         notes.append(
             f"On {words.groups} not seen in training "
             f"{_listed([title_of(name, task) for name in worse])} {verb} no better than the "
-            f"baseline {rival} ({simple[rival]:.3g})."
+            f"baseline {rival} ({percentage(simple[rival])})."
         )
     fallen = [
-        f"from {100 * seen[name]:.3g} % to {100 * unseen[name]:.3g} % for {title_of(name, task)}"
+        f"from {percentage(seen[name])} to {percentage(unseen[name])} for {title_of(name, task)}"
         for name in models
         if task == "regression" and name in seen and unseen[name] > GAP * seen[name]
     ]

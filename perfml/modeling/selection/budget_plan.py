@@ -39,6 +39,7 @@ from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.typing import Floats, Progress
+from perfml.util.words import number, percentage
 
 REPEATS = 3
 """How often the layers are dealt anew into the parts that choices are judged on."""
@@ -151,15 +152,19 @@ class Plan:
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:
-        shown = self.curve[["budget", "passes", "chosen_on", "nested", "worse_by", "metrics"]]
-        shown = shown.assign(metrics=shown["metrics"].map(", ".join))
+        shown = self._shown(["budget", "passes", "chosen_on", "nested", "worse_by", "metrics"])
         return screen(self.verdict, self.warnings, shown, rest=".curve")
 
     def _repr_html_(self) -> str:
-        shown = self.curve[["budget", "passes", "metrics", "chosen_on", "nested", "worse_by"]]
-        return section(
-            self.verdict, self.warnings, shown.assign(metrics=shown["metrics"].map(", ".join))
-        )
+        shown = self._shown(["budget", "passes", "metrics", "chosen_on", "nested", "worse_by"])
+        return section(self.verdict, self.warnings, shown)
+
+    def _shown(self, columns: list[str]) -> pd.DataFrame:
+        errors = {
+            name: self.curve[name].map(percentage) for name in ("chosen_on", "nested", "worse_by")
+        }
+        shown = self.curve.assign(metrics=self.curve["metrics"].map(", ".join), **errors)
+        return shown[columns].rename(columns={"nested": "new layers", "worse_by": "worse by"})
 
 
 def plan(
@@ -432,23 +437,36 @@ def _verdict(
     row = curve[curve["budget"] == str(wanted)].iloc[0]
     everything = curve.iloc[-1]
     names = " + ".join(metrics) or "no profiler metric"
+    whole = f"all {len(everything['metrics'])} metrics"
     if np.isnan(row["nested"]):
         return (
-            f"{names}: {_passes(row['passes'])}, {what} {row['chosen_on']:.3g} on the folds it was "
-            f"chosen on (all {len(everything['metrics'])} metrics, {everything['passes']} passes: "
-            f"{everything['chosen_on']:.3g}), unjudged."
+            f"{names}: {_passes(row['passes'])}, {what} {percentage(row['chosen_on'])} on the "
+            f"layers it was chosen on ({whole}, {everything['passes']} passes: "
+            f"{percentage(everything['chosen_on'])}), unjudged."
         )
     verdict = (
         f"{names}: {_passes(row['passes'])} instead of {everything['passes']}; {what} on new "
-        f"layers {row['nested']:.3g} [{row['nested_low']:.3g}, {row['nested_high']:.3g}], all "
-        f"{len(everything['metrics'])} metrics {everything['nested']:.3g}, worse by "
-        f"{row['worse_by']:.3g} [{row['worse_low']:.3g}, {row['worse_high']:.3g}]"
+        f"layers {percentage(row['nested'])} ({percentage(row['nested_low'])} to "
+        f"{percentage(row['nested_high'])}), {whole} "
+        f"{percentage(everything['nested'])}: {_difference(row)}"
     )
     if search.sign * row["nested"] >= search.sign * baseline:
-        return f"{verdict}; no better than the baseline ({baseline:.3g})."
+        return f"{verdict}; no better than the baseline ({percentage(baseline)})."
     if row["worse_low"] > 0:
         return f"{verdict}: the smaller request costs accuracy."
     return f"{verdict}: no loss that these layers can show."
+
+
+def _difference(row: pd.Series) -> str:
+    """Return how much worse the budget is than all metrics, in points of a percentage."""
+    low, high = (100 * float(row[name]) for name in ("worse_low", "worse_high"))
+    worse = 100 * float(row["worse_by"])
+    said = f"{number(abs(worse))} points {'worse' if worse > 0 else 'better'}"
+    return f"{said} (from {_side(low)} to {_side(high)})"
+
+
+def _side(points: float) -> str:
+    return f"{number(abs(points))} {'worse' if points > 0 else 'better'}"
 
 
 def _passes(count: int) -> str:

@@ -23,7 +23,7 @@ from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.typing import Progress
-from perfml.util.words import Readable
+from perfml.util.words import percentage
 
 MOST = 3
 """Metrics in a set unless told: each one more costs a fit a metric and fold."""
@@ -91,11 +91,14 @@ class SufficientSet:
 
     def __repr__(self) -> str:
         path = self.path[["size", "metric", "score"]]
+        path = path.assign(score=path["score"].map(percentage))
         return screen(self.verdict, self.warnings, path, rest=".path")
 
     def _repr_html_(self) -> str:
         path = self.path.drop(columns="alternative_scores")
-        path = path.assign(alternatives=path["alternatives"].map(", ".join))
+        path = path.assign(
+            score=path["score"].map(percentage), alternatives=path["alternatives"].map(", ".join)
+        )
         return section(self.verdict, self.warnings, path)
 
 
@@ -314,7 +317,9 @@ def _cautions(
     reason: str | None,
     stability: dict[str, float],
 ) -> tuple[str, ...]:
-    notes = ["The scores of the path are optimistic: metrics were chosen on the folds they score."]
+    notes = [
+        "The score at each size is optimistic: the same layers chose the metrics and judge them."
+    ]
     if reason is not None:
         notes.append(f"The choice could not be checked on rows that took no part in it: {reason}.")
         return tuple(notes)
@@ -323,9 +328,10 @@ def _cautions(
     different = checks["metrics"].map(lambda names: frozenset(names.split(", "))).nunique()
     if different > 1:
         rarest = min(stability.get(name, 0.0) for name in found.metrics)
+        rarely = f"in only {rarest * len(checks):.0f}" if rarest > 0 else "in none"
         notes.append(
             f"{len(checks)} searches, each without a part of the data, found {different} different "
-            f"sets; a metric of this one is in as few as {Readable(rarest):.0%} of them."
+            f"sets; one of the metrics chosen is {rarely} of them."
         )
     return tuple(notes)
 
@@ -335,13 +341,16 @@ def _verdict(
 ) -> str:
     what = "accuracy" if search.task == "classification" else "mean relative error"
     names = " + ".join(found.metrics)
-    start = f"{names}: {what} {chosen:.3g} on the folds it was chosen on"
+    start = f"{names}: {what} {percentage(chosen)} on the layers it was chosen on"
     if np.isnan(held):
-        return f"{start} (all {len(search.features)} features {found.all_score:.3g}), unchecked."
-    middle = f"{held:.3g} where a set so chosen met new rows (all features {full:.3g}"
+        every = f"all {len(search.features)} metrics {percentage(found.all_score)}"
+        return f"{start} ({every}), unchecked."
+    middle = (
+        f"{percentage(held)} where a set so chosen met new ones (all metrics {percentage(full)}"
+    )
     if search.sign * held >= search.sign * rival:
         return (
-            f"No set suffices: {start}, but {middle}), which is no better than the baselines "
-            f"({rival:.3g})."
+            f"No set suffices: {start}, but {middle}), which is no better than the best baseline "
+            f"({percentage(rival)})."
         )
-    return f"{start}, {middle}, baselines {rival:.3g})."
+    return f"{start}, {middle}, best baseline {percentage(rival)})."

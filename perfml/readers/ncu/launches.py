@@ -13,8 +13,8 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.metrics import PUBLISHED, load_catalogue
-from perfml.metrics.catalogue import DURATION
 from perfml.metrics.expressions import Array
+from perfml.metrics.sets import DURATION
 from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu.units import to_base

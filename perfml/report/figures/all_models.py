@@ -80,7 +80,7 @@ def model_importances(
     told = [_told(ranking, width) for ranking in listed]
     heights: list[float] = []
     for names, models, lines in zip(metrics, shares, told, strict=True):
-        heights.append(13 * len(lines) + 26)
+        heights.append(13 * len(lines) + 32)
         heights += [22.0 * len(names) + 50] * (len(models) if narrow else 1)
     figure = _figure(width, sum(heights))
     grid = figure.add_gridspec(
@@ -89,7 +89,7 @@ def model_importances(
     panels: list[Axes] = []
     row = 0
     for ranking, models, names, lines in zip(listed, shares, metrics, told, strict=True):
-        _heading(figure.add_subplot(grid[row, :]), ranking, lines, measured)
+        _heading(figure.add_subplot(grid[row, :]), ranking, lines, measured, narrow)
         row += 1
         for place, (name, table) in enumerate(models.items()):
             at = grid[row + place, 0] if narrow else grid[row, place]
@@ -160,11 +160,14 @@ def _told(ranking: Ranking, width: float) -> list[str]:
         f"Share of each model's importances, with the interval of 95 % of the {ranking.resamples} "
         f"resamples. {ranking.chance}"
     )
-    return textwrap.wrap(plain(text, 600), int((width - _NAMES) / 5.4))
+    room = width - 12 if is_narrow(width) else width - _NAMES
+    # no line ends between a number and its unit
+    lines = textwrap.wrap(plain(text, 600).replace(" %", "\u00a0%"), int(room / 5.4))
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
-def _heading(ax: Axes, ranking: Ranking, lines: Sequence[str], measured: str) -> None:
-    """Write above the panels of a ranking what they answer."""
+def _heading(ax: Axes, ranking: Ranking, lines: Sequence[str], measured: str, narrow: bool) -> None:
+    """Write above the panels of a ranking what they answer; on a phone from the figure's edge."""
     ax.set_axis_off()
     asked = ranking.words.target if ranking.words.own else _ASKED[ranking.task]
     asked = f"{asked} ({measured})" if measured else asked
@@ -175,8 +178,8 @@ def _heading(ax: Axes, ranking: Ranking, lines: Sequence[str], measured: str) ->
         said = ax.annotate(
             text,
             (0, 1),
-            (0, -down),
-            xycoords="axes fraction",
+            (4 if narrow else 0, -down),
+            xycoords=("figure fraction" if narrow else "axes fraction", "axes fraction"),
             textcoords="offset points",
             va="top",
             fontsize=size,

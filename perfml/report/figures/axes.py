@@ -38,6 +38,11 @@ def name_rows(ax: Axes, labels: Sequence[str], *, above: float = 0.5, below: flo
     ax.tick_params(axis="y", length=0)
 
 
+def row_height(labels: Sequence[str], single: int) -> int:
+    """Return the points a row takes, so that names of two lines have room: `single` for one."""
+    return max(single, 36) if any("\n" in label for label in labels) else single
+
+
 def reach(
     middle: npt.NDArray[np.float64], low: npt.ArrayLike, high: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:

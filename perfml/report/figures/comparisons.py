@@ -12,7 +12,7 @@ import pandas as pd
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.report.conditions import named_layers
-from perfml.report.figures.axes import is_narrow, name_rows
+from perfml.report.figures.axes import is_narrow, name_rows, row_height
 from perfml.report.figures.metrics import roofline
 from perfml.report.figures.style import (
     FASTER,
@@ -22,6 +22,7 @@ from perfml.report.figures.style import (
     new_axes,
     plain,
     styled,
+    two_lines,
 )
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def attribution(
     terms = found if isinstance(found, pd.DataFrame) else found.causes.terms
     names, values, whole = _terms(terms, most)
     narrow = is_narrow(width)
-    ax = new_axes(ax, width, 26 * (len(values) + 1) + 78)
+    labels = [two_lines(name, 26 if narrow else 48) for name in names]
+    ax = new_axes(ax, width, row_height(labels, 26) * (len(values) + 1) + 78)
     place = np.arange(len(values) + 1, dtype=float)
     shown = np.array([*values, whole])
     tints = [SLOWER if value > 0 else FASTER for value in values]
@@ -158,7 +160,8 @@ def attribution(
     ax.barh(place[-1:], abs(factors[-1] - 1), 0.6, left=lefts[-1], color=INK)
     ax.set_xscale("log")
     low, high = float(min(factors.min(), 0.98)), float(max(factors.max(), 1.02))
-    room = (high / low) ** (0.45 if narrow else 0.24)
+    # a phone's names leave the axis so little that the numbers take two thirds of it
+    room = (high / low) ** (0.85 if narrow else 0.24)
     for at, factor in zip(place, factors, strict=True):
         right = factor >= 1
         ax.annotate(
@@ -170,10 +173,9 @@ def attribution(
             va="center",
             color=INK,
         )
-    before = (high / low) ** 0.45 if factors.min() < 1 else 1.02
+    before = (high / low) ** (1.3 if narrow else 0.45) if factors.min() < 1 else 1.02
     _factor_axis(ax, low / before, high * room, few=narrow)
     ax.axvline(1, color=INK, linewidth=1)
-    labels = [plain(name, 24 if narrow else 44) for name in names]
     name_rows(ax, [*labels, "all together"], above=0.6)
     ax.set_xlabel(
         "factor on the time (log)"
@@ -199,7 +201,7 @@ def _terms(table: pd.DataFrame, most: int) -> tuple[list[str], list[float], floa
     whole = float(table["log_ratio"].sum())
     others = whole - sum(values)
     if abs(others) > 5e-3:
-        names.append(f"{len(rows) - len(kept)} others" if len(rows) > len(kept) else "others")
+        names.append(f"{len(table) - len(kept)} smaller ones")
         values.append(others)
     return names, values, whole
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_STALLS = 8
+_CLUSTER_NAME = 10.5
+"""Height of the name of a metric in small print, points."""
+
 _DARK = (STALLS[0], STALLS[3], STALLS[6])
 """Tints on which white is read."""
 
@@ -122,7 +125,7 @@ def stall_breakdown(
     kept = list(shares.columns[:_MOST_STALLS])
     narrow = is_narrow(width)
     labels = [plain(name.removeprefix("stall_").replace("_", " "), 40) for name in kept]
-    columns = _legend_columns(labels, width) if narrow else 4
+    columns = _legend_columns(labels, width, shares.index) if narrow else 4
     lines = -(-len(kept) // columns)
     ax = new_axes(ax, width, 44 * len(shares) + 62 + 22 * lines)
     place = np.arange(len(shares), dtype=float)
@@ -163,11 +166,12 @@ def stall_breakdown(
     return ax
 
 
-def _legend_columns(labels: Sequence[str], width: float) -> int:
+def _legend_columns(labels: Sequence[str], width: float, names: Iterable[object]) -> int:
     """Return 2 where two columns of a legend fit on a phone beside the bars' names, else 1."""
+    beside = max(7.2 * max(len(plain(name, 24)) for name in names) + 20, 72)
     half = -(-len(labels) // 2)
     widest = [max(map(len, part), default=0) for part in (labels[:half], labels[half:])]
-    return 2 if sum(widest) * 7.2 + 2 * 34 <= width - 72 else 1
+    return 2 if sum(widest) * 7.8 + 2 * 34 <= width - beside else 1
 
 
 def clusters(layers: pd.DataFrame, threshold: float = 0.8) -> tuple[pd.DataFrame, list[list[str]]]:
@@ -243,8 +247,11 @@ def correlation_clusters(
     rho, groups = clusters(layers, threshold)
     from matplotlib.patches import Rectangle
 
-    ax = new_axes(ax, width, width * 0.86)
     size = len(rho)
+    # names at the sides and the colours' bar take 270 points; below 10 a column, names would touch
+    listed = width - 270 < _CLUSTER_NAME * size
+    height = _CLUSTER_NAME * size + 150 if listed else width * 0.86
+    ax = new_axes(ax, width, height)
     # an image of a pixel a cell: as shapes, 60 metrics would take half a megabyte of the page
     mesh = ax.imshow(
         rho.to_numpy(float),
@@ -257,7 +264,12 @@ def correlation_clusters(
     middle = np.arange(size) + 0.5
     labels = [plain(name, 40) for name in rho.index]
     ax.set_yticks(middle, labels, fontsize=9)
-    ax.set_xticks(middle, labels, rotation=90, fontsize=9)
+    if listed:
+        ax.set_aspect("auto")
+        ax.set_xticks([])
+        ax.set_xlabel("the same metrics, in the same order")
+    else:
+        ax.set_xticks(middle, labels, rotation=90, fontsize=9)
     ax.tick_params(length=0)
     start = 0
     for group in groups:
@@ -266,7 +278,8 @@ def correlation_clusters(
             ax.add_patch(box)
         start += len(group)
     if ax.figure is not None:
-        bar = ax.figure.colorbar(mesh, ax=ax, shrink=0.6, aspect=30)
+        place: dict[str, Any] = {"location": "bottom"} if listed else {"shrink": 0.6}
+        bar = ax.figure.colorbar(mesh, ax=ax, aspect=30, **place)
         bar.set_label("Spearman's rank correlation")
         bar.outline.set_visible(False)
     return ax

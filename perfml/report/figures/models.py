@@ -10,8 +10,17 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.features import OWN_TARGET
-from perfml.report.figures.axes import is_narrow, markers, name_rows, reach
-from perfml.report.figures.style import INK, MUTED, PALETTE, colours, new_axes, plain, styled
+from perfml.report.figures.axes import is_narrow, markers, name_rows, reach, row_height
+from perfml.report.figures.style import (
+    INK,
+    MUTED,
+    PALETTE,
+    colours,
+    new_axes,
+    plain,
+    styled,
+    two_lines,
+)
 from perfml.report.labels import members, model, percent, protocol
 
 if TYPE_CHECKING:
@@ -52,7 +61,8 @@ def importances(
     chosen = _chosen(table, "model", model)
     chosen = _chosen(chosen, "method", method)
     rows = chosen.nlargest(top, "importance")
-    ax = new_axes(ax, width, 24 * len(rows) + 70)
+    labels = [two_lines(name, 24 if is_narrow(width) else 44) for name in rows["metric"]]
+    ax = new_axes(ax, width, row_height(labels, 24) * len(rows) + 70)
     place = np.arange(len(rows))
     value = rows["importance"].to_numpy(dtype=float)
     ax.barh(
@@ -63,9 +73,10 @@ def importances(
         color=PALETTE[0],
         error_kw={"ecolor": INK, "elinewidth": 1.2, "capsize": 0},
     )
-    name_rows(ax, [plain(name, 44) for name in rows["metric"]])
+    name_rows(ax, labels)
     first = rows.iloc[0]
-    ax.set_xlabel(f"{plain(first['method'], 30)} importance, with interval over the resamples")
+    more = "" if is_narrow(width) else ", with interval over the resamples"
+    ax.set_xlabel(f"{plain(first['method'], 30)} importance{more}")
     ax.set_title(_model_name(first["model"]).capitalize())
     return ax
 
@@ -123,7 +134,12 @@ def ranks(
 
     rows = summary.head(top)
     narrow = is_narrow(width)
-    ax = new_axes(ax, width, 28 * len(rows) + 76)
+    labels = []
+    for value in rows["members"]:
+        names = members(value)
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        labels.append(two_lines(names[0], 24 if narrow else 44) + more)
+    ax = new_axes(ax, width, row_height(labels, 28) * len(rows) + 76)
     place = np.arange(len(rows), dtype=float)
     low, high = rows["rank_low"].to_numpy(float), rows["rank_high"].to_numpy(float)
     strength = rows["p_top3"].to_numpy(float)
@@ -139,13 +155,10 @@ def ranks(
         for at, end, mean, sure in zip(place, high, rows["mean_rank"], strength, strict=True):
             edge = float(end if np.isfinite(end) else mean)
             ax.text(edge + last * 0.025, at, percent(sure), va="center", color=INK)
-    labels = []
-    for value in rows["members"]:
-        names = members(value)
-        more = f" +{len(names) - 1}" if len(names) > 1 else ""
-        labels.append(plain(names[0], 24 if narrow else 44) + more)
     name_rows(ax, labels)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5 if narrow else 16))
+    ticks = MaxNLocator(integer=True, nbins=5 if narrow else 16).tick_values(1, max(last, 1))
+    # the labels beside the intervals need room where there are no ranks
+    ax.set_xticks(sorted({1.0, *(tick for tick in ticks if 1 <= tick <= max(last, 1))}))
     ax.set_xlim(0.5, last * (1.2 if values else 1.05) + 0.5)
     ax.set_xlabel(
         "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"

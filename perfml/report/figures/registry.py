@@ -266,6 +266,9 @@ class Plot:
 _POINTS_A_LETTER = 5
 """Of small print, so that a note is broken before the edge of the picture."""
 
+_KEEP = "\u00a0"
+"""A blank that no line is broken at."""
+
 _POINTS_A_BOLD_LETTER = 8.5
 """Of a title."""
 
@@ -375,13 +378,13 @@ def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
         layer = request.option("layer")
         title += "" if layer is None else f": {plain(layer, 60)}"
     if measured := settings(request.layers):
-        title += f" ({measured})"
+        title += f" ({measured})".replace(" ", _KEEP).replace(_KEEP, " ", 1)
     figure.draw_without_rendering()  # only now is it known where the axes and the legend lie
     points = 72 / figure.dpi
     letters = int(ax.bbox.width * points / _POINTS_A_BOLD_LETTER)
     legend = ax.get_legend()
     above = 0.0 if legend is None else (legend.get_window_extent().y1 - ax.bbox.y1) * points
-    wrapped = textwrap.fill(title, max(letters, 20))
+    wrapped = textwrap.fill(title, max(letters, 20)).replace(_KEEP, " ")
     ax.set_title(wrapped, loc="left", pad=_TITLE_PAD + max(above, 0.0))
 
 

@@ -114,6 +114,22 @@ def plain(value: object, limit: int = 60) -> str:
     return text.replace("$", r"\$")
 
 
+def two_lines(value: object, width: int) -> str:
+    r"""Return text from outside as a label, on two lines where one of a width is too short.
+
+    Examples
+    --------
+    >>> two_lines("stall_exec_dependency (short_scoreboard + wait)", 26)
+    'stall_exec_dependency\n(short_scoreboard + wait)'
+    """
+    text = plain(value, 2 * width)
+    if len(text) <= width:
+        return text
+    ends = [found.end() for found in re.finditer("[ _]", text[: width + 1])]
+    at = ends[-1] if ends else width
+    return f"{text[:at].rstrip()}\n{text[at:]}"
+
+
 def colours(names: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a colour a name: the given ones, then the palette's in order."""
     found = dict(given or {})

@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import Condition, conditions
-from perfml.report.figures.axes import name_rows, reach
+from perfml.report.figures.axes import is_narrow, name_rows, reach
 from perfml.report.figures.style import (
     GRID,
     INK,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _CLASS_COLOURS = {"fast": PALETTE[2], "middle": MUTED, "slow": PALETTE[5]}
 _LEGEND_LINE = 22
 """Height of a line of a legend, points."""
+
+_LETTER, _PATCH = 7.2, 60
+"""Width of a letter of a legend, and of what stands before its text, points."""
 
 _CLASS_MARKS = {"fast": "▼", "middle": "", "slow": "▲"}
 
@@ -182,12 +185,12 @@ def kernel_shares(
         cure = did_you_mean(layer, kernels["layer"].dropna(), "Choose one of the layers.")
         raise PerfmlError(msg, where=plain(layer), found=known, cure=cure)
     from matplotlib.patches import Patch
-    from matplotlib.transforms import ScaledTranslation
 
     condition = one_condition(inside)
     times = kernel_times(condition.rows)
     order = times.groupby("kernel", sort=False)["time_us"].sum().nlargest(most).index
     tints = dict(zip(order, PALETTE, strict=False))
+    own = ax is None
     ax = new_axes(ax, width, 46 * len(condition.backends) + 90 + 22 * (len(order) + 1))
     for place, backend in enumerate(condition.backends):
         left = 0.0
@@ -199,33 +202,41 @@ def kernel_shares(
             ax.barh(place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8)
             left += size
         ax.text(left, place, f"  {number(left)} µs", va="center", color=INK)
+    letters = min(max(int((width - _PATCH) / _LETTER), 16), 110)
+    labels = shortened([kernel_label(str(name), 1000) for name in tints], letters)
     handles = [
-        Patch(color=tint, label=plain(label, 72))
-        for label, tint in zip(
-            shortened([kernel_label(str(name), 1000) for name in tints], 70),
-            tints.values(),
-            strict=True,
-        )
+        Patch(color=tint, label=plain(label, letters + 2))
+        for label, tint in zip(labels, tints.values(), strict=True)
     ]
     if times["kernel"].nunique() > len(tints):
         handles.append(Patch(color=GRID, label="other kernels"))
     name_rows(ax, [plain(each, 30) for each in condition.backends])
-    ax.margins(x=0.12)
+    ax.margins(x=0.3 if is_narrow(width) else 0.12)
     ax.set_xlim(left=0)
     ax.set_xlabel("time, µs an iteration")
     ax.set_title(f"Kernels of {plain(layer)}")
-    # a distance in points: a share of the Axes' height would grow while the layout is worked out
-    figure: Any = ax.figure
-    below = ax.transAxes + ScaledTranslation(0, -52 / 72, figure.dpi_scale_trans)
-    ax.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=below,
-        ncols=1,
-        borderpad=0,
-    )
+    _legend_below(ax, handles, own=own)
     return ax
+
+
+def _legend_below(ax: Axes, handles: Sequence[Any], *, own: bool) -> None:
+    """Put a legend of one column below the axes, in a new figure as wide as the figure."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure: Any = ax.figure
+    style: dict[str, Any] = {"handles": handles, "ncols": 1, "borderpad": 0}
+    if not own:
+        # a distance in points: a share of the Axes' height would grow while the layout is made
+        below = ax.transAxes + ScaledTranslation(0, -52 / 72, figure.dpi_scale_trans)
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, **style)
+        return
+    # beside the names of the backends a phone has no room for the kernels' names
+    legend = ax.legend(
+        loc="lower left", bbox_to_anchor=(0, 0), bbox_transform=figure.transFigure, **style
+    )
+    legend.set_in_layout(False)
+    room = (_LEGEND_LINE * len(handles) + 8) / (figure.get_figheight() * 72)
+    figure.get_layout_engine().set(rect=(0, room, 1, 1 - room))
 
 
 @styled
@@ -268,10 +279,12 @@ def filter_table(
         raise PerfmlError(msg, cure="Collect with perfml collect, whose run.json has the shapes.")
     sizes = sorted({size for size, _ in groups}, key=lambda size: -int(size.partition("×")[0]))
     many = sorted({filters for _, filters in groups}, key=lambda text: text.startswith("≥"))
-    ax = new_axes(ax, width, 90 + 74 * len(many))
+    across = 3 if is_narrow(width) else 5
+    lines = max(2, -(-max(map(len, groups.values())) // across))
+    ax = new_axes(ax, width, 90 + max(74, 28 * lines) * len(many))
     for row, filters in enumerate(many):
         for column, size in enumerate(sizes):
-            _cell(ax, column, row, groups.get((size, filters), []))
+            _cell(ax, column, row, groups.get((size, filters), []), across, lines)
     ax.set_xlim(0, len(sizes))
     ax.set_ylim(len(many), 0)
     ax.set_xticks([place + 0.5 for place in range(len(sizes))], sizes)
@@ -288,13 +301,19 @@ def filter_table(
     return ax
 
 
-def _cell(ax: Axes, column: int, row: int, found: Sequence[tuple[str, float, str]]) -> None:
+def _cell(
+    ax: Axes,
+    column: int,
+    row: int,
+    found: Sequence[tuple[str, float, str]],
+    across: int,
+    lines: int,
+) -> None:
+    """Write the layers of one size and number of filters, the fastest first."""
     ordered = sorted(found, key=lambda each: each[1])
-    across = 5
     for place, (layer, _, speed) in enumerate(ordered):
-        lines = -(-len(ordered) // across)
         x = column + (place % across + 0.5) / across
-        y = row + (place // across + 0.5) / max(lines, 2)
+        y = row + (place // across + 0.5) / lines
         ax.text(
             x,
             y,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LEVEL = 92
 """Height of a level, points."""
+
+_LINE, _INDENT, _LETTER = 21, 16, 5.6
+"""Height of a line of an outline, how far a level moves right, and a letter's width, points."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ def decision_tree(
 ) -> Axes:
     """Draw a fitted scikit-learn decision tree (figure 2-7): to the left where a question is true.
 
+    Where a new figure is too narrow for the boxes, the tree is an outline, a node a line.
+
     Parameters
     ----------
     tree
@@ -129,10 +134,12 @@ def decision_tree(
         tree, feature_names=feature_names, class_names=class_names, depth=depth, unit=unit
     )
     levels = min(depth, int(tree.get_depth())) + 1
-    ax = new_axes(ax, width, _LEVEL * levels)
     tint = {"": PALETTE[0], **(palette or {})}
     for name in dict.fromkeys(_kinds(root)):
         tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
+    if ax is None and _boxes_touch(root, width):
+        return _outline(root, tint, width)
+    ax = new_axes(ax, width, _LEVEL * levels)
     ends = _draw(ax, root, 0, 0.0, tint)
     ax.set_xlim(-0.5, ends - 0.5)
     ax.set_ylim(-levels + 0.55, 0.45)
@@ -146,6 +153,64 @@ def _kinds(node: Node) -> list[str]:
 
 def _width(node: Node) -> int:
     return sum(_width(child) for child in node.children) or 1
+
+
+def _boxes_touch(root: Node, width: float) -> bool:
+    """Return whether two boxes of a level would touch each other in a width in points."""
+    a_leaf = width / _width(root)
+    ends: dict[int, float] = {}
+    for level, start, node in _places(root, 0, 0.0):
+        letters = max(len(node.question or node.answer), len(node.size))
+        middle, half = _centre(node, start) * a_leaf, (letters * _LETTER + 12) / 2
+        if middle - half < ends.get(level, -a_leaf / 2):
+            return True
+        ends[level] = middle + half
+    return False
+
+
+def _places(node: Node, level: int, start: float) -> Iterator[tuple[int, float, Node]]:
+    """Yield every node with its level and the first leaf below it."""
+    yield level, start, node
+    for child in node.children:
+        yield from _places(child, level + 1, start)
+        start += _width(child)
+
+
+def _outline(root: Node, tint: Mapping[str, str], width: float) -> Axes:
+    """Draw a tree as lines below each other, an answer indented below its question."""
+    lines = list(_lines(root, 0, ""))
+    ax = new_axes(None, width, _LINE * len(lines) + 40)
+    for row, (level, said, node) in enumerate(lines):
+        leaf = not node.children
+        text = f"{node.answer if leaf else node.question}  ({node.size})"
+        text = f"{said}: {text}" if said else text
+        left = _INDENT * level
+        letters = int((width - left - 24) / _LETTER)
+        ax.text(
+            left,
+            row,
+            text if len(text) <= letters else text[: letters - 1] + "…",
+            va="center",
+            fontsize=10.5,
+            color=INK,
+            fontweight="bold" if leaf else "normal",
+        )
+        if level:
+            ax.plot([left - 10, left - 3], [row, row], color=tint[node.kind] if leaf else MUTED)
+        if not leaf:
+            last = max(place for place, (*_, each) in enumerate(lines) if each is node.children[-1])
+            ax.plot([left + _INDENT - 10] * 2, [row + 0.45, last], color=MUTED, linewidth=0.9)
+    ax.set_xlim(0, width - 12)
+    ax.set_ylim(len(lines) - 0.4, -0.6)
+    ax.set_axis_off()
+    return ax
+
+
+def _lines(node: Node, level: int, said: str) -> Iterator[tuple[int, str, Node]]:
+    """Yield the nodes in the order of an outline: level, answer above that leads there, node."""
+    yield level, said, node
+    for child, answer in zip(node.children, ("yes", "no"), strict=False):
+        yield from _lines(child, level + 1, answer)
 
 
 def _centre(node: Node, start: float) -> float:

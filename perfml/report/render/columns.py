@@ -61,9 +61,12 @@ def table_grid(table: ReportTable, rows: Sequence[Sequence[Cell]], width: int) -
             break
         kept.remove(order.pop(0))
     grid = fitted or _Grid.of(table, rows, kept, notes=set()).squeezed(width)
-    without = [table.columns[at].name for at in range(len(table.columns)) if at not in kept]
-    without += [f"small print of {table.columns[at].name}" for at in grid.silent]
-    said = f"({width} columns: without {listed(without, 12)}; --json has them)" if without else ""
+    # a head without its unit: a list of them has commas of its own
+    heads = [column.name.partition(", ")[0] for column in table.columns]
+    without = [heads[at] for at in range(len(heads)) if at not in kept]
+    without += [f"small print of {heads[at]}" for at in grid.silent]
+    they = "it" if len(without) == 1 else "them"
+    said = f"({width} columns: without {listed(without, 12)}; --json has {they})" if without else ""
     return [*grid.lines(), *(wrap(said, width) if said else [])]
 
 

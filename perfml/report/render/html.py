@@ -70,10 +70,6 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[µm]s|[GT]B/s|TFLOP/s)(?!\w))")
 """The blank between a number and its unit."""
 
 
-_TIMES = re.compile(r"(?<![\w.])x(?=\d+\.\d)")
-"""The x of a factor, as a terminal spells it."""
-
-
 class Words:
     """Links words of the glossary to what they mean, once a part of the page.
 
@@ -105,7 +101,7 @@ class Words:
     def marked(self, text: object) -> Markup:
         """Return a text, made printable and escaped, with its first words linked."""
         # a number and its unit stay on one line
-        shown = _TIMES.sub("×", _UNIT.sub("\xa0", clean(text)))
+        shown = _UNIT.sub("\xa0", clean(text))
         parts, end = [], 0
         for found in self._pattern.finditer(shown):
             entry = self._entries[found.group()]

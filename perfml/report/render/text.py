@@ -125,7 +125,7 @@ class _Writer:
 
     def grid(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> list[str]:
         lines = table_grid(table, rows, self.width or PIPE_WIDTH)
-        if self.styled and lines:
+        if self.styled and any(column.name for column in table.columns):
             lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
         return lines
 

@@ -155,10 +155,12 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     if low == low and percent(low) != gain:
         gain = f"{percent(low)} to {gain}"
     likely = percent(float(row["gain"]))
+    if likely == percent(0):
+        likely = "next to nothing"
     certainty = f", likely {likely}" if likely != percent(high) else ""
     source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
     if isinstance(row["for_author"], str):
-        source = f"Its author: {row['for_author']} {source}"
+        source = f"Its author: {row['for_author']} {source[:1].upper()}{source[1:]}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     return [
         Cell(str(row[first]), note="" if first == "side" else _condition(row)),

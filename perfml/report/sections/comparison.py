@@ -185,7 +185,9 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         faster = float(changes.loc[changes["cost"] < 0, "size"].sum())
         sums = ((slower, "lost"), (faster, "gained"))
         gain = ", ".join(f"{micros(size)} {word}" for size, word in sums if size)
-        title = "What slower layers cost, and faster ones save"
+        title = "What slower layers cost" if slower else "What faster layers save"
+        if slower and faster:
+            title += ", and faster ones save"
         steps.append(Sentence("do", "firm", f"{text}.", title, gain))
     return steps
 

@@ -441,13 +441,17 @@ def causes_table(detail: LayerDiff) -> ReportTable | None:
         others = detail.causes.log_ratio - sum(total.log_ratio for total in shown)
         lines.append((f"{len(totals) - len(shown)} smaller ones", others))
     lines.append(("all together", detail.time.log_ratio))
-    rows = [
-        [Cell(name), Cell(f"×{math.exp(value):.3f}", value=math.exp(value)), _signed(value)]
-        for name, value in lines
-    ]
-    columns = (*words("cause"), *numbers("factor", "log ratio"))
-    title = "Causes (no model; each kernel counted in the work of its own limit)"
+    rows = [[Cell(name), _factor(value)] for name, value in lines]
+    columns = (*words("cause"), *numbers("factor"))
+    title = (
+        "Causes (no model; each kernel counted in the work of its own limit); factors on the time "
+        "multiply"
+    )
     return ReportTable(f"What the counters say of {detail.layer}", columns, rows, title=title)
+
+
+def _factor(log_ratio: float) -> Cell:
+    return Cell(f"×{math.exp(log_ratio):.3f}", value=math.exp(log_ratio))
 
 
 def _signed(value: float) -> Cell:
@@ -485,9 +489,16 @@ def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _kinds(detail: LayerDiff) -> Text:
-    kinds = [f"{kind} {_signed(value).text}" for kind, value in detail.causes.by_kind.items()]
-    return Text(f"By kind: {', '.join(kinds)}.", note=True)
+def _kinds(detail: LayerDiff) -> Text | None:
+    """Say the causes summed up by what they are about, those that matter."""
+    kinds = [
+        f"{kind} ×{math.exp(value):.2f}"
+        for kind, value in detail.causes.by_kind.items()
+        if f"{math.exp(value):.2f}" != "1.00"
+    ]
+    if not kinds:
+        return None
+    return Text(f"By kind, as factors on the time: {', '.join(kinds)}.", note=True)
 
 
 def pieces_table(detail: LayerDiff) -> ReportTable | None:
@@ -502,7 +513,7 @@ def pieces_table(detail: LayerDiff) -> ReportTable | None:
             Cell(str(row["label"])),
             amount(float(row["baseline"])),
             amount(float(row["target"])),
-            _signed(float(row["log_ratio"])),
+            _factor(float(row["log_ratio"])),
             Cell(value_text(row["resource"])),
             Cell(str(row["kernels"])),
         ]
@@ -510,7 +521,7 @@ def pieces_table(detail: LayerDiff) -> ReportTable | None:
     ]
     columns = (
         *words("cause"),
-        *numbers("baseline", "target", "log ratio"),
+        *numbers("baseline", "target", "factor"),
         *words("counted in", "kernel"),
     )
     title = (

@@ -198,7 +198,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     if not found:
         return f"No counter says why. {instead}".rstrip()
     first = found[0]
-    factor = f" x{first.factor:.2f} ("
+    factor = f" ×{first.factor:.2f} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
     words = levels.removesuffix(")").replace("in the baseline", f"under {names.baseline}")
     named = f"{words} ({label}, ×{first.factor:.2f} in time)"
@@ -221,8 +221,7 @@ def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
     text = (
         f"{labelled(str(row['layer']), str(row['label']))} has the largest possible saving: "
-        f"{row['hazard']}. "
-        f"{row['evidence']}. {what_to_do(row)}"
+        f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
     )
     gain = f"at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)

@@ -22,7 +22,8 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     if not causes:
         differs = detail.time.verdict in ("slower", "faster")
         text = "No counter splits the difference." if differs else detail.time.sentence()
-        return Points((*(detail.reasons or (text,)), *_cautions(detail)))
+        said = (text, *detail.reasons) if detail.unseen else detail.reasons or (text,)
+        return Points((*said, *_cautions(detail)))
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
@@ -42,7 +43,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     else:
         points += [f"do: {fix.action}", fix.saving()]
     if others:
-        named = [f"{each.term.label} x{each.factor:.2f}" for each in others]
+        named = [f"{each.term.label} ×{each.factor:.2f}" for each in others]
         points.append(f"also: {listed(named, 3)}")
     return Points((*points, *_cautions(detail)))
 

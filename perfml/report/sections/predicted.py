@@ -49,8 +49,9 @@ def predict_document(found: Prediction) -> Document:
         sections.append(section("Why", *reasons))
     others = [each for each in found.layers if each.verdict in ("usual", "faster")]
     if others:
-        caption = "The other layers, by the time they take beyond the usual"
-        sections.append(section("The others", _table(others, caption, most=_SHOWN)))
+        caption = "By the time that they take beyond the usual"
+        title = "The others" if found.slower else "All of them"
+        sections.append(section(title, _table(others, caption, most=_SHOWN)))
     return Document("", tuple(sections))
 
 
@@ -72,7 +73,7 @@ def _table(layers: Sequence[PredictedLayer], caption: str, most: int | None = No
         *words("layer", "kind"),
         *numbers("µs", "usual, µs"),
         *words("interval, µs"),
-        *numbers("times", "lost, µs"),
+        *numbers("times usual", "beyond usual, µs"),
     )
     return ReportTable(caption, columns, rows, most=most, spare=("kind", "interval, µs"))
 

@@ -88,12 +88,15 @@ def _outside(value: object) -> list[Mapping[str, Any]]:
 def sources_table(sources: list[Mapping[str, Any]]) -> ReportTable | None:
     """Return the files that a table was made of, or None without any."""
     rows = []
+    names = [str(source.get("path")) for source in sources]
     for source in sources:
         digest = str(source.get("sha256") or "–")
         short = f"{digest[:12]}…" if len(digest) > 12 else digest
         tool = " ".join(str(source[key]) for key in ("tool", "tool_version") if source.get(key))
         named = (str(source.get(key) or "–") for key in ("path", "format", "device"))
         path, kind, device = map(Cell, named)
+        if names.count(path.text) > 1 and source.get("run_id"):
+            path = Cell(path.text, note=str(source["run_id"]))
         hidden = digest if short != digest else ""
         rows.append([path, kind, Cell(tool or "–"), device, Cell(short, fold=hidden)])
     columns = words("file", "format", "tool", "device", "sha256")

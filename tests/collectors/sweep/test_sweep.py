@@ -29,6 +29,7 @@ from tests.support.sweeps import read_states
 pytestmark = pytest.mark.process
 
 TOOLS = ROOT / "tests" / "data/fake_tools"
+FORKED = "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"
 
 
 @pytest.fixture
@@ -44,6 +45,8 @@ def host(tmp_path, short_folder, monkeypatch):
         "FAKE_HOLD": str(tmp_path / "control/hold"),
         "FAKE_FAIL": str(tmp_path / "control/failing"),
         "PYTHONPATH": str(ROOT),
+        # workers forked from a process that has their libraries instead of started
+        FORKED: "forkserver",
     }.items():
         monkeypatch.setenv(name, value)
     for name in ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
@@ -127,9 +130,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
 
 
 @pytest.mark.slow
-def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host, monkeypatch):
-    # six workers, forked from a process that has their libraries instead of started
-    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
+def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
     (host / "control/hold").touch()
     write(host, "./p hold", "./p 1", "./p deadly", "./p 2")
     process = sweeping(host, "--json")
@@ -183,7 +184,8 @@ def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host):
+def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host, monkeypatch):
+    monkeypatch.delenv(FORKED)  # the signal goes to the processes that a user has
     (host / "control/hold").touch()
     write(host, "./p 1", "./p hold", "./p 2")
     process = sweeping(host, "--gpus", "1", start_new_session=True)

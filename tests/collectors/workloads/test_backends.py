@@ -46,6 +46,7 @@ def test_a_users_own_cfg_runs_and_matches_the_reference(precision):
     assert rows[0].passed, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "layout"), [("fp32", "contiguous_format"), ("tf32", "channels_last")]
 )
@@ -351,6 +352,7 @@ def test_a_real_profile_of_the_cpu_names_the_layers_but_no_kernel(tmp_path):
             read_trace(tmp_path / "trace.json.gz", made.layer_names())
 
 
+@pytest.mark.slow
 def test_the_timing_pass_does_not_wait_for_the_import_of_torch_compile(tmp_path):
     pytest.importorskip("torch")
     code = """

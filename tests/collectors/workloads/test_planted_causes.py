@@ -59,7 +59,10 @@ def build(source, macros, folder):
     return CpuModule(Source(source, macros), folder, kernels=kernels, functions="planted.h")
 
 
-@pytest.fixture(scope="module", params=range(4), ids=lambda level: f"level {level}")
+LEVELS = [0, *(pytest.param(level, marks=pytest.mark.slow) for level in (1, 2)), 3]
+
+
+@pytest.fixture(scope="module", params=LEVELS, ids=lambda level: f"level {level}")
 def level(request, tmp_path_factory):
     """Return a level's macros, and its sources compiled for the CPU."""
     pytest.importorskip("torch")

@@ -161,7 +161,7 @@ def test_a_step_has_its_ratio_and_what_explains_it(synthetic):
     assert first["ratio"] == pytest.approx(1600 / 6000)
     assert first["verdict"] == "faster"
     # what was counted and changed are the sectors
-    assert "sectors per request x0.27" in first["because"]
+    assert "sectors per request ×0.27" in first["because"]
     assert steps["base", "strip"]["layer"] == "large_w16"
 
 

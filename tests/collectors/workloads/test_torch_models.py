@@ -224,6 +224,7 @@ def compile_without_a_compiler(monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(real, backend="eager"))
 
 
+@pytest.mark.slow
 def test_a_model_compiled_whole_is_one_layer_and_says_so(monkeypatch):
     compile_without_a_compiler(monkeypatch)
     model = session(backend="inductor")
@@ -240,6 +241,7 @@ def test_a_model_compiled_whole_is_one_layer_and_says_so(monkeypatch):
     assert all(row.passed for row in model.check())
 
 
+@pytest.mark.slow
 def test_modules_compiled_one_by_one_keep_their_names(monkeypatch):
     compile_without_a_compiler(monkeypatch)
     model = session(backend="inductor", settings=(("compile", "layers"),))

@@ -1,0 +1,105 @@
+"""Findings in the order in which they are told: causes before symptoms, one cure once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfml.explain.advice.persons import Person
+from perfml.explain.advice.rules import Rule
+from perfml.util.words import count
+
+COLUMNS = (
+    "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
+    "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
+    "person", "for_author", "faster",
+)  # fmt: skip
+
+_TOLD = 3
+"""Kernels with one cure whose numbers are told."""
+
+_MATTERS = 0.1
+"""A cause that is likely to gain this part of a layer stands before its symptoms."""
+
+
+def symptoms_behind(findings: pd.DataFrame, causes: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
+    """Return findings with each symptom behind what causes it in the same kernel."""
+    rows = findings.to_dict("records")
+    where = [tuple(str(row[name]) for name in COLUMNS[:5]) for row in rows]
+    names = [row["rules"][0] for row in rows]
+    order = []
+    for place, name in enumerate(names):
+        behind = [
+            other
+            for other in range(place + 1, len(rows))
+            if where[other] == where[place]
+            and names[other] in causes[name]
+            and rows[other]["gain"] >= _MATTERS
+        ]
+        order.append((max([place, *behind]), bool(behind), place))
+    return findings.iloc[[place for *_, place in sorted(order)]]
+
+
+def one_a_cure(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:
+    """Return findings with one cure as one finding.
+
+    Of one's own kernels these are findings of a kernel. Who calls a library does one thing about
+    several hazards of its kernel, and who calls PyTorch fuses all kernels of a layer at once.
+    """
+    together: dict[Any, list[dict[str, Any]]] = {}
+    for place, row in enumerate(findings.to_dict("records")):
+        cure = _cure(book[row["rules"][0]], row)
+        key = (place,) if cure is None else cure
+        together.setdefault(key, []).append({str(name): value for name, value in row.items()})
+    joined: list[dict[str, Any]] = []
+    for rows in together.values():
+        one, place = _joined(rows), len(joined)
+        while len(_kernels(rows)) > 1 and place > 0 and _likely(joined[place - 1]) < _likely(one):
+            place -= 1  # what several kernels gain together stands before what less is gained by
+        joined.insert(place, one)
+    return pd.DataFrame(joined, columns=list(COLUMNS))
+
+
+def _cure(rule: Rule, row: Mapping[Any, Any]) -> tuple[str, ...] | None:
+    """Return what tells findings with the same cure; None for one that has its own."""
+    where = tuple(str(row[name]) for name in COLUMNS[:5])
+    if rule.scope == "kernel" and rule.users is not None:
+        if row["person"] == Person.PYTORCH.value and rule.users.fuses:
+            return (*where[:4], "fused")
+        if row["person"] == Person.LIBRARY.value:
+            return (*where, rule.users.library)
+    return None if rule.cure is None else (*where, rule.cure)
+
+
+def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(row["kernel"]) for row in rows))
+
+
+def _likely(row: Mapping[str, Any]) -> float:
+    return float(row["gain"]) * float(row["time_us"])
+
+
+def _joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = dict(rows[0])
+    if len(rows) > 1:
+        kernels = _kernels(rows)
+        first["rules"] = tuple(dict.fromkeys(rule for row in rows for rule in row["rules"]))
+        first["hazard"] = "; ".join(dict.fromkeys(str(row["hazard"]) for row in rows))
+        first["evidence"] = _evidence(rows, kernels)
+        for name in ("gain_low", "gain", "gain_high", "saved_us"):
+            most = [max(row[name] for row in rows if row["kernel"] == each) for each in kernels]
+            whole = first["time_us"] if name == "saved_us" else 1.0
+            first[name] = min(sum(most), whole)
+        first["ncu"] = "agrees" if any(row["ncu"] == "agrees" for row in rows) else first["ncu"]
+    return first
+
+
+def _evidence(rows: Sequence[Mapping[str, Any]], kernels: Sequence[str]) -> str:
+    if len(kernels) == 1:
+        return "; ".join(str(row["evidence"]) for row in rows)
+    firsts = [next(row for row in rows if row["kernel"] == each) for each in kernels]
+    said = [f"{row['kernel']}: {row['evidence']}" for row in firsts[:_TOLD]]
+    more = len(kernels) - _TOLD
+    return "; ".join([*said, *([f"and {count(more, 'more kernel')}"] if more > 0 else [])])

@@ -1,0 +1,222 @@
+"""Nsight Compute's own rules on the slow sides of exams, beside `advise`, which is asked the same.
+
+Run: ``python -m studies.truth.exam_rules --out tests/data/truth/exam_rules.json``; no GPU. Both see
+the slow side alone. What `advise` said is the frozen first answer; what says a pair's cause is in
+``accepted.json`` for `advise`, and what means the same in Nsight Compute is what the planted sets
+are scored by (`questions.ncu_patterns`). Only counts are kept, for one half is not read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from studies.page_tables import markdown
+from studies.truth import intervals, unseen
+from studies.truth.fixes import exam_questions
+from studies.truth.questions import ncu_patterns
+from studies.truth.rules import Remark, exam_remarks
+from studies.truth.scores import hand_over
+from studies.truth.strangers import EXAMS, HALVES, Exam
+
+KEPT = Path(__file__).resolve().parents[2] / "tests/data/truth/exam_rules.json"
+RULED = ("third", "fourth")
+"""Exams whose slow sides Nsight Compute's rules were recorded of."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Counts over some pairs.
+
+    Attributes
+    ----------
+    pairs
+        How many they are.
+    ncu_first, ncu_three, ours_first, ours_three
+        The cause is first, and among the first three, of Nsight Compute's remarks and of the
+        findings of `advise`.
+    """
+
+    pairs: int
+    ncu_first: int
+    ncu_three: int
+    ours_first: int
+    ours_three: int
+
+
+def place_among(remarks: Sequence[Remark], patterns: Sequence[str]) -> int | None:
+    """Return the place, from 1, of the first remark that says the cause."""
+    places = (
+        at
+        for at, each in enumerate(remarks, 1)
+        if any(re.search(pattern, each.text) for pattern in patterns)
+    )
+    return next(places, None)
+
+
+def _patterns(accepted: Mapping[str, Any]) -> tuple[str, ...]:
+    return ncu_patterns(accepted["terms"], _rules(accepted))
+
+
+def _rules(accepted: Mapping[str, Any]) -> set[str]:
+    return {*accepted["rules"], *accepted.get("rules_added", ())}
+
+
+def _counted(exam: Exam) -> dict[str, Mapping[str, Any]]:
+    """Return what is accepted of the pairs that differ and count."""
+    left_out = exam.document("decision.json")["left_out"]
+    halves = [name for half in HALVES for name in exam.document("halves.json")[half]]
+    cases = exam.document("accepted.json")["cases"]
+    return {name: cases[name] for name in halves if name in cases and name not in left_out}
+
+
+def beside(exam: Exam, remarks: Mapping[str, Sequence[Remark]], known: Sequence[Remark]) -> Any:
+    """Return the counts of an exam: of all pairs that are remarked on, and of those with a word.
+
+    Parameters
+    ----------
+    exam
+        The exam.
+    remarks
+        On each pair's slow side.
+    known
+        All remarks that were recorded of any pair: what says no cause of a pair among them was not
+        recorded, or Nsight Compute has no word for the cause.
+    """
+    answers = exam.document("answers_first.json")[exam.recordings[0]]
+    counted = _counted(exam)
+    said = [name for name in counted if remarks.get(name)]
+    patterns = {name: _patterns(counted[name]) for name in said}
+    word = [name for name in said if place_among(known, patterns[name]) is not None]
+
+    def of(names: Sequence[str]) -> dict[str, int]:
+        theirs = [place_among(remarks[name], patterns[name]) for name in names]
+        ours = [_place_of_ours(answers[name], _rules(counted[name])) for name in names]
+        places = (_within(found, limit) for found in (theirs, ours) for limit in (1, 3))
+        return asdict(Beside(len(names), *places))
+
+    return {"pairs": len(counted), "said": of(said), "word": of(word)}
+
+
+def _place_of_ours(answer: Mapping[str, Any], right: set[str]) -> int | None:
+    found = (at for at, each in enumerate(answer["advice"], 1) if right & set(each["rules"]))
+    return next(found, None)
+
+
+def _within(places: Sequence[int | None], limit: int) -> int:
+    return sum(at is not None and at <= limit for at in places)
+
+
+def first_numbers(exam: Exam) -> pd.DataFrame:
+    """Return the times after a fix that `explain` estimated at first, where it said a number."""
+    if exam.dataset in unseen.UNSEEN:
+        kept = pd.read_csv(unseen.KEPT)
+        kept = kept[(kept["exam"] == exam.dataset) & (kept["said"] == "number")]
+    else:
+        kept = pd.read_csv(intervals.FIRST).rename(columns={"family": "pair"})
+        kept = kept[kept["author"] == exam.dataset]
+    return kept.set_index("pair")[["after_us", "estimate_us"]]
+
+
+def estimates(exam: Exam, remarks: Mapping[str, Sequence[Remark]]) -> dict[str, Any]:
+    """Return both errors where a rule that says the cause has a speedup, and we say a number."""
+    counted, numbers = _counted(exam), first_numbers(exam)
+    now = {
+        asked.case: max(
+            sum(one.time_us for one in side.launches or ()) for side in (asked.before, asked.after)
+        )
+        for asked in exam_questions(exam.dataset)
+    }
+    theirs, ours = [], []
+    for name, accepted in counted.items():
+        speedup = _speedup(remarks.get(name, ()), _patterns(accepted))
+        if speedup is None or name not in numbers.index:
+            continue
+        after = numbers.at[name, "after_us"]
+        ours.append(abs(numbers.at[name, "estimate_us"] / after - 1))
+        theirs.append(abs(now[name] * (1 - min(speedup, 0.999)) / after - 1))
+    return {"pairs": len(ours), "ours": _both(ours), "ncu": _both(theirs)}
+
+
+def _speedup(remarks: Sequence[Remark], patterns: Sequence[str]) -> float | None:
+    for each in remarks:
+        if each.speedup is not None and any(re.search(one, each.text) for one in patterns):
+            return each.speedup
+    return None
+
+
+def _both(errors: Sequence[float]) -> list[float | None]:
+    return [round(float(of(errors)), 4) if errors else None for of in (np.median, np.mean)]
+
+
+def measure() -> dict[str, Any]:
+    """Return counts and errors of every exam."""
+    remarks = {name: exam_remarks(EXAMS[name].folder) for name in RULED}
+    known = [each for found in remarks.values() for some in found.values() for each in some]
+    return {
+        name: {
+            **beside(EXAMS[name], found, known),
+            "estimates": estimates(EXAMS[name], found),
+        }
+        for name, found in remarks.items()
+    }
+
+
+def measured() -> dict[str, Any]:
+    """Return what was measured."""
+    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def table() -> str:
+    """Return the counts, for the page."""
+    rows = []
+    for name, found in measured().items():
+        for which, words in _WHICH.items():
+            each = Beside(**found[which])
+            hits = (each.ncu_first, each.ncu_three, each.ours_first, each.ours_three)
+            shares = (f"{one} ({one / each.pairs:.0%})" for one in hits)
+            rows.append([f"{name}, {words}", each.pairs, *shares])
+    header = ["pairs of the exam", "pairs", "Nsight Compute, cause first", "in three"]
+    return markdown([*header, "`advise`, cause first", "in three"], rows)
+
+
+_WHICH = {
+    "said": "all that Nsight Compute remarks on",
+    "word": "those whose cause a recorded remark could say",
+}
+
+
+def estimate_table() -> str:
+    """Return the errors of estimates, for the page."""
+    rows = []
+    for name, found in measured().items():
+        each = found["estimates"]
+        cells = [
+            "-" if both[0] is None else f"{both[0]:.0%}, {both[1]:.0%}"
+            for both in (each["ours"], each["ncu"])
+        ]
+        rows.append([name, each["pairs"], *cells])
+    return markdown(["exam", "both say a number", "perfml, first answer", "Nsight Compute"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write or print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    hand_over(measure(), given.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What who calls PyTorch or a library is told, and what leaving launches out saves."""
+
+import pytest
+
+from perfml.explain import explain, sides_of
+from perfml.explain.advice.calls import in_pytorch, is_product, of_library
+from perfml.explain.counters.terms import TERMS
+from perfml.explain.load import load_tables
+
+GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_aligna4_alignc4_execute_kernel"
+COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda()>(int)"
+
+
+@pytest.mark.parametrize(
+    ("term", "kernel", "said"),
+    [
+        ("kernels_appeared", COPY, "convert or copy once"),
+        ("kernels_appeared", "at::native::im2col_kernel<float>", "F.conv2d"),
+        ("kernels_vanished", "at::native::index_elementwise_kernel<128>", "torch.where"),
+        ("kernels_appeared", "DeviceSegmentedRadixSortKernel", "torch.topk"),
+        ("kernels_appeared", "at::native::vectorized_elementwise_kernel<4>(int)", "F.layer_norm"),
+        ("dram_bytes", "at::native::vectorized_gather_kernel<16>", "nn.EmbeddingBag"),
+        ("fp64_pipe_time", "at::native::vectorized_elementwise_kernel<2>", "float32"),
+        ("sectors_per_request", "cunn_SpatialSoftMaxForward<float>", "contiguous"),
+    ],
+)
+def test_who_calls_pytorch_is_told_which_call_to_make(term, kernel, said):
+    assert said in in_pytorch(TERMS[term], kernel)
+
+
+@pytest.mark.parametrize(
+    ("term", "kernel", "said"),
+    [
+        ("instructions", "cutlass_75_tensorop_bf16_s1688gemm_bf16_nn_align1", "pad rows"),
+        ("stall_memory_dependency", "cutlass_80_tensorop_f16_nn_align2", "pad rows"),
+        ("tensor_unused", GEMM, "set_float32_matmul_precision"),
+        ("kernels_appeared", "nchwToNhwcKernel", "channels_last"),
+        ("instructions", "internal::gemvx::kernel<int>", "point by point"),
+        ("kernels_appeared", GEMM, "F.scaled_dot_product_attention"),
+    ],
+)
+def test_who_calls_a_library_is_told_what_its_kernel_s_name_says(term, kernel, said):
+    assert said in of_library(TERMS[term], kernel)
+
+
+def test_aligned_rows_are_not_to_be_padded():
+    assert of_library(TERMS["instructions"], "cutlass_80_tensorop_f16_nn_align8") is None
+    assert of_library(TERMS["instructions"], GEMM) is None
+
+
+def test_a_kernel_that_turns_data_around_is_no_product():
+    assert is_product(GEMM)
+    assert not is_product("cudnn::engines_precompiled::nhwcToNchwKernel")
+    assert not is_product(COPY)
+
+
+@pytest.fixture(scope="module")
+def fixes():
+    layers, kernels = load_tables("h200-torch-pairs")
+    sides = sides_of(layers, "before", "after", kernels=kernels)
+    names = ["int8_linear", "conv_stage", "gelu_by_hand", "grouped_conv", "attention_block"]
+    names += ["adam_step", "projection", "window_signal"]
+    return {each.layer: each.fix for each in explain(*sides, layers=names, model=None).details}
+
+
+def test_without_launches_of_one_side_only_their_time_goes(fixes):
+    # both conversions take 340.6 of 379.6 us, and the product stays
+    assert fixes["int8_linear"].after.time_us == pytest.approx(38.9, abs=0.2)
+    assert fixes["conv_stage"].after.time_us == pytest.approx(115, abs=1)
+    after = fixes["gelu_by_hand"].after
+    assert after.low_us < 77.7 < after.high_us  # what F.gelu took
+
+
+def test_what_other_kernels_of_a_library_would_take_is_not_said(fixes):
+    for layer in ("attention_block", "grouped_conv", "adam_step", "projection"):
+        assert fixes[layer].after is None
+        assert "How much that saves cannot be said: one side runs a library's kernels" in (
+            fixes[layer].sentence()
+        )
+
+
+def test_a_loop_of_products_is_one_call_s_to_do(fixes):
+    assert "let one call do what 15 launches of the same kernel do" in fixes["grouped_conv"].action
+
+
+def test_floats_in_place_of_doubles_are_half_the_bytes(fixes):
+    fix = fixes["window_signal"]
+    assert fix.term.id == "fp64_pipe_time"
+    assert fix.after.time_us == pytest.approx(489, abs=5)  # 482 us as it was measured
