@@ -245,8 +245,7 @@ def arrow_of(frame: pd.DataFrame) -> Any:
 
 def suite_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """The six models with stability, against the same in plain scikit-learn."""
-    import modeling_suite as suite
-
+    from benchmarks import modeling_suite as suite
     from perfml.datasets import load
 
     named = os.environ.get("PERFML_DATA")

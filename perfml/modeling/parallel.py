@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import joblib
 from joblib.parallel import LokyBackend, get_active_backend
 from sklearn import config_context
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from perfml.modeling.models.convergence import Notes, collecting
 from perfml.util.typing import Progress

@@ -137,7 +137,8 @@ def times(
     )
     order = list(dict.fromkeys(name for step in steps for name in step))
     place = {name: order.index(name) for name in order}
-    wide = wide[sorted(wide.columns, key=lambda name: place.get(name.split(" ")[0], len(order)))]
+    columns = sorted(map(str, wide), key=lambda name: place.get(name.split(" ")[0], len(order)))
+    wide = wide[columns]
     return [
         _clean({"layer": layer, **wide.loc[layer].to_dict()})
         for layer in wide.index

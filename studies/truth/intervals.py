@@ -106,7 +106,7 @@ def width_of(rows: Sequence[Row], saved: float, levels: tuple[float, float]) -> 
     ends = (
         _ends(some or rows, unit, level) for some, level in zip(_kinds(rows), levels, strict=True)
     )
-    return Width(*(round(end, 2) for each in ends for end in each), saved)
+    return Width(*(round(end, 2) for each in ends for end in each), saved=saved)
 
 
 def _kinds(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
