@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 
 from perfml.explain.launches import Launch
+from perfml.metrics.sets import STALLS
 
 SMALL = 0.1
 """Kinds of traffic below this share of a unit's are not told apart."""
@@ -199,22 +200,7 @@ def waits(launch: Launch) -> dict[str, float]:
     return shares
 
 
-_WHOLE = frozenset(
-    {
-        "stall_inst_fetch",
-        "stall_exec_dependency",
-        "stall_memory_dependency",
-        "stall_texture",
-        "stall_sync",
-        "stall_constant_memory_dependency",
-        "stall_pipe_busy",
-        "stall_memory_throttle",
-        "stall_not_selected",
-        "stall_sleeping",
-        "stall_branch_resolving",
-        "stall_gmma",
-    }
-)
+_WHOLE = frozenset(STALLS) - {"stall_other", "stall_selected"}
 """Reasons that a counter names; others stay in the residual."""
 
 
