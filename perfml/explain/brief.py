@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfml.errors import plain
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.certainty import marked
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.words import count, micros
@@ -177,7 +178,9 @@ def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
     """Return what to do about a cause on the slower side; about the first, with what it saves."""
     fix = detail.fix
     known = fix is not None and fix.term == term
-    text = f"{fix.action} {fix.saving()}" if fix is not None and known else term.action
+    text = term.action
+    if fix is not None and known:
+        text = marked(f"{fix.action} {fix.saving()}", fix.certainty, fix.tells)
     return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 

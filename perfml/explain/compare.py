@@ -13,6 +13,7 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import advise
+from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, same_device
@@ -28,7 +29,7 @@ from perfml.explain.launches import (
     merged_launch,
 )
 from perfml.explain.nested import pieces_apart
-from perfml.explain.results import Explanation, LayerDiff, Ratio
+from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
 from perfml.time_sources import only_kernels, time_notes
@@ -367,14 +368,29 @@ def _detail(
         fix=fix,
         on_the_clock=hidden,
         unseen=unseen,
-        advice=pd.concat(
-            [
-                table[table["layer"] == name]
-                for table, name in zip(advice, (layer, target_layer), strict=True)
-            ],
-            ignore_index=True,
-        ),
+        advice=_advice_beside(advice, (layer, target_layer), time, causes, between=between),
     )
+
+
+def _advice_beside(
+    advice: Sequence[pd.DataFrame],
+    layers: tuple[str, str],
+    time: Ratio,
+    causes: Causes,
+    *,
+    between: bool,
+) -> pd.DataFrame:
+    """Return both sides' findings of a layer; what both sides tell makes them more or less sure."""
+    own = [table[table["layer"] == name] for table, name in zip(advice, layers, strict=True)]
+    found = pd.concat(own, ignore_index=True)
+    if time.verdict not in ("slower", "faster"):
+        return found
+    slower = own[1 if time.verdict == "slower" else 0]
+    if slower.empty:
+        return found
+    # no kernel's cure is the answer where the time passes between the kernels
+    sure = "open" if between else causes.certainty
+    return with_cause(found, str(slower["side"].iloc[0]), sure)
 
 
 def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
-from perfml.explain.counters.evidence import Untold
+from perfml.explain.certainty import Certainty
+from perfml.explain.counters.evidence import Reason, Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
@@ -209,6 +210,19 @@ class Causes:
             return False
         return first.log_ratio / self.log_ratio >= _CONFIDENT
 
+    @property
+    def certainty(self) -> Certainty:
+        """How sure the first cause is, in the words of `perfml.explain.certainty`.
+
+        A rival of its own size, or several causes of which none is half, do not make it wrong.
+        """
+        if self.firm:
+            return "firm"
+        along = [each for each in self.totals if each.log_ratio * self.log_ratio > 0]
+        named = bool(along) and not along[0].term.residual
+        doubted = self.untold is not None and self.untold.reason is not Reason.RIVAL
+        return "open" if doubted or not named else "likely"
+
     @cached_property
     def terms(self) -> pd.DataFrame:
         """One row a term: ``term`` (its id), ``label, kind, log_ratio, factor, residual, share``.
@@ -275,6 +289,7 @@ class Causes:
             "by_kind": {str(kind): value for kind, value in self.by_kind.items()},
             "missing": list(self.missing),
             "firm": self.firm,
+            "certainty": self.certainty,
             "untold": None if self.untold is None else self.untold.to_dict(),
         }
 

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfml.explain.certainty import Certainty
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from perfml.report.figures.tree import Node
 
-Sure = Literal["firm", "likely", "open", "caution"]
+Sure = Certainty | Literal["caution"]
 
 WIDE, NARROW = 1040, 352
 """Widths of a picture, in points: on a desktop and on a phone."""

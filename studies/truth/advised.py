@@ -2,21 +2,24 @@
 
 Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
 least `EFFECT` times as long as its base; right first is a finding with a rule of `RULES` before all
-others. At the base itself such a finding is a false alarm.
+others. At the base itself such a finding is a false alarm. Of the exams by other people it is
+counted how often the first finding is right where it is firm, likely or open.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from collectors.workloads.planted.families import BY_NAME
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
+from perfml.explain.certainty import IN_WORDS, Certainty
 from studies.truth.scores import EFFECT, hand_over
+from studies.truth.strangers import EXAMS, HALVES, Exam, score
 
 RULES: dict[str, tuple[str, ...]] = {
     "atomic_contention": ("global_atomics",),
@@ -70,6 +73,7 @@ def cases(name: str) -> list[dict[str, Any]]:
                     "slow": ratio >= EFFECT,
                     "held_out": BY_NAME[family].held_out,
                     "first": bool(named) and bool(named[0]),
+                    "certainty": said["certainty"].iloc[0] if len(said) else "open",
                     "named": any(named),
                     "said": ["+".join(rules) for rules in said["rules"]],
                 }
@@ -88,7 +92,38 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "bases": len(base),
         "alarms": sum(row["named"] for row in base),
         "missed": sorted({row["family"] for row in slow if not row["first"]}),
+        "certainty": _by_certainty((row["certainty"], row["first"]) for row in slow),
     }
+
+
+def _by_certainty(answers: Iterable[tuple[Certainty, bool]]) -> dict[str, list[int]]:
+    """Return how many first findings of each certainty are right, and wrong."""
+    found: dict[str, list[int]] = {name: [0, 0] for name in IN_WORDS}
+    for certainty, right in answers:
+        found[certainty][0 if right else 1] += 1
+    return found
+
+
+def exam_certainty(exam: Exam) -> dict[str, dict[str, list[int]]]:
+    """Return how sure advice on an exam's slow launches is, right and wrong, of each half."""
+    answers = exam.ask(exam.recordings[0])
+    cases = exam.document("accepted.json")["cases"]
+    left_out = exam.document("decision.json")["left_out"]
+    found = {}
+    for half in HALVES:
+        names = [
+            name
+            for name in exam.document("halves.json")[half]
+            if name not in left_out and cases.get(name) is not None
+        ]
+        found[half] = _by_certainty(
+            (
+                next((each["certainty"] for each in answers[name]["advice"]), "open"),
+                score(answers[name], cases[name]).advised > 0,
+            )
+            for name in names
+        )
+    return found
 
 
 def measure() -> dict[str, Any]:
@@ -99,7 +134,7 @@ def measure() -> dict[str, Any]:
         shown = [row for row in rows if not row["held_out"]]
         found[f"18 newer families, {device}"] = summary(shown)
         found[f"six families kept aside, {device}"] = summary([r for r in rows if r["held_out"]])
-    return found
+    return {"families": found, "exams": {name: exam_certainty(EXAMS[name]) for name in EXAMS}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+from perfml.explain.certainty import IN_WORDS
 from perfml.tables import replacing
 from studies.page_tables import markdown, table_on, write_tables
 from studies.truth import exam_rules, strangers, unseen
@@ -319,7 +320,33 @@ def worst():
 
 
 def measured_advice():
-    return json.loads(ADVISED.read_text(encoding="utf-8"))
+    return json.loads(ADVISED.read_text(encoding="utf-8"))["families"]
+
+
+def advice_certainty():
+    """How often the first finding is right where it is firm, likely or open."""
+    document = json.loads(ADVISED.read_text(encoding="utf-8"))
+    rows, sums = [], {False: {}, True: {}}
+    for name, halves in document["exams"].items():
+        for half, found in halves.items():
+            unread = half == "aside" and name not in strangers.READ
+            title = f"{name}, {half}" + (" (unread)" if unread else "")
+            rows.append([title, *map(_right_of, found.values())])
+            for word, counted in found.items():
+                so_far = sums[unread].get(word, (0, 0))
+                sums[unread][word] = [a + b for a, b in zip(so_far, counted, strict=True)]
+    for unread, name in ((False, "all that was read"), (True, "all that was not")):
+        rows.append([f"**{name}**", *map(_right_of, sums[unread].values())])
+    for name, each in document["families"].items():
+        rows.append([name, *map(_right_of, each["certainty"].values())])
+    return markdown(["set", *IN_WORDS], rows)
+
+
+def _right_of(counted):
+    right, wrong = counted
+    return (
+        part(right, right + wrong).replace(" (", f" of {right + wrong} (") if any(counted) else "-"
+    )
 
 
 def part(hits, cases):
@@ -433,6 +460,7 @@ TABLES = {
     "examestimates": exam_rules.estimate_table,
     "lines": lines,
     "advised": advised,
+    "advisedsure": advice_certainty,
     "fixes": fixes,
     "authors": authors,
     "unsaid": unsaid,

@@ -13,7 +13,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -137,7 +137,7 @@ class Exam:
         for detail in explain(left, right, layers=asked, model=None).details:
             slower = right.name if detail.time.log_ratio > 0 else left.name
             advice = tables[slower]
-            found[detail.layer] = _answer(detail, advice[advice["layer"] == detail.layer]["rules"])
+            found[detail.layer] = _answer(detail, advice[advice["layer"] == detail.layer])
         return found
 
     def _sides(self, recording: str) -> tuple[Side, Side]:
@@ -241,7 +241,7 @@ def _document(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
     clock = detail.on_the_clock
     between = [] if clock is None or not clock.dominate else [_gaps(clock)]
     towards = math.copysign(1.0, detail.time.log_ratio)
@@ -262,7 +262,10 @@ def _answer(detail: LayerDiff, rules: Iterable[tuple[str, ...]]) -> dict[str, An
         ],
         "doubt": detail.unseen or (None if between else _doubt(detail)),
         "what_to_do_term": between[0]["term"] if between else _done(detail),
-        "advice": [{"rules": list(each)} for each in rules],
+        "advice": [
+            {"rules": list(row["rules"]), "certainty": row["certainty"]}
+            for row in advice.to_dict("records")
+        ],
     }
 
 

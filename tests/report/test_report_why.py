@@ -242,6 +242,8 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "person": "library user",
             "for_author": "own",
             "faster": "b, 2.00 times as fast here",
+            "certainty": "open",
+            "tells": "run it twice",
         }
     )
     unchecked = pd.DataFrame({"rule": []})
@@ -250,7 +252,8 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     cure, own, _, table = hazard.blocks
     assert (hazard.title, cure.text) == ("H", "What to do: m")
     assert own.text == "Its author: own"
-    assert table.rows[0][2].note.endswith("Or take b, 2.00 times as fast here")
+    told = "Or take b, 2.00 times as fast here. Try this first to find out: run it twice"
+    assert table.rows[0][2].note.endswith(told)
     assert len(table.rows) == 60
     assert table.rows[0][0].text == "l149"
     assert table.rows[0][1].note == "10 % to 20 % of the layer"

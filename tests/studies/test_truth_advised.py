@@ -7,7 +7,7 @@ import pytest
 from collectors.workloads.planted.families import BY_NAME
 from perfml.explain.advice.rules import shipped_rules
 from studies.truth import advised
-from studies.truth.page import PAGE, measured_advice, part, table_of
+from studies.truth.page import PAGE, advice_certainty, measured_advice, part, table_of
 from studies.truth.page import advised as table
 
 ANEW = "python -m studies.truth.advised --out tests/data/truth/advised.json"
@@ -15,6 +15,7 @@ ANEW = "python -m studies.truth.advised --out tests/data/truth/advised.json"
 
 def row(**other):
     plain = {"family": "spills", "level": "level_1", "slow": True, "first": True, "named": True}
+    plain["certainty"] = "firm"
     return {**plain, **other}
 
 
@@ -30,6 +31,7 @@ def test_only_slow_cases_count_and_a_finding_at_the_base_is_an_alarm():
     )
     assert (found["cases"], found["first"], found["named"]) == (2, 1, 2)
     assert (found["bases"], found["alarms"], found["missed"]) == (2, 1, ["tiny_blocks"])
+    assert found["certainty"] == {"firm": [1, 1], "likely": [0, 0], "open": [0, 0]}
 
 
 def test_every_family_that_is_slow_somewhere_has_a_rule_that_exists():
@@ -40,6 +42,7 @@ def test_every_family_that_is_slow_somewhere_has_a_rule_that_exists():
 
 def test_the_page_has_what_was_measured_and_the_goal_is_met():
     assert table_of("advised") == table()
+    assert table_of("advisedsure") == advice_certainty()
     for name, each in measured_advice().items():
         assert each["first"] >= 0.7 * each["cases"], name
         assert part(each["first"], each["cases"]) in PAGE.read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from perfml.cli.documents.common import (
     Number,
     Warnings,
 )
+from perfml.explain.certainty import Certainty
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 UntoldReason = Literal["counters", "reading", "small", "place", "room", "pairing", "rival"]
@@ -127,6 +128,7 @@ class Causes(TypedDict):
     by_kernel: list[KernelCause]
     by_kind: dict[str, float]
     firm: Annotated[bool, "the first cause is half of the ratio or more, and nothing doubts it"]
+    certainty: Annotated[Certainty, "of the first cause"]
     untold: Untold | None
     missing: Annotated[list[str], "counters that would split a cause further"]
 
@@ -176,6 +178,8 @@ class Finding(TypedDict):
     person: Annotated[str, "kernel author, library user or PyTorch user"]
     for_author: Annotated[str | None, "what the kernel's author could do, where that is another"]
     faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
+    certainty: Certainty
+    tells: Annotated[str, "what would tell, where it is open"]
 
 
 class Fix(TypedDict):
@@ -191,6 +195,8 @@ class Fix(TypedDict):
     after_high_us: Number
     unknown: Annotated[str | None, "what no counter tells, where there is an interval only"]
     unsaid: Annotated[str | None, "why there is no time: algorithm, several or counters"]
+    certainty: Annotated[Certainty, "of the cause that it follows"]
+    tells: Annotated[str, "what would tell whether it is the cause; empty where that is firm"]
     sentence: str
 
 

@@ -193,6 +193,8 @@ def _finding(
         "person": person.value,
         "for_author": None if mitigation == own else own,
         "faster": None,
+        "certainty": "open",
+        "tells": "",
     }
 
 

@@ -110,7 +110,9 @@ def first_fix(
         after = after if unsaid is None else None
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
-    return Fix(names[slow], term, label, action, now, after, unsaid)
+    untold = causes.untold
+    tells = "" if untold is None else untold.what_tells()
+    return Fix(names[slow], term, label, action, now, after, unsaid, causes.certainty, tells)
 
 
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:

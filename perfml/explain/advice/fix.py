@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from perfml.explain.advice.after_fix import Estimate
+from perfml.explain.certainty import IN_WORDS, Certainty
 from perfml.explain.counters.terms import Term
 from perfml.util.json_values import json_value
 from perfml.util.words import micros
@@ -40,6 +41,10 @@ class Fix:
         Of the layer without this cause; None where that cannot be said.
     unsaid
         Why not.
+    certainty
+        How sure the cause is that this follows.
+    tells
+        What would tell whether it is the cause; empty where that is firm.
     """
 
     side: str
@@ -49,6 +54,8 @@ class Fix:
     now_us: float
     after: Estimate | None
     unsaid: CannotSay | None = None
+    certainty: Certainty = "firm"
+    tells: str = ""
 
     def saving(self) -> str:
         """Say what it may save, or why that cannot be said."""
@@ -73,7 +80,11 @@ class Fix:
     def sentence(self) -> str:
         """Say it in words."""
         saving = self.saving()
-        return f"what to do in {self.side}: {self.action} {saving[0].upper()}{saving[1:]}"
+        sure = "" if self.certainty == "firm" else f" ({IN_WORDS[self.certainty]})"
+        told = f". What tells: {self.tells}" if self.tells and self.certainty == "open" else ""
+        return (
+            f"what to do in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -89,6 +100,8 @@ class Fix:
             "after_high_us": None if after is None else after.high_us,
             "unknown": after.unknown if after is not None and after.unknown else None,
             "unsaid": None if self.unsaid is None else self.unsaid.name.lower(),
+            "certainty": self.certainty,
+            "tells": self.tells,
             "sentence": self.sentence(),
         }
         cleaned: dict[str, Any] = json_value(document)

@@ -24,6 +24,7 @@ from perfml.explain.advice.findings import (
     of_launches,
     of_layers,
 )
+from perfml.explain.advice.how_sure import with_certainty
 from perfml.explain.advice.inputs import (
     INPUTS,
     InputValues,
@@ -70,6 +71,8 @@ class Advice:
         ``mitigation`` is for the ``person`` whom the kernel's name tells of: its author, or a user
         of the library that it is from; ``for_author`` is what its author could do, where that is
         another, and ``faster`` the backend of the table that runs the layer fastest.
+        ``certainty`` is ``firm``, ``likely`` or ``open`` (`perfml.explain.certainty`), and
+        ``tells`` what would tell where it is open.
         ``rules`` is a tuple of ids: rules whose cure is the same are one finding.
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
@@ -283,10 +286,10 @@ def _findings(
     kept = table[large]
     likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
     kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
-    kept = symptoms_behind(kept, {rule.id: rule.symptom_of for rule in book})
-    return one_a_cure(kept, {rule.id: rule for rule in book}).reset_index(drop=True), int(
-        (~large).sum()
-    )
+    by_id = {rule.id: rule for rule in book}
+    kept = symptoms_behind(kept, {name: rule.symptom_of for name, rule in by_id.items()})
+    kept = one_a_cure(kept, by_id).reset_index(drop=True)
+    return with_certainty(kept, by_id, inputs), int((~large).sum())
 
 
 __all__ = ["COLUMNS", "INPUTS", "Advice", "advise"]

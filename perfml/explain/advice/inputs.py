@@ -474,6 +474,9 @@ class InputValues:
         return found
 
 
+NOT_COLLECTED = "not collected"
+
+
 def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
     """Return why inputs of a rule have no value in any row: the words that follow their names.
 
@@ -496,7 +499,7 @@ def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
     ]
     if len(undefined) == len(names):
         return "undefined: no launch does what it measures"
-    return "not collected"
+    return NOT_COLLECTED
 
 
 def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:

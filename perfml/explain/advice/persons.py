@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.explain.certainty import marked
+
 _PYTORCH = re.compile(
     r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
 )
@@ -104,7 +106,7 @@ def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def what_to_do(row: Mapping[Any, Any]) -> str:
-    """Return the mitigation of a finding, with the backend that is faster before it.
+    """Return the mitigation of a finding, with the faster backend and how sure it is before it.
 
     Parameters
     ----------
@@ -113,4 +115,5 @@ def what_to_do(row: Mapping[Any, Any]) -> str:
     """
     faster = row.get("faster")
     text = str(row["mitigation"])
-    return f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text
+    text = f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text
+    return marked(text, row.get("certainty", "firm"), str(row.get("tells", "")))

@@ -168,15 +168,16 @@ class Untold:
         more = len(self.causes) - len(names)
         told = " or ".join(names) + (f" ({more} more)" if more else "")
         other = "the rest" if self.instead_of.residual else _short(self.instead_of)
+        said = filter(None, (self.why, self.what_tells()))
+        return f"cannot tell {told} from {other}: {'; '.join(said)}"
+
+    def what_tells(self) -> str:
+        """Say what to collect, look at or run, that would settle it; empty where nothing would."""
         if self.why:
-            return "; ".join(
-                filter(None, (f"cannot tell {told} from {other}: {self.why}", self.check))
-            )
+            return self.check
         where = f"section {' and '.join(self.sections)}; " if self.sections else ""
-        return (
-            f"cannot tell {told} from {other}: collect {', '.join(self.metrics)} "
-            f"({where}perfml collect --metrics {self.collect})"
-        )
+        wanted = f"collect {', '.join(self.metrics)}"
+        return f"{wanted} ({where}perfml collect --metrics {self.collect})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

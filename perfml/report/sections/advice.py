@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.certainty import IN_WORDS
 from perfml.report.document import (
     Cell,
     Notices,
@@ -109,6 +110,9 @@ def _place(row: Mapping[Any, Any]) -> list[Cell]:
     agreed = _NCU.get(str(row["ncu"]), "")
     if isinstance(row["faster"], str):
         agreed += f". Or take {row['faster']}"
+    if row["certainty"] != "firm":
+        agreed += f". {IN_WORDS[row['certainty']].capitalize()}"
+        agreed += f": {row['tells']}" if row["tells"] else ""
     return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfml.explain.certainty import IN_WORDS
 from perfml.report.document import Points
 from perfml.report.labels import listed
 
@@ -33,6 +34,8 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         return Points((*between, f"the kernels alone: {cause}"))
     # of two sides the slower one is to be changed
     do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
+    if fix is not None and fix.certainty != "firm":
+        do = f"{do} ({IN_WORDS[fix.certainty]})"
     points = [*between] if untold is None else [*between, untold.sentence()]
     points.append(cause)
     if short:
@@ -41,7 +44,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     if fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
-        points += [f"do: {fix.action}", fix.saving()]
+        points += [f"{do}: {fix.action}", fix.saving()]
     if others:
         named = [f"{each.term.label} ×{each.factor:.2f}" for each in others]
         points.append(f"also: {listed(named, 3)}")

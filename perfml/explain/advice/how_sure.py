@@ -1,0 +1,114 @@
+"""How sure a finding of advice is, which sees one launch and nothing beside it.
+
+What a unit did, what a request moved and which multiprocessors were idle is counted. That warps
+wait, or are few, is counted too, but not what for: a load's wait is that of whatever makes loads
+slow. So a finding of a wait or of too few warps is inferred, and one of work is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from perfml.explain.advice.inputs import NOT_COLLECTED, InputValues, why_missing
+from perfml.explain.advice.rules import Rule
+from perfml.explain.certainty import Certainty, together
+from perfml.explain.counters.experiments import check_of
+from perfml.explain.counters.terms import TERMS, Kind
+
+_INFERRED = (Kind.STALL, Kind.OCCUPANCY)
+"""Kinds of causes that say where time goes, or that nothing hides it."""
+
+_LARGE, _MATTERS = 0.2, 0.1
+"""Likely gains, of the layer's time: from the first one on a counted hazard is firm; below the
+second one most of the time is none that a rule names."""
+_MOST = 0.5
+"""No other hazard can gain as much as one that gains more than this."""
+
+_NO_RULE = "section SourceCounters shows at which instructions warps wait"
+_SHOWN = 3
+
+
+def with_certainty(
+    findings: pd.DataFrame, book: Mapping[str, Rule], inputs: InputValues
+) -> pd.DataFrame:
+    """Return findings with the columns ``certainty`` and ``tells``.
+
+    Parameters
+    ----------
+    findings
+        Of all layers; the first rule of each decides.
+    book
+        The rules by id.
+    inputs
+        Of the launches, for what was not collected.
+    """
+    lacking = {name: _not_collected(rule, book, inputs) for name, rule in book.items()}
+    certain, tells = [], []
+    for row in findings.to_dict("records"):
+        rule = book[row["rules"][0]]
+        sure = certainty_of(rule, float(row["gain"]))
+        certain.append(sure)
+        tells.append(_tells(rule, str(row["kernel"]), lacking[rule.id]) if sure == "open" else "")
+    return findings.assign(
+        certainty=pd.Series(certain, index=findings.index, dtype=object),
+        tells=pd.Series(tells, index=findings.index, dtype=object),
+    )
+
+
+def certainty_of(rule: Rule, gain: float) -> Certainty:
+    """Return how sure a finding is.
+
+    Parameters
+    ----------
+    rule
+        Whose.
+    gain
+        Likely, of the layer's time.
+    """
+    if rule.term is not None and TERMS[rule.term].kind in _INFERRED:
+        return "likely" if gain > _MOST else "open"
+    if gain >= _LARGE:
+        return "firm"
+    return "likely" if gain >= _MATTERS else "open"
+
+
+def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
+    """Return what would tell: counters of what makes warps wait, a table, or a run."""
+    if lacking:
+        names = ", ".join(lacking[:_SHOWN])
+        more = len(lacking) - _SHOWN
+        names += f" and {more} more" if more > 0 else ""
+        return f"collect {names} (perfml collect --metrics default)"
+    if rule.term is None or TERMS[rule.term].kind not in _INFERRED:
+        return _NO_RULE
+    return check_of(TERMS[rule.term], kernel).text
+
+
+def _not_collected(rule: Rule, book: Mapping[str, Rule], inputs: InputValues) -> tuple[str, ...]:
+    """Return the counters of what the rule's hazard may be a symptom of, if nobody has them."""
+    absent = {name: inputs.missing(book[name].compared) for name in rule.symptom_of if name in book}
+    names = dict.fromkeys(each for found in absent.values() for each in found)
+    return tuple(each for each in names if why_missing(inputs.frame, [each]) == NOT_COLLECTED)
+
+
+def with_cause(findings: pd.DataFrame, side: str, cause: Certainty) -> pd.DataFrame:
+    """Return findings of two sides; those of the slower one are as sure as its cause lets them be.
+
+    Parameters
+    ----------
+    findings
+        With ``side`` and ``certainty``.
+    side
+        The slower one.
+    cause
+        How sure its first cause is.
+    """
+    if findings.empty:
+        return findings
+    certain = [
+        together(row["certainty"], cause) if row["side"] == side else row["certainty"]
+        for row in findings[["side", "certainty"]].to_dict("records")
+    ]
+    return findings.assign(certainty=pd.Series(certain, index=findings.index, dtype=object))
