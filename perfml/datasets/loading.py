@@ -24,6 +24,7 @@ from perfml.datasets.registry import DATASETS, fetch, layers_meant
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
+from perfml.util.shared import SharedDict, SharedList
 from perfml.util.words import count
 
 DERIVED = "derived"
@@ -331,7 +332,7 @@ def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
 
 def _attributes(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a table notes of its sources."""
-    facts = _Shared()
+    facts = SharedDict()
     for source in provenance.get("sources", ()):
         if source.get(DEVICE_FACTS):
             capability = source.get("compute_capability")
@@ -339,14 +340,7 @@ def _attributes(provenance: Mapping[str, Any]) -> dict[str, Any]:
                 **source[DEVICE_FACTS],
                 "compute_capability": capability,
             }
-    return {DERIVED: sorted(derived_metrics(provenance)), DEVICE_FACTS: facts}
-
-
-class _Shared(dict[str, Any]):
-    """Facts that nothing changes: pandas copies attributes, all of them, at every step."""
-
-    def __deepcopy__(self, memo: object) -> _Shared:
-        return self
+    return {DERIVED: SharedList(sorted(derived_metrics(provenance))), DEVICE_FACTS: facts}
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from perfml.merge.numbering import Codes, combined, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
+from perfml.util.shared import SharedList
 from perfml.util.typing import Floats
 
 Weights = Literal["own", "layer-mean"]
@@ -79,7 +80,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
 
     layers, coverage = merged_layers(groups, merged_columns(kernels), values)
     layers = validate_layers(layers)
-    layers.attrs["coverage"] = [each.as_dict() for each in coverage]
+    layers.attrs["coverage"] = SharedList(each.as_dict() for each in coverage)
     return layers
 
 
