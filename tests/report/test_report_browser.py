@@ -10,7 +10,7 @@ import pytest
 
 from perfml.merge.rule import merge
 from perfml.report import advise_conditions, build_comparison, explain_pairs, to_html
-from tests.support.browser import EXECUTABLE, REASON, chromium, open_page
+from tests.support.browser import EXECUTABLE, REASON, Tab, chromium
 from tests.support.report_data import build_page, evaluation, kernels, layers, ranking, shapes
 
 pytestmark = [
@@ -27,6 +27,12 @@ def browser():
     """Start one browser for the module."""
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """Return the tab that the tests share; each opens its page anew."""
+    return Tab(browser)
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +75,9 @@ def page_file(request):
 
 
 @pytest.fixture
-def desktop(browser, report):
+def desktop(tab, report):
     """Open the report on a desktop."""
-    opened = open_page(browser, report)
-    yield opened
-    opened.page.close()
+    return tab.open(report)
 
 
 def first_column(opened, table):
@@ -83,18 +87,17 @@ def first_column(opened, table):
 
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_loads_in_silence_asks_for_nothing_and_fits(browser, page_file, width, scheme):
-    opened = open_page(browser, page_file, width=width, color_scheme=scheme)
+def test_page_loads_in_silence_asks_for_nothing_and_fits(tab, page_file, width, scheme):
+    opened = tab.open(page_file, width=width, color_scheme=scheme)
     size = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert opened.complaints == []
     assert opened.requests == [page_file.as_uri()]
     assert size == [width, width]
-    opened.page.close()
 
 
 @pytest.mark.parametrize(("width", "shown"), [(390, "narrow"), (1400, "wide")])
-def test_figures_come_in_the_width_of_the_page(browser, report, width, shown):
-    opened = open_page(browser, report, width=width)
+def test_figures_come_in_the_width_of_the_page(tab, report, width, shown):
+    opened = tab.open(report, width=width)
     figure = opened.page.locator("#times figure").first
     assert figure.locator(f".{shown}").is_visible()
     assert figure.locator(":scope > div:visible").count() == 1
@@ -105,7 +108,6 @@ def test_figures_come_in_the_width_of_the_page(browser, report, width, shown):
     )
     assert box["width"] <= width
     assert scale > 0.85
-    opened.page.close()
 
 
 def test_policy_forbids_the_network_even_to_injected_code(desktop):
@@ -202,8 +204,8 @@ def test_keyboard_reaches_the_answer_first_then_every_control(desktop):
     assert {"A", "BUTTON", "INPUT", "SUMMARY"} <= reached
 
 
-def test_everything_has_a_name_for_those_who_do_not_see(browser, page_file):
-    desktop = open_page(browser, page_file)
+def test_everything_has_a_name_for_those_who_do_not_see(tab, page_file):
+    desktop = tab.open(page_file)
     unnamed = desktop.page.evaluate(
         """() => {
             const named = (each) =>
@@ -219,12 +221,11 @@ def test_everything_has_a_name_for_those_who_do_not_see(browser, page_file):
     assert page.locator("h1").count() == 1
     assert page.locator("table:not(:has(caption))").count() == 0
     assert page.locator("figure:not(:has(figcaption))").count() == 0
-    page.close()
 
 
-def test_text_has_enough_contrast_in_both_schemes(browser, page_file):
+def test_text_has_enough_contrast_in_both_schemes(tab, page_file):
     for scheme in ("light", "dark"):
-        opened = open_page(browser, page_file, color_scheme=scheme)
+        opened = tab.open(page_file, color_scheme=scheme)
         weak = opened.page.evaluate(
             """() => {
                 const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -252,7 +253,6 @@ def test_text_has_enough_contrast_in_both_schemes(browser, page_file):
             }"""
         )
         assert weak == []
-        opened.page.close()
 
 
 def test_without_scripts_everything_but_the_chooser_is_there(browser, report):
@@ -272,18 +272,17 @@ def test_print_shows_the_times_of_two_conditions_and_no_controls(desktop):
     assert desktop.page.locator(".tabs:visible").count() == 0
 
 
-def test_a_printed_report_has_twelve_pages_at_most_and_the_answer_on_the_first(browser, report):
-    opened = open_page(browser, report)
+def test_a_printed_report_has_twelve_pages_at_most_and_the_answer_on_the_first(tab, report):
+    opened = tab.open(report)
     pages = re.findall(rb"/Type\s*/Page[^s]", opened.page.pdf(format="A4"))
     assert 2 <= len(pages) <= 12
     opened.page.emulate_media(media="print")
     opened.page.set_viewport_size({"width": 760, "height": 1070})
     box = opened.page.locator("#answer").bounding_box()
     assert box["y"] + box["height"] < 1070
-    opened.page.close()
 
 
-def test_many_hazards_are_printed_in_part_and_that_is_said(browser, tmp_path):
+def test_many_hazards_are_printed_in_part_and_that_is_said(tab, tmp_path):
     table = layers()
     ((label, found),) = advise_conditions(table).items()
     one = found.table.iloc[:1] if len(found.table) else None
@@ -292,18 +291,17 @@ def test_many_hazards_are_printed_in_part_and_that_is_said(browser, tmp_path):
     path = tmp_path / "many.html"
     advice = {label: dataclasses.replace(found, table=many.reset_index(drop=True))}
     path.write_text(build_page(table, advice=advice), encoding="utf-8")
-    opened = open_page(browser, path)
+    opened = tab.open(path)
     hazards = opened.page.locator("#advice .panel > .detail:visible")
     assert hazards.count() == 9
     opened.page.emulate_media(media="print")
     assert 1 < hazards.count() < 9
     script = "e => getComputedStyle(e, '::after').content"
     assert "on the page" in opened.page.locator("#advice .panel").first.evaluate(script)
-    opened.page.close()
 
 
-def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(browser, report):
-    opened = open_page(browser, report, width=390)
+def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(tab, report):
+    opened = tab.open(report, width=390)
     frame = opened.page.locator("#times .panel:visible .scroll").first
     sign = opened.page.locator("#times .panel:visible .swipe").first
     assert frame.evaluate("each => each.scrollWidth > each.clientWidth")
@@ -312,17 +310,15 @@ def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(browser
     opened.page.wait_for_function(
         "() => document.querySelector('#times .panel:not([hidden]) .swipe').hidden"
     )
-    opened.page.close()
 
 
-def test_a_word_leads_to_its_sentence(browser, comparison):
-    opened = open_page(browser, comparison)
+def test_a_word_leads_to_its_sentence(tab, comparison):
+    opened = tab.open(comparison)
     word = opened.page.locator("#answer a.word").first
     assert word.get_attribute("title")
     target = word.get_attribute("href")
     word.click()
     assert opened.page.locator(f"{target} dd").is_visible()
-    opened.page.close()
 
 
 def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
@@ -342,27 +338,25 @@ def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
     assert desktop.complaints == []
 
 
-def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(browser, report):
+def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(tab, report):
     for width, drawn in ((1400, True), (390, False)):
-        opened = open_page(browser, report, width=width)
+        opened = tab.open(report, width=width)
         page = opened.page
         tree = page.locator("#metrics .panel[data-label=time] svg[aria-label^='Decision tree']")
         assert tree.is_visible() is drawn
         words = page.locator("#metrics .tree.narrow").first
         assert words.is_visible() is not drawn
         assert "<=" in words.text_content()
-        page.close()
 
 
-def test_advice_becomes_cards_on_a_phone(browser, report):
-    opened = open_page(browser, report, width=390)
+def test_advice_becomes_cards_on_a_phone(tab, report):
+    opened = tab.open(report, width=390)
     row = opened.page.locator("#advice .panel:visible tbody tr").first
     scroll = opened.page.locator("#advice .panel:visible .scroll").first
     assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
     label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
     assert "evidence" in label
     assert row.locator("[role=cell]").count() == 2
-    opened.page.close()
 
 
 def test_advice_is_filtered_by_backend(desktop):
@@ -373,8 +367,8 @@ def test_advice_is_filtered_by_backend(desktop):
     assert all("inductor" in each for each in cells)
 
 
-def test_comparison_sorts_by_ratio_and_shows_names_as_text(browser, comparison):
-    opened = open_page(browser, comparison)
+def test_comparison_sorts_by_ratio_and_shows_names_as_text(tab, comparison):
+    opened = tab.open(comparison)
     page = opened.page
     table = "#times .panel:visible table"
     header = page.locator(f"{table} thead th").nth(1)
@@ -385,32 +379,29 @@ def test_comparison_sorts_by_ratio_and_shows_names_as_text(browser, comparison):
     assert NASTY in page.locator("h1").inner_text()
     assert page.locator("img").count() == 0
     assert opened.complaints == []
-    page.close()
 
 
-def test_small_report_of_one_backend_loads_in_silence(browser, tmp_path):
+def test_small_report_of_one_backend_loads_in_silence(tab, tmp_path):
     path = tmp_path / "small.html"
     path.write_text(build_page(layers(layers=1, repeats=1, backends=("a",))), encoding="utf-8")
-    opened = open_page(browser, path, width=390)
+    opened = tab.open(path, width=390)
     assert opened.complaints == []
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
-    opened.page.close()
 
 
-def test_names_without_spaces_do_not_widen_the_page(browser, tmp_path):
+def test_names_without_spaces_do_not_widen_the_page(tab, tmp_path):
     long = "k" * 3000
     frame = kernels(layers=2, repeats=2, backends=(long, "b"), kernel=long, workload=long)
     frame["layer"] = frame["layer"] + long
     path = tmp_path / "long.html"
     path.write_text(build_page(merge(frame), kernels=frame), encoding="utf-8")
     for width in (390, 1400):
-        opened = open_page(browser, path, width=width)
+        opened = tab.open(path, width=width)
         assert opened.page.evaluate("document.documentElement.scrollWidth") == width
-        opened.page.close()
 
 
-def test_names_of_metrics_break_after_an_underscore_on_a_phone(browser, report):
-    opened = open_page(browser, report, width=390)
+def test_names_of_metrics_break_after_an_underscore_on_a_phone(tab, report):
+    opened = tab.open(report, width=390)
     broken = opened.page.evaluate(
         """() => [...document.querySelectorAll("#metrics tbody .pieces")]
             .filter((cell) => cell.offsetParent !== null)
@@ -428,4 +419,3 @@ def test_names_of_metrics_break_after_an_underscore_on_a_phone(browser, report):
     )
     assert opened.page.locator("#metrics .pieces").count() > 0
     assert broken == []
-    opened.page.close()
