@@ -81,7 +81,11 @@ def one_error(said):
 # The disk is full
 
 
-LITTLE_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
+# without the cache of compiled modules: Python would keep 2000 bytes of a module that it meets now
+LITTLE_ROOM = (
+    "import resource, sys; sys.dont_write_bytecode = True; "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
+)
 
 
 @pytest.mark.parametrize(
