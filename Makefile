@@ -13,6 +13,9 @@ BIN := $(VENV)/bin
 INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PERFML := $(BIN)/perfml
 
+# Tests start hundreds of processes: without what Python compiled, each compiles pandas anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test wallclock times check bench docs clean
 
