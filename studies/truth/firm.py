@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from perfml.explain.counters import refine, resources
 from perfml.explain.counters.causes import kernel_causes, layer_matches
 from perfml.explain.counters.doubts import LIMITS, Claim, Limits, doubt_of
 from perfml.explain.counters.evidence import Reason, Told
+from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.rivals import find_rival
 from perfml.explain.counters.terms import TERMS, Contribution, Kind, Term
 from perfml.explain.launches import changes_between
@@ -44,6 +46,8 @@ CURVE = (2.0, 0.5, 0.4, 1 / 3, 0.25, 0.2, 0.1)
 """Limits of a rival, from none on: the curve of risk and coverage."""
 LEAST_FIRM = 0.85
 """Of the right answers that were confident, so many have to stay firm where limits are chosen."""
+
+Refinement = Callable[[Decomposition, Pair], None]
 
 _OLD = (Reason.COUNTERS, Reason.READING)
 """What could be told without the rules."""
@@ -216,22 +220,61 @@ def _without(refinement: Any, work: str | None) -> Iterator[None]:
 def without_words(questions: Sequence[Question]) -> dict[str, int]:
     """Return how many answers become wrong and confident without one cause, and are hedged.
 
-    Counted where the first cause is another one than with all formulas.
+    Counted where the first cause is another one than with all formulas. What did nothing to an
+    answer is not taken out of it: that answer stays.
     """
-    usual = [_first(_causes(question)) for question in questions]
-    outs = [(each, None) for each in refine.REFINEMENTS]
-    outs += [(None, work) for work in dict.fromkeys(unit.work.id for unit in resources.RESOURCES)]
     found = {"wrong": 0, "told before": 0, "hedged": 0}
-    for refinement, work in outs:
-        with _without(refinement, work):
-            for question, first in zip(questions, usual, strict=True):
+    for question in questions:
+        usual, acted = _traced(question)
+        first = _first(usual)
+        outs = [(each, None) for each in refine.REFINEMENTS if each in acted]
+        outs += [(None, work) for work in _works(question)]
+        for refinement, work in outs:
+            with _without(refinement, work):
                 causes = _causes(question)
-                if _first(causes) == first or _place(question, causes) != "wrong":
-                    continue
-                found["wrong"] += 1
-                found["told before"] += causes.untold is not None and causes.untold.reason in _OLD
-                found["hedged"] += causes.untold is not None
+            if _first(causes) == first or _place(question, causes) != "wrong":
+                continue
+            found["wrong"] += 1
+            found["told before"] += causes.untold is not None and causes.untold.reason in _OLD
+            found["hedged"] += causes.untold is not None
     return found
+
+
+def _traced(question: Question) -> tuple[Causes, set[Refinement]]:
+    """Return the answer, and the formulas that moved or named anything on the way to it."""
+    acted: set[Refinement] = set()
+
+    def watched(refinement: Refinement) -> Refinement:
+        def run(decomposition: Decomposition, pair: Pair) -> None:
+            before = decomposition.contributions()
+            refinement(decomposition, pair)
+            after = decomposition.contributions()
+            # whatever is named or moved, be it by nothing, is an object of its own
+            if len(before) != len(after) or any(map(operator.is_not, before, after)):
+                acted.add(refinement)
+
+        return run
+
+    kept = refine.REFINEMENTS
+    refine.REFINEMENTS = tuple(map(watched, kept))
+    try:
+        return _causes(question), acted
+    finally:
+        refine.REFINEMENTS = kept
+
+
+def _works(question: Question) -> list[str]:
+    """Return the works that a launch of a question could be counted in."""
+    changes = changes_between(question.before.names, question.after.names)
+    units = [
+        unit
+        for match in layer_matches(changes, question.before, question.after)
+        if match.before is not None and match.after is not None
+        for unit in resources.candidate_resources(
+            match.before, match.after, same_device=question.comparable
+        )
+    ]
+    return list(dict.fromkeys(unit.work.id for unit in units))
 
 
 def _first(causes: Causes) -> str:
