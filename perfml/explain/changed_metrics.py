@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -38,22 +40,23 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
     rows = []
     names = [*metric_columns(baseline)]
     names += [name for name in metric_columns(target) if name not in names]
-    before, after = _known_values(baseline, names), _known_values(target, names)
+    before, after = _repeats(baseline, names), _repeats(target, names)
     for name in names:
-        left, right = before[name], after[name]
-        if not len(left) and not len(right):
+        left, right = before.get(name), after.get(name)
+        if left is None and right is None:
             continue
-        difference = _mean(right) - _mean(left)
         noise: float = np.nan
         changed: bool | None = None
-        if not len(left) or not len(right):
+        means = [np.nan if each is None else each.mean for each in (left, right)]
+        difference = means[1] - means[0]
+        if left is None or right is None:
             changed = True
-        elif len(left) > 1 and len(right) > 1:
+        elif left.count > 1 and right.count > 1:
             floor = ROUNDING if catalogue[name].kind in ("fraction", "level") else 0.0
-            noise = max(float(left.std(ddof=1)), float(right.std(ddof=1)), floor)
-            apart = left.max() < right.min() or right.max() < left.min()
-            changed = bool(apart and abs(difference) > FACTOR * noise)
-        rows.append((name, _mean(left), _mean(right), difference, noise, changed))
+            noise = max(left.std, right.std, floor)
+            apart = left.most < right.least or right.most < left.least
+            changed = apart and abs(difference) > FACTOR * noise
+        rows.append((name, *means, difference, noise, changed))
     frame = pd.DataFrame(
         rows, columns=["metric", "baseline", "target", "difference", "noise", "changed"]
     )
@@ -63,27 +66,51 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
 
 def sort_metrics(frame: pd.DataFrame, attributed: dict[str, float] | None) -> pd.DataFrame:
     """Sort changed metrics first: by what a model attributes to them, or by relative change."""
-    scale = frame[["baseline", "target"]].abs().max(axis=1)
-    size = frame["difference"].abs() / scale.where(scale > 0)
+    before, after, difference = (
+        np.abs(frame[name].to_numpy(dtype=float)) for name in ("baseline", "target", "difference")
+    )
+    scale = np.fmax(before, after)
     # a side that lacks the metric is the largest change; 0 on both sides is none
-    size = size.mask(scale == 0, 0.0).fillna(1.0)
-    key = pd.DataFrame({"changed": frame["changed"].fillna(False).astype(int), "size": size})
-    order = ["changed", "size"]
+    size = np.ones(len(frame))
+    np.divide(difference, scale, out=size, where=scale > 0)
+    size = np.where(scale == 0, 0.0, np.where(np.isnan(size), 1.0, size))
+    changed = frame["changed"].to_numpy(dtype=bool, na_value=False)
+    keys = [-size, ~changed]
     if attributed is not None:
-        key["model"] = frame["metric"].map(attributed).abs().fillna(0.0).round(12)
-        order = ["changed", "model", "size"]
-    places = key.sort_values(order, ascending=False, kind="stable").index
-    return frame.loc[places].reset_index(drop=True)
+        model = frame["metric"].map(attributed).abs().fillna(0.0).round(12)
+        keys.insert(1, -model.to_numpy(dtype=float))
+    return frame.iloc[np.lexsort(keys)].reset_index(drop=True)
 
 
-def _known_values(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Array]:
-    """Return what was collected of every metric; nothing for one that the table lacks."""
-    held = [name for name in names if name in rows.columns]
-    table = rows[held].to_numpy(dtype=float, na_value=np.nan)
+@dataclass(frozen=True)
+class _Repeats:
+    """What the repeats of a metric are like, of those where it was collected."""
+
+    count: int
+    mean: float
+    std: float
+    least: float
+    most: float
+
+
+def _repeats(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, _Repeats]:
+    """Return the repeats of every metric; nothing of one that was never collected."""
+    columns = set(rows.columns)
+    held = [name for name in names if name in columns]
+    # a row a metric: numpy adds up a row as it does an array of its own
+    table = np.ascontiguousarray(rows[held].to_numpy(dtype=float, na_value=np.nan).T)
     known = ~np.isnan(table)
-    values = dict.fromkeys(names, np.empty(0))
-    return values | {name: table[known[:, at], at] for at, name in enumerate(held)}
+    whole = known.all(axis=1) if len(rows) else np.zeros(len(held), dtype=bool)
+    found = dict(zip(compress(held, whole), _described(table[whole]), strict=True))
+    for at in np.flatnonzero(known.any(axis=1) & ~whole):
+        (found[held[at]],) = _described(table[at : at + 1, known[at]])
+    return found
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+def _described(values: Array) -> list[_Repeats]:
+    """Return what each row is like."""
+    count = values.shape[1]
+    stds = values.std(axis=1, ddof=1) if count > 1 else np.full(len(values), np.nan)
+    columns = (values.mean(axis=1), stds, values.min(axis=1), values.max(axis=1))
+    rows = zip(*(each.tolist() for each in columns), strict=True)
+    return [_Repeats(count, *each) for each in rows]

@@ -16,7 +16,7 @@ from perfml.explain.advice.hazards import advise
 from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
-from perfml.explain.compared import Side, check_conditions, make_side, same_device
+from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
@@ -138,12 +138,15 @@ def explain(
     if len(pairs) > 1:  # of one layer that is said of the whole
         on_the_clock = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     details = []
+    comparable = same_device(left, right)
     for done, place in enumerate(chosen):
         pair = pairs.iloc[place]
         if progress is not None:
             progress(done, len(chosen), str(pair["layer"]))
         clock = on_the_clock.get(str(pair["layer"]))
-        details.append(_detail(readers, pair, ratios[place], explainer, advice, clock))
+        details.append(
+            _detail(readers, pair, ratios[place], explainer, advice, clock, comparable=comparable)
+        )
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
             "only merged layers were given: what vanished or appeared is known by name, not by "
@@ -303,8 +306,10 @@ def _detail(
     pair: pd.Series,
     time: Ratio,
     explainer: Explainer | None,
-    advice: Sequence[pd.DataFrame],
+    advice: Sequence[Mapping[str, pd.DataFrame]],
     on_the_clock: Gaps | None,
+    *,
+    comparable: bool,
 ) -> LayerDiff:
     left, right = (reader.side for reader in readers)
     layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
@@ -312,7 +317,6 @@ def _detail(
     before = readers[0].read(layer, time.baseline_us)
     after = readers[1].read(target_layer, time.target_us)
     changes = changes_between(before.names, after.names)
-    comparable = same_device(left, right)
     launches = (before.launches or (), after.launches or ())
     if before.launches is not None and after.launches is not None:
         causes = kernel_causes(changes, before, after, same_device=comparable)
@@ -373,7 +377,7 @@ def _detail(
 
 
 def _advice_beside(
-    advice: Sequence[pd.DataFrame],
+    advice: Sequence[Mapping[str, pd.DataFrame]],
     layers: tuple[str, str],
     time: Ratio,
     causes: Causes,
@@ -381,7 +385,7 @@ def _advice_beside(
     between: bool,
 ) -> pd.DataFrame:
     """Return both sides' findings of a layer; what both sides tell makes them more or less sure."""
-    own = [table[table["layer"] == name] for table, name in zip(advice, layers, strict=True)]
+    own = [side[name] for side, name in zip(advice, layers, strict=True)]
     found = pd.concat(own, ignore_index=True)
     if time.verdict not in ("slower", "faster"):
         return found
@@ -393,9 +397,10 @@ def _advice_beside(
     return with_cause(found, str(slower["side"].iloc[0]), sure)
 
 
-def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> pd.DataFrame:
-    """Return what the rules of advice say of some layers of one side."""
+def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> dict[str, pd.DataFrame]:
+    """Return what the rules of advice say of each of some layers of one side."""
     rows = side.layers if side.kernels is None else side.kernels
     found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
     found.insert(0, "side", side.name)
-    return found
+    places = rows_by(found["layer"])
+    return {str(name): found.iloc[places.get(str(name), [])] for name in layers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -52,6 +53,11 @@ class Side:
     def _repeats(self) -> dict[str, pd.DataFrame]:
         places = rows_by(self.layers["layer"])
         return {layer: self.layers.iloc[rows] for layer, rows in places.items()}
+
+    @property
+    def names(self) -> Set[str]:
+        """The layers that it has rows of."""
+        return self._repeats.keys()
 
     def rows(self, layer: str) -> pd.DataFrame:
         """Return the rows of a layer: its repeats."""

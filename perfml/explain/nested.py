@@ -38,7 +38,7 @@ def pieces_apart(
         None unless ranges within the layer that the other side lacks take at least half as long as
         what differs between the sides.
     """
-    known = [set(side.layers["layer"].dropna().astype(str)) for side in sides]
+    known = [side.names for side in sides]
     apart = [
         (_time(side, name), name)
         for side, mine, others in zip(sides, known, reversed(known), strict=True)

@@ -49,6 +49,21 @@ def test_a_formula_that_was_taken_out_comes_back():
     assert (formulas, units) == (refine.REFINEMENTS, resources.RESOURCES)
 
 
+@pytest.mark.long
+def test_what_did_nothing_to_an_answer_changes_nothing_if_it_is_taken_out():
+    for question in firm._pairs(READ[0])[::6]:
+        usual, acted = firm._traced(question)
+        works = firm._works(question)
+        outs = [(each, None) for each in refine.REFINEMENTS if each not in acted]
+        outs += [(None, unit.work.id) for unit in resources.RESOURCES if unit.work.id not in works]
+        assert acted
+        assert works
+        assert outs
+        for refinement, work in outs:
+            with firm._without(refinement, work):
+                assert repr(firm._causes(question)) == repr(usual)
+
+
 def test_firm_first_answers_are_seldom_wrong_and_most_right_ones_stay_firm():
     found = measured_firm()["authors"]
     pairs = sum(each["pairs"] for each in found.values())

@@ -252,7 +252,7 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
             )
             if match.runs is not None:
                 contributions = judge_by_work(contributions, *match.runs)
-            weighted = tuple(replace(one, log_ratio=share * one.log_ratio) for one in contributions)
+            weighted = tuple(one.with_part(share * one.log_ratio) for one in contributions)
             label = None if resource is None else resource.label
             times = (match.before.time_us, match.after.time_us)
             unlike = match.runs is not None

@@ -218,20 +218,24 @@ class Told:
 
 def is_proven(term: Term, *launches: Launch) -> bool:
     """Return whether the counters of a term were collected."""
-    return any(
-        all(is_collected(name, launch) for name in names for launch in launches)
-        for names in (term.evidence, term.or_evidence)
-        if names or term.residual
-    )
+    for names in (term.evidence, term.or_evidence):
+        if names or term.residual:
+            for name in names:
+                if not all(is_collected(name, launch) for launch in launches):
+                    break
+            else:
+                return True
+    return False
 
 
 def is_collected(name: str, launch: Launch) -> bool:
     """Return whether a counter was collected; one that means nothing for a launch was."""
     if name == "time_us":
         return True
-    if name not in launch.counters:
+    value = launch.counters.get(name)
+    if value is None:
         return False
-    if not math.isnan(launch[name]):
+    if not math.isnan(value):
         return True
     catalogue = load_catalogue()
     if name not in catalogue:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfml.explain.counters.resources import BUSY, MemoryLevel, Resource, wave_fill
 from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
@@ -129,8 +129,8 @@ class Decomposition:
         """
         whole = sum(one.log_ratio for one in self.contributions())
         for name, one in self._named.items():
-            self._named[name] = replace(one, log_ratio=(1 - share) * one.log_ratio)
-        self._rest = replace(self._rest, log_ratio=(1 - share) * self._rest.log_ratio)
+            self._named[name] = one.with_part((1 - share) * one.log_ratio)
+        self._rest = self._rest.with_part((1 - share) * self._rest.log_ratio)
         self._named[term] = Contribution(TERMS[term], baseline, target, share * whole)
 
     def rest_is(self, term: str, baseline: float, target: float) -> None:
@@ -147,10 +147,10 @@ class Decomposition:
 
     def _add(self, term: str | None, value: float) -> None:
         if term is None:
-            self._rest = replace(self._rest, log_ratio=self._rest.log_ratio + value)
+            self._rest = self._rest.with_part(self._rest.log_ratio + value)
         else:
             known = self._named[term]
-            self._named[term] = replace(known, log_ratio=known.log_ratio + value)
+            self._named[term] = known.with_part(known.log_ratio + value)
 
 
 @dataclass(frozen=True)

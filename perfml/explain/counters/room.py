@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, Kind, Term
@@ -105,6 +106,7 @@ def _waiting_for(units: tuple[str, ...]) -> tuple[str, ...]:
     return ("stall_pipe_busy", "math_throttle") if units else ()
 
 
+@cache
 def _units_of(cause: str) -> tuple[str, ...]:
     """Return the units of which one is busy while a launch pays for a cause."""
     shared = tuple(unit.label for unit in RESOURCES if unit.memory and not unit.is_global)

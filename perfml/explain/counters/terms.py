@@ -91,6 +91,10 @@ class Contribution:
     log_ratio: float
     waits: bool = False
 
+    def with_part(self, log_ratio: float) -> Contribution:
+        """Return it with another part of the logarithm."""
+        return Contribution(self.term, self.baseline, self.target, log_ratio, self.waits)
+
     @property
     def words(self) -> str:
         """What its two levels mean, as the term's own words."""
