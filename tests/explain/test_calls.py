@@ -3,7 +3,8 @@
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.advice.calls import in_pytorch, is_product, of_library
+from perfml.explain.advice.calls import in_pytorch, of_library
+from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.counters.terms import TERMS
 from perfml.explain.load import load_tables
 
@@ -52,6 +53,9 @@ def test_a_kernel_that_turns_data_around_is_no_product():
     assert is_product(GEMM)
     assert not is_product("cudnn::engines_precompiled::nhwcToNchwKernel")
     assert not is_product(COPY)
+    assert not is_product("void cublasLt::splitKreduce_kernel<32, 16, int, float>()")
+    assert not is_product("void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>()")
+    assert is_product("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3")
 
 
 @pytest.fixture(scope="module")

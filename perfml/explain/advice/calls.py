@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.counters.terms import ONE_SIDED, Kind, Term
 
 _SCATTERED = ("sectors_per_request", "uncoalesced_loads", "uncoalesced_stores")
@@ -171,22 +170,6 @@ _LIBRARY_CALLS = (
         "backends, nn.LSTM, F.conv2d do), or take away what makes these launches necessary",
     ),
 )
-
-
-_TRANSFORMS = re.compile("nchwToNhwc|nhwcToNchw|splitKreduce")
-
-
-def is_product(kernel: str) -> bool:
-    """Return whether a kernel is a library's that computes, not one that turns data around.
-
-    Examples
-    --------
-    >>> is_product("nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT")
-    True
-    >>> is_product("void cudnn::engines_precompiled::nchwToNhwcKernel<float>()")
-    False
-    """
-    return person_of(kernel) is Person.LIBRARY and not _TRANSFORMS.search(kernel)
 
 
 def in_pytorch(term: Term, kernel: str) -> str | None:

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.explain.advice.after_fix import time_after
-from perfml.explain.advice.calls import is_product
 from perfml.explain.advice.inputs import LAYER_INPUTS, LEVELS, InputValues, why_missing
 from perfml.explain.advice.persons import Person, person_of, person_of_all
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
 from perfml.explain.advice.situations import action_here
+from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.roofs.peaks import Peaks
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns

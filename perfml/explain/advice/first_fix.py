@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of, time_after
-from perfml.explain.advice.calls import in_pytorch, is_product, of_library
+from perfml.explain.advice.calls import in_pytorch, of_library
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.fix import CannotSay, Fix
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.situations import action_here
+from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.counters.terms import ONE_SIDED, Kind, Term
 from perfml.explain.launches import Launch, kernel_label
 from perfml.explain.results import Causes, Ratio

@@ -11,7 +11,6 @@ further, each in the work of the unit that is busiest on its slower side.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,8 @@ from perfml.explain.counters.doubts import find_doubt
 from perfml.explain.counters.evidence import Told, find_untold
 from perfml.explain.counters.library_kernels import (
     as_calls,
+    does_arithmetic,
+    is_product,
     judge_by_work,
     of_library,
     of_others,
@@ -45,11 +46,6 @@ _WANTED = (
     "l2_read_transactions",
     "global_load_requests",
 )
-_ARITHMETIC = re.compile(
-    r"gemm|gemv|nvjet|cutlass|conv(?!ert)|fprop|dgrad|wgrad|winograd|mma|attention|flash|fmha|sdpa",
-    re.IGNORECASE,
-)
-"""Names of kernels that do a layer's arithmetic; what is added around them is not called so."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +182,9 @@ def _rejoined(matches: Sequence[Match]) -> list[Match]:
 
 def _products_joined(matches: list[Match]) -> list[Match]:
     """Return the matches; the longest arithmetic that a library does on either side is joined."""
-    gone = [each for each in matches if each.after is None and _is_product(each.before)]
-    new = [each for each in matches if each.before is None and _is_product(each.after)]
+    lone = [each for each in matches if (each.before is None) != (each.after is None)]
+    gone = [each for each in lone if each.before and is_product(each.before.kernel)]
+    new = [each for each in lone if each.after and is_product(each.after.kernel)]
     if not (gone and new):
         return matches
     old, other = (max(some, key=_alone_us) for some in (gone, new))
@@ -195,12 +192,6 @@ def _products_joined(matches: list[Match]) -> list[Match]:
     assert other.after is not None
     joined = _replaced(old.before, other.after)
     return [joined if each is other else each for each in matches if each is not old]
-
-
-def _is_product(launch: Launch | None) -> bool:
-    return (
-        launch is not None and of_library(launch) and _ARITHMETIC.search(launch.kernel) is not None
-    )
 
 
 def _alone_us(match: Match) -> float:
@@ -223,7 +214,7 @@ def _weight(launch: Launch) -> tuple[float, float, float]:
         tensor = launch["tensor_cycles_utilization"]
     levels = (tensor, launch["single_precision_fu_utilization"])
     worked = sum(level for level in levels if not math.isnan(level)) * launch.duration_us
-    named = launch.time_us if _ARITHMETIC.search(launch.kernel) else 0.0
+    named = launch.time_us if does_arithmetic(launch.kernel) else 0.0
     return named, worked, launch.time_us
 
 

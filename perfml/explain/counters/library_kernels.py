@@ -26,6 +26,14 @@ _LARGEST = 65_535
 """Blocks that a grid has at most along its second and third dimension (CUDA C++ Programming Guide,
 "Technical specifications per compute capability"): a larger batch takes several launches."""
 
+_ARITHMETIC = re.compile(
+    r"gemm|gemv|nvjet|cutlass|conv(?!ert)|fprop|dgrad|wgrad|winograd|mma|attention|flash|fmha|sdpa|trsm|trmm|syrk|"
+    # what cuDNN compiles at run time for convolutions, products and attention
+    r"cudnn_generated",
+    re.IGNORECASE,
+)
+_AROUND = re.compile("nchwToNhwc|nhwcToNchw|splitKreduce|precompute_indices")
+
 _OF_PROGRAMS = (Kind.OCCUPANCY, Kind.STALL, Kind.RESIDUAL)
 """Kinds of terms that say how a kernel is built and runs."""
 
@@ -66,6 +74,29 @@ def of_others(*launches: Launch) -> bool:
 def of_library(launch: Launch) -> bool:
     """Return whether a kernel is a library's (cuBLAS, cuDNN, flash attention), not PyTorch's."""
     return person_of(launch.kernel) is Person.LIBRARY
+
+
+def does_arithmetic(kernel: str) -> bool:
+    """Return whether a kernel's name says that it does a layer's arithmetic.
+
+    What is added around it (layouts turned, parts added up, types converted) is not called so.
+    """
+    return _ARITHMETIC.search(kernel) is not None and not _AROUND.search(kernel)
+
+
+def is_product(kernel: str) -> bool:
+    """Return whether a kernel is a library's product: of matrices, a convolution, attention.
+
+    Examples
+    --------
+    >>> is_product("nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT")
+    True
+    >>> is_product("void cudnn::engines_precompiled::nchwToNhwcKernel<float>()")
+    False
+    >>> is_product("void elemWiseRNNcell<float, (cudnnRNNMode_t)2>()")
+    False
+    """
+    return person_of(kernel) is Person.LIBRARY and does_arithmetic(kernel)
 
 
 def judge_by_work(
