@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import InputError, PerfmlError
 from perfml.explain import advise
-from perfml.explain.advice.inputs import INPUTS, LAYER_INPUTS, LEVELS
+from perfml.explain.advice.inputs import INPUTS, LEVELS
+from perfml.explain.advice.layer_inputs import LAYER_INPUTS
 from perfml.explain.advice.rules import load_rules, read_rules, shipped_rules
 from perfml.explain.load import load_tables
 from perfml.metrics import load_catalogue
@@ -109,6 +110,7 @@ PLANTED = {
     "instruction_fetch": {"stall_inst_fetch": 0.7},
     "tensor_cores_unused": {"precision": "fp16", "tensor_utilization": 0.0},
     "fp32_pipe_bound": {"single_precision_fu_utilization": 0.9},
+    "tensor_pipe_bound": {"tensor_utilization": 0.9},
     "global_atomics": {"global_reduction_requests": 1e6, "l2_atomic_utilization_max": 0.9},
     "shared_atomics": {"shared_atomic_transactions": 1e7, "shared_utilization": 0.9},
     "local_memory": {"local_load_transactions": 2e7, "l2_utilization": 0.5},
@@ -239,6 +241,31 @@ def test_rules_of_a_layer_look_at_all_its_launches():
     )
     short = [{**each, "time_us": each["time_us"] / 15} for each in rows]
     assert {"launch_bound", "transform_kernels"} <= found(make_kernels(short))
+
+
+def test_a_product_that_a_library_repeats_gains_what_no_unit_is_busy_for():
+    gemm = {**HEALTHY, "kernel": "nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT", "time_us": 10.0}
+    four = [gemm | {"grid": "(132, 1, 1)", "waves_per_sm": 1.0}] * 4
+    row = by_rule(advise(make_kernels(four)).table).loc["repeated_products"]
+    assert row["gain_high"] == pytest.approx(1 - 0.3)
+    assert "4 of 4 launches" in row["evidence"]
+    # another size each time, one call that the largest grid cuts, three, short ones, one's own
+    sizes = [one | {"grid": f"({132 * n}, 1, 1)"} for n, one in enumerate(four, 1)]
+    cut = [one | {"grid": "(1, 65535, 1)"} for one in four]
+    short = [one | {"time_us": 2.0} for one in four]
+    own = [one | {"kernel": "my_gemm"} for one in four]
+    for others in (sizes, cut, four[:3], short, own):
+        assert "repeated_products" not in found(make_kernels(others))
+
+
+def test_who_calls_a_library_is_told_first_what_a_caller_can_change():
+    cells = PLANTED["occupancy_registers"] | PLANTED["uncoalesced_load"]
+    cells |= {"stall_memory_dependency": 0.6, "gst_transactions": 0.0, "l2_utilization": 0.3}
+    own = advise(launch(**cells)).table
+    assert own["rules"].iloc[0] != ("uncoalesced_load",)
+    called = advise(launch(**cells, kernel="cutlass_80_tensorop_s1688gemm_align1")).table
+    assert called["rules"].iloc[0] == ("uncoalesced_load",)
+    assert called["gain"].iloc[0] < called["gain"].iloc[1]
 
 
 def test_the_longest_launch_is_never_an_extra_one():

@@ -55,6 +55,7 @@ def test_a_kernel_that_turns_data_around_is_no_product():
     assert not is_product(COPY)
     assert not is_product("void cublasLt::splitKreduce_kernel<32, 16, int, float>()")
     assert not is_product("void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>()")
+    assert is_product("void trsm_batch_left_lower_kernel<float>(cublasTrsmBatchParams<float>)")
     assert is_product("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3")
 
 

@@ -158,6 +158,19 @@ _LIBRARY_CALLS = (
         "launches turn tensors around for the convolution and back",
     ),
     _case(
+        _launches,
+        "(?i)addpadding",
+        "give channels (or rows) as a multiple of 8 values in fp16 and bf16, 4 in fp32: the "
+        "library pads the tensor in every call, since its tensor-core kernels take no other",
+    ),
+    _case(
+        _of("tensor_pipe_time"),
+        "",
+        "ask for fewer products: leave out those that are thrown away (padded rows of a batch, "
+        "masked pairs), multiply a chain in the order with the fewest operations, as A(Bx) for "
+        "(AB)x, or use a smaller type",
+    ),
+    _case(
         _any,
         "gemv|gemmSN|batched",
         "do products this small point by point and add up (in PyTorch a product and a sum, fused "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.explain.advice.after_fix import time_after
-from perfml.explain.advice.inputs import LAYER_INPUTS, LEVELS, InputValues, why_missing
+from perfml.explain.advice.inputs import InputValues, busiest, why_missing
+from perfml.explain.advice.layer_inputs import LAYER_INPUTS
 from perfml.explain.advice.persons import Person, person_of, person_of_all
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
@@ -64,7 +65,7 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
         return []
     low = np.clip(np.broadcast_to(rule.gain_low(lookup), len(rows)), 0, 1)
     high = np.clip(np.broadcast_to(rule.gain_high(lookup), len(rows)), 0, 1)
-    high = np.minimum(high, 1 - _busiest(rows, rule.relieves))
+    high = np.minimum(high, 1 - busiest(rows, rule.relieves))
     low = np.minimum(low, high)
     flagged = np.flatnonzero(met & ~np.isnan(high))
     share = rows["share"].to_numpy(dtype=float)
@@ -114,16 +115,6 @@ def _which(rows: pd.DataFrame, same: Places) -> str:
     many = f"{len(same)} launches, " if len(same) > 1 else ""
     time = rows["time_us"].to_numpy(dtype=float)[same].sum()
     return f"{many}{micros(time)} of {micros(rows['layer_us'].iloc[same[0]])}"
-
-
-def _busiest(rows: pd.DataFrame, relieves: Sequence[str]) -> Array:
-    """Return the busy fraction of the busiest unit that the mitigation does not relieve."""
-    levels = [name for name in LEVELS if name in rows.columns and name not in relieves]
-    if not levels:
-        return np.zeros(len(rows))
-    table = [rows[name].to_numpy(dtype=float, na_value=np.nan) for name in levels]
-    highest: Array = np.clip(np.nan_to_num(np.fmax.reduce(table), nan=0.0), 0, 1)
-    return highest
 
 
 def _beside(rule: Rule, rows: pd.DataFrame, same: Places) -> str | None:

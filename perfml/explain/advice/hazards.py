@@ -28,9 +28,9 @@ from perfml.explain.advice.how_sure import with_certainty
 from perfml.explain.advice.inputs import (
     INPUTS,
     InputValues,
-    layer_table,
 )
 from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
+from perfml.explain.advice.layer_inputs import layer_table
 from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
 from perfml.explain.advice.persons import (
     Person,
@@ -287,7 +287,7 @@ def _findings(
     likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
     kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
     by_id = {rule.id: rule for rule in book}
-    kept = symptoms_behind(kept, {name: rule.symptom_of for name, rule in by_id.items()})
+    kept = symptoms_behind(kept, by_id)
     kept = one_a_cure(kept, by_id).reset_index(drop=True)
     return with_certainty(kept, by_id, inputs), int((~large).sum())
 

@@ -1,8 +1,7 @@
 """How sure a finding of advice is, which sees one launch and nothing beside it.
 
-What a unit did, what a request moved and which multiprocessors were idle is counted. That warps
-wait, or are few, is counted too, but not what for: a load's wait is that of whatever makes loads
-slow. So a finding of a wait or of too few warps is inferred, and one of work is not.
+A finding of work is counted; one of a wait or of too few warps is inferred
+(`perfml.explain.advice.rules.Rule.inferred`): a load's wait is that of whatever makes loads slow.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ from perfml.explain.advice.inputs import NOT_COLLECTED, InputValues, why_missing
 from perfml.explain.advice.rules import Rule
 from perfml.explain.certainty import Certainty, together
 from perfml.explain.counters.experiments import check_of
-from perfml.explain.counters.terms import TERMS, Kind
-
-_INFERRED = (Kind.STALL, Kind.OCCUPANCY)
-"""Kinds of causes that say where time goes, or that nothing hides it."""
+from perfml.explain.counters.terms import TERMS
 
 _LARGE, _MATTERS = 0.2, 0.1
 """Likely gains, of the layer's time: from the first one on a counted hazard is firm; below the
@@ -67,7 +63,7 @@ def certainty_of(rule: Rule, gain: float) -> Certainty:
     gain
         Likely, of the layer's time.
     """
-    if rule.term is not None and TERMS[rule.term].kind in _INFERRED:
+    if rule.inferred:
         return "likely" if gain > _MOST else "open"
     if gain >= _LARGE:
         return "firm"
@@ -81,7 +77,7 @@ def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
         more = len(lacking) - _SHOWN
         names += f" and {more} more" if more > 0 else ""
         return f"collect {names} (perfml collect --metrics default)"
-    if rule.term is None or TERMS[rule.term].kind not in _INFERRED:
+    if rule.term is None or not rule.inferred:
         return _NO_RULE
     return check_of(TERMS[rule.term], kernel).text
 

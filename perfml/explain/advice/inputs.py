@@ -28,7 +28,6 @@ from perfml.explain.advice.accesses import (
     shared_filled,
 )
 from perfml.explain.advice.pressures import per_launch
-from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.resources import wave_fill
 from perfml.explain.launches import Launch
@@ -384,18 +383,6 @@ INPUTS: dict[str, Input] = {
 }
 """Inputs of launches; peaks (``peak_fp32``, ..., ``peak_precision``) are added by `values_of`."""
 
-LAYER_INPUTS = {
-    "launches": "launches of the layer",
-    "layer_us": "the layer's time",
-    "short_launches": "launches shorter than short_us, without the longest launch of the layer",
-    "short_us": "their time",
-    "short_share": "their share of the layer's time",
-    "transform_launches": "launches whose kernel's name is that of a rearrangement",
-    "transform_us": "their time",
-    "transform_share": "their share of the layer's time",
-}
-"""Inputs of rules of scope ``layer``."""
-
 
 def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
     """Return an input of every launch, or what was not collected for it.
@@ -416,6 +403,16 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
         absent = INPUTS[name].lacks(frame)
         return INPUTS[name].make(frame) if not absent else ", ".join(absent)
     return numbers(frame, name) if is_present(frame, name) else name
+
+
+def busiest(rows: pd.DataFrame, relieved: Sequence[str] = ()) -> Array:
+    """Return the busy fraction of the busiest unit, but for those that a mitigation relieves."""
+    levels = [name for name in LEVELS if name in rows.columns and name not in relieved]
+    if not levels:
+        return np.zeros(len(rows))
+    table = [rows[name].to_numpy(dtype=float, na_value=np.nan) for name in levels]
+    highest: Array = np.clip(np.nan_to_num(np.fmax.reduce(table), nan=0.0), 0, 1)
+    return highest
 
 
 class InputValues:
@@ -524,39 +521,3 @@ def _known(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, 
         return peaks_of([device], None, facts).values
     except PerfmlError:
         return {}
-
-
-def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
-    """Return the inputs of scope ``layer``, one row a layer.
-
-    Parameters
-    ----------
-    launches
-        Usual launches with the columns ``group, kernel, time_us, layer_us``.
-    rules
-        They say what counts as short, and what as a rearrangement.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by ``group``, columns as in `LAYER_INPUTS`.
-    """
-    groups = launches["group"]
-    time = launches["time_us"].astype(float)
-    names = launches["kernel"].astype("string").fillna("")
-    turns = names.map(lambda name: bool(rules.transforms.search(name))).astype(bool)
-    # the longest launch is the one that the others would be fused into, but none that only
-    # rearranges data for another one
-    alone = turns.groupby(groups).transform("all")
-    others = pd.Series(True, index=launches.index)
-    others[time.where(~turns | alone, -1.0).groupby(groups).idxmax()] = False
-    marks = {"short": others & (time < rules.short_us), "transform": others & turns}
-    table = pd.DataFrame(
-        {"launches": groups.value_counts(sort=False), "layer_us": time.groupby(groups).sum()},
-        dtype=float,
-    )
-    for name, mark in marks.items():
-        table[f"{name}_launches"] = mark.astype(float).groupby(groups).sum()
-        table[f"{name}_us"] = time.where(mark, 0.0).groupby(groups).sum()
-        table[f"{name}_share"] = table[f"{name}_us"] / table["layer_us"]
-    return table

@@ -24,8 +24,12 @@ _MATTERS = 0.1
 """A cause that is likely to gain this part of a layer stands before its symptoms."""
 
 
-def symptoms_behind(findings: pd.DataFrame, causes: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
-    """Return findings with each symptom behind what causes it in the same kernel."""
+def symptoms_behind(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:
+    """Return findings with each symptom behind what causes it in the same kernel.
+
+    Of a library's kernel, how many registers it needs and what its warps wait for is its author's;
+    who calls it changes what was counted: layout, types, sizes.
+    """
     rows = findings.to_dict("records")
     where = [tuple(str(row[name]) for name in COLUMNS[:5]) for row in rows]
     names = [row["rules"][0] for row in rows]
@@ -35,11 +39,18 @@ def symptoms_behind(findings: pd.DataFrame, causes: Mapping[str, tuple[str, ...]
             other
             for other in range(place + 1, len(rows))
             if where[other] == where[place]
-            and names[other] in causes[name]
+            and _makes(book[names[other]], book[name], rows[place])
             and rows[other]["gain"] >= _MATTERS
         ]
         order.append((max([place, *behind]), bool(behind), place))
     return findings.iloc[[place for *_, place in sorted(order)]]
+
+
+def _makes(cause: Rule, symptom: Rule, row: Mapping[str, Any]) -> bool:
+    """Return whether a hazard is what makes another one, or what its reader can change instead."""
+    if cause.id in symptom.symptom_of:
+        return True
+    return row["person"] == Person.LIBRARY.value and symptom.inferred and not cause.inferred
 
 
 def one_a_cure(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ import numpy as np
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.persons import Person
+from perfml.explain.counters.terms import TERMS, Kind
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
 from perfml.util.typing import Flags
@@ -108,6 +109,15 @@ class Rule:
         """Return what a person can do about it."""
         said = None if self.users is None else self.users.of(person)
         return self.mitigation if said is None else f"The kernel is {person.whose}. {said}"
+
+    @property
+    def inferred(self) -> bool:
+        """Whether it says where time goes, or that nothing hides it, and not what takes it.
+
+        What a unit did, what a request moved and which multiprocessors were idle is counted. That
+        warps wait, or are few, is counted too, but not what for.
+        """
+        return self.term is not None and TERMS[self.term].kind in (Kind.STALL, Kind.OCCUPANCY)
 
     @property
     def compared(self) -> tuple[str, ...]:

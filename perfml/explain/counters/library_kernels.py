@@ -175,15 +175,16 @@ def as_calls(launches: Sequence[Launch]) -> list[Launch]:
     """Return launches, with those of one call joined: a grid's limit cut it, nobody's loop."""
     found: list[list[Launch]] = []
     for one in launches:
-        if found and found[-1][-1].kernel == one.kernel and _is_full(found[-1][-1]):
+        if found and found[-1][-1].kernel == one.kernel and is_full(found[-1][-1].grid):
             found[-1].append(one)
         else:
             found.append([one])
     return [_joined(parts) for parts in found]
 
 
-def _is_full(launch: Launch) -> bool:
-    size = [int(each) for each in re.findall(r"\d+", launch.grid)]
+def is_full(grid: str) -> bool:
+    """Return whether a grid is as large as it can be, so that one call takes several launches."""
+    size = [int(each) for each in re.findall(r"\d+", grid)]
     return len(size) == 3 and max(size[1:]) == _LARGEST
 
 

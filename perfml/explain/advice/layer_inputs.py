@@ -1,0 +1,84 @@
+"""What rules of advice know of a layer as a whole.
+
+Here to change: an input of rules of scope ``layer`` is a row of `LAYER_INPUTS` and a column of
+`layer_table`.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfml.explain.advice.inputs import busiest
+from perfml.explain.advice.rules import Rules
+from perfml.explain.counters.library_kernels import is_full, is_product
+
+_OFTEN = 4
+"""Launches of one product from which on they are a loop's."""
+
+LAYER_INPUTS = {
+    "launches": "launches of the layer",
+    "layer_us": "the layer's time",
+    "short_launches": "launches shorter than short_us, without the longest launch of the layer",
+    "short_us": "their time",
+    "short_share": "their share of the layer's time",
+    "transform_launches": "launches whose kernel's name is that of a rearrangement",
+    "transform_us": "their time",
+    "transform_share": "their share of the layer's time",
+    "repeated_launches": "launches of a library's product that others repeat, kernel and grid",
+    "repeated_idle_us": "their time in which no unit is busy",
+    "repeated_share": "their share of the layer's time",
+}
+"""Inputs of rules of scope ``layer``."""
+
+
+def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+    """Return the inputs of scope ``layer``, one row a layer.
+
+    Parameters
+    ----------
+    launches
+        Usual launches with the columns ``group, kernel, time_us, layer_us``.
+    rules
+        They say what counts as short, and what as a rearrangement.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``group``, columns as in `LAYER_INPUTS`.
+    """
+    groups = launches["group"]
+    time = launches["time_us"].astype(float)
+    names = launches["kernel"].astype("string").fillna("")
+    turns = names.map(lambda name: bool(rules.transforms.search(name))).astype(bool)
+    # the longest launch is the one that the others would be fused into, but none that only
+    # rearranges data for another one
+    alone = turns.groupby(groups).transform("all")
+    others = pd.Series(True, index=launches.index)
+    others[time.where(~turns | alone, -1.0).groupby(groups).idxmax()] = False
+    marks = {"short": others & (time < rules.short_us), "transform": others & turns}
+    table = pd.DataFrame(
+        {"launches": groups.value_counts(sort=False), "layer_us": time.groupby(groups).sum()},
+        dtype=float,
+    )
+    again = _repeated(launches)
+    marks["repeated"] = again
+    for name, mark in marks.items():
+        table[f"{name}_launches"] = mark.astype(float).groupby(groups).sum()
+        table[f"{name}_us"] = time.where(mark, 0.0).groupby(groups).sum()
+        table[f"{name}_share"] = table[f"{name}_us"] / table["layer_us"]
+    idle = time * (1 - busiest(launches))
+    table["repeated_idle_us"] = idle.where(again, 0.0).groupby(groups).sum()
+    return table
+
+
+def _repeated(launches: pd.DataFrame) -> pd.Series:
+    """Return which launches a library makes for one product again and again, in one layer.
+
+    Not those of one call that the largest grid cuts.
+    """
+    products = launches["kernel"].astype("string").fillna("").map(is_product).astype(bool)
+    if "grid" not in launches.columns:
+        return products & False
+    alike = [launches[name].astype("string").fillna("") for name in ("kernel", "grid")]
+    often = products.groupby([launches["group"], *alike]).transform("size") >= _OFTEN
+    return products & often & ~alike[1].map(is_full).astype(bool)
