@@ -46,7 +46,7 @@ def symptoms_behind(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.Data
     return findings.iloc[[place for *_, place in sorted(order)]]
 
 
-def _makes(cause: Rule, symptom: Rule, row: Mapping[str, Any]) -> bool:
+def _makes(cause: Rule, symptom: Rule, row: Mapping[Any, Any]) -> bool:
     """Return whether a hazard is what makes another one, or what its reader can change instead."""
     if cause.id in symptom.symptom_of:
         return True
