@@ -3,10 +3,11 @@
 Run: ``python -m studies.truth.firm --out tests/data/truth/firm.json``; 2 minutes, no GPU.
 
 The answers that count are the frozen first ones to the exams: nobody who wrote causes had seen
-those kernels. The rules were written after all four exams had been read, so three more things are
-asked: the limits of the rules, chosen on three authors and tried on the fourth; today's answers to
-every recorded set (how many right ones are hedged); and answers in which one cause has no word,
-its formula being taken out, so that something else has to stand first.
+those kernels. Of exams whose half *aside* nobody has read, the half *dev* is asked. The rules were
+written after these answers had been read, so three more things are asked: the rules and their
+limits, chosen on all exams but one and tried on that; today's answers to every recorded set (how
+many right ones are hedged); and answers in which one cause has no word, its formula being taken
+out, so that something else has to stand first.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import itertools
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfml.explain.counters import refine, resources
-from perfml.explain.counters.causes import kernel_causes, layer_matches
-from perfml.explain.counters.doubts import LIMITS, Claim, Limits, doubt_of
+from perfml.explain.counters.causes import Match, kernel_causes, layer_matches
+from perfml.explain.counters.claims import INSTEAD, Claim
+from perfml.explain.counters.doubts import LIMITS, RULES, Limits, doubt_of
 from perfml.explain.counters.evidence import Reason, Told
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.rivals import find_rival
@@ -36,7 +38,7 @@ from studies.truth.fixes import exam_questions
 from studies.truth.questions import Question, stranger_questions
 from studies.truth.scores import hand_over
 from studies.truth.sets import CONFIDENT, SETS
-from studies.truth.strangers import EXAMS, READ
+from studies.truth.strangers import ANSWERS, EXAMS, HALVES, READ
 
 ROOMS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RIVALS = (0.2, 0.25, 1 / 3, 0.4, 0.5, 0.67)
@@ -46,6 +48,9 @@ CURVE = (2.0, 0.5, 0.4, 1 / 3, 0.25, 0.2, 0.1)
 """Limits of a rival, from none on: the curve of risk and coverage."""
 LEAST_FIRM = 0.85
 """Of the right answers that were confident, so many have to stay firm where limits are chosen."""
+MOST_RIGHT = 2
+"""A rule is chosen where it hedges at most so many right answers for a wrong one."""
+DEV = HALVES[0]
 
 Refinement = Callable[[Decomposition, Pair], None]
 
@@ -74,20 +79,32 @@ class Answered:
     claim: Claim
     reading: bool = False
 
-    def firm(self, limits: Limits = LIMITS) -> bool:
+    def firm(self, limits: Limits = LIMITS, rules: Collection[Reason] | None = None) -> bool:
         """Return whether no rule speaks."""
-        return not self.reading and doubt_of(self.claim, limits) is None
+        return not self.reading and doubt_of(self.claim, limits, rules) is None
+
+
+def asked_of() -> dict[str, str]:
+    """Return the exams by what is asked of them: all that has been read."""
+    return {name if name in READ else f"{name}, {DEV}": name for name in EXAMS}
 
 
 def _pairs(exam: str) -> list[Question]:
+    """Return the pairs of an exam that somebody has read."""
     left_out = EXAMS[exam].document("decision.json")["left_out"]
-    return [each for each in exam_questions(EXAMS[exam].dataset) if each.case not in left_out]
+    halves = EXAMS[exam].document("halves.json")
+    read = {name for half in (HALVES if exam in READ else (DEV,)) for name in halves[half]}
+    return [
+        each
+        for each in exam_questions(EXAMS[exam].dataset)
+        if each.case not in left_out and each.case in read
+    ]
 
 
 def first_answers(exam: str) -> list[Answered]:
     """Return the frozen first answers of an exam that were confident, with the launches of it."""
     recording = EXAMS[exam].recordings[0]
-    frozen = EXAMS[exam].document("answers_first.json")[recording]
+    frozen = EXAMS[exam].document(ANSWERS["first"])[recording]
     found = []
     for question in _pairs(exam):
         answer = frozen.get(question.case)
@@ -115,6 +132,8 @@ def _answered(question: Question, along: Sequence[tuple[Term, float]], right: bo
     steps = [after - before for before, after in times]
     before, after = (sum(side) for side in zip(*times, strict=True))
     claim = Claim(along, abs(math.log(after / before)))
+    if along[0][0].id in INSTEAD:
+        claim = _of_one_side(claim, matches)
     paired = [at for at, match in enumerate(matches) if match.before and match.after]
     if along[0][0].kind is Kind.LAUNCH or not paired:
         return Answered(question.case, right, claim)
@@ -127,6 +146,7 @@ def _answered(question: Question, along: Sequence[tuple[Term, float]], right: bo
     claim = replace(
         claim,
         slower=sides[1],
+        faster=sides[0],
         taken=1 - (sides[0].time_us / sides[1].time_us) ** min(along[0][1], 1.0),
         others=1 - abs(steps[place]) / everything if everything > 0 else 0.0,
         guessed=len(matches) > 1
@@ -138,11 +158,37 @@ def _answered(question: Question, along: Sequence[tuple[Term, float]], right: bo
     return Answered(question.case, right, claim, find_rival([told], ratio, single=True) is not None)
 
 
-def counts(answers: Sequence[Answered], limits: Limits | None = LIMITS) -> dict[str, int]:
+def _of_one_side(claim: Claim, matches: Sequence[Match]) -> Claim:
+    """Return a claim of kernels that one side lacks, with how many more that side launches."""
+    sides = (
+        [match.before for match in matches if match.before is not None],
+        [match.after for match in matches if match.after is not None],
+    )
+    fewer, more = sorted(sides, key=lambda side: sum(one.time_us for one in side))
+    longest = max(more, key=lambda one: one.time_us)
+    return replace(claim, lone=longest, more=len(more) - len(fewer))
+
+
+def counts(
+    answers: Sequence[Answered],
+    limits: Limits | None = LIMITS,
+    rules: Collection[Reason] | None = None,
+) -> dict[str, int]:
     """Return how many answers are firm, right and wrong; without limits all are firm."""
-    firm = [each for each in answers if limits is None or each.firm(limits)]
+    firm = [each for each in answers if limits is None or each.firm(limits, rules)]
     right = sum(each.right for each in firm)
     return {"right": right, "wrong": len(firm) - right}
+
+
+def chosen_rules(answers: Sequence[Answered]) -> tuple[Reason, ...]:
+    """Return the rules that hedge a wrong answer for every `MOST_RIGHT` right ones or fewer."""
+    found = []
+    for rule in RULES:
+        spoken = [each.right for each in answers if doubt_of(each.claim, rules=(rule,)) is not None]
+        wrong = len(spoken) - sum(spoken)
+        if wrong > 0 and sum(spoken) <= MOST_RIGHT * wrong:
+            found.append(rule)
+    return tuple(found)
 
 
 def chosen(answers: Sequence[Answered]) -> Limits:
@@ -284,12 +330,17 @@ def _first(causes: Causes) -> str:
 
 def measure(strangers: Path | None) -> dict[str, Any]:
     """Return what the page shows."""
-    answers = {name: first_answers(name) for name in READ}
-    questions = {name: _pairs(name) for name in READ}
+    answers = {title: first_answers(name) for title, name in asked_of().items()}
+    questions = {title: _pairs(name) for title, name in asked_of().items()}
     left_out = {}
-    for name in READ:
-        limits = chosen([each for other in READ if other != name for each in answers[other]])
-        left_out[name] = {"limits": asdict(limits), **counts(answers[name], limits)}
+    for name in answers:
+        others = [each for other in answers if other != name for each in answers[other]]
+        limits, rules = chosen(others), chosen_rules(others)
+        left_out[name] = {
+            "limits": asdict(limits),
+            "rules": list(rules),
+            **counts(answers[name], limits, rules),
+        }
     sets = {name: questions_of() for name, questions_of in SETS.items()}
     if strangers is not None:
         sets["public reports of strangers"] = stranger_questions(strangers)[0]
@@ -302,19 +353,19 @@ def measure(strangers: Path | None) -> dict[str, Any]:
                 "firm": counts(answers[name]),
                 "left out": left_out[name],
             }
-            for name in READ
+            for name in answers
         },
         "curve": [
             {
                 "rival": rival,
-                **{name: counts(answers[name], replace(LIMITS, rival=rival)) for name in READ},
+                **{name: counts(answers[name], replace(LIMITS, rival=rival)) for name in answers},
             }
             for rival in CURVE
         ],
         "reasons": reasons_of([each for mine in answers.values() for each in mine]),
         "still wrong": [
             f"{name}: {each.case}, {each.claim.first.id}"
-            for name in READ
+            for name in answers
             for each in answers[name]
             if not each.right and each.firm()
         ],

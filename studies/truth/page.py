@@ -409,7 +409,7 @@ def firm():
         rows.append(row)
     header = ["exam, first answer", "pairs", "confident as answered: right, wrong", "wrong"]
     header += ["firm by the rules: right, wrong", "wrong"]
-    header += ["firm by limits of the other three: right, wrong", "wrong"]
+    header += ["firm by rules and limits of the others: right, wrong", "wrong"]
     return markdown(header, rows)
 
 
@@ -419,13 +419,13 @@ _FIRM_PARTS = ("right", "wrong")
 
 def firm_curve():
     """How many first answers are firm, right and wrong, by how large a rival may be."""
-    rows = []
+    rows, exams = [], [*measured_firm()["authors"]]
     for each in measured_firm()["curve"]:
         limit = "any" if each["rival"] > 1 else f"{each['rival']:.2g}"
-        cells = [f"{each[name]['right']}, {each[name]['wrong']}" for name in strangers.READ]
-        right, wrong = (sum(each[name][part] for name in strangers.READ) for part in _FIRM_PARTS)
+        cells = [f"{each[name]['right']}, {each[name]['wrong']}" for name in exams]
+        right, wrong = (sum(each[name][part] for name in exams) for part in _FIRM_PARTS)
         rows.append([limit, *cells, f"{right}, {wrong}"])
-    return markdown(["a rival is smaller than", *strangers.READ, "all"], rows)
+    return markdown(["a rival is smaller than", *exams, "all"], rows)
 
 
 def firm_rules():

@@ -115,21 +115,76 @@ def test_a_cause_in_a_guessed_counterpart_is_not_firm_beside_other_kernels():
     assert reason(cause, others=[small], several=True, fast=renamed) is None
 
 
-@pytest.mark.parametrize(("instead_us", "place"), [(5.0, False), (100.0, True)])
-def test_kernels_in_addition_are_a_reason_and_kernels_in_place_of_others_a_place(instead_us, place):
+@pytest.mark.parametrize(
+    ("instead_us", "why"),
+    [
+        ((), ""),
+        ((100.0,), "in place of kernels that take 50 % of the faster side's time"),
+        ((5.0,), "launches no more kernels than the faster one"),
+        ((5.0, 5.0), "launches no more kernels than the faster one"),
+    ],
+)
+def test_kernels_in_addition_are_a_reason_and_kernels_in_place_of_others_a_place(instead_us, why):
     new = launch({"kernel": "new", "time_us": 400.0, "dram_utilization": 0.8})
-    old = launch({"kernel": "old", "time_us": instead_us})
+    old = [launch({"kernel": "old", "time_us": each}) for each in instead_us]
     parts = [
         Contribution(TERMS["kernels_appeared"], 0.0, 400.0, 1.0),
-        Contribution(TERMS["kernels_vanished"], instead_us, 0.0, -0.1),
+        *(Contribution(TERMS["kernels_vanished"], each, 0.0, -0.05) for each in instead_us),
     ]
     same = told({}, slow={"time_us": 100.0})
-    found = find_doubt([same], parts, 0.9, several=True, launches=[new, old])
-    assert (found is not None) == place
+    whole = sum(each.log_ratio for each in parts)
+    found = find_doubt([same], parts, whole, several=True, launches=[new, *old])
+    assert (found is not None) == bool(why)
     if found is not None:
         assert found.reason is Reason.PLACE
         assert [term.id for term in found.causes] == ["dram_bytes"]
-        assert "in place of kernels that take 50 % of the faster side's time" in found.why
+        assert why in found.why
+
+
+def test_a_queue_that_several_units_share_is_only_a_place():
+    assert reason({"mio_throttle": 1.0}, slow={"stall_mio_throttle": 0.9}) is Reason.PLACE
+
+
+GREW = {"global_load_requests": 100.0, "global_store_requests": 0.0, "gld_transactions": 400.0}
+GREW |= {"gst_transactions": 0.0, "inst_executed": 1000.0}
+TWICE = {name: 2 * value for name, value in GREW.items()}
+
+
+@pytest.mark.parametrize(
+    ("cause", "issue", "more", "expected"),
+    [
+        ("global_requests", 0.68, TWICE, Reason.TOGETHER),
+        ("global_requests", 0.40, TWICE, None),
+        ("global_requests", 0.68, {**TWICE, "inst_executed": 1100.0}, None),
+        ("sectors_per_request", 0.68, TWICE, None),
+        ("instructions", 0.68, TWICE, Reason.TOGETHER),
+        ("instructions", 0.68, {**TWICE, "gld_transactions": 400.0}, None),
+    ],
+)
+def test_traffic_and_instructions_that_grew_together_in_units_as_busy_are_not_told_apart(
+    cause, issue, more, expected
+):
+    levels = {"ldst_fu_utilization": 0.7, "issue_slot_utilization": issue}
+    assert reason({cause: 1.0}, fast=GREW, slow={**more, **levels}) is expected
+
+
+@pytest.mark.parametrize(
+    ("cause", "kernels", "expected"),
+    [
+        ("block_slots", ("cutlass_a", "cutlass_b"), Reason.PROGRAM),
+        ("stall_memory_dependency", ("mine", "cutlass_b"), Reason.PROGRAM),
+        ("block_slots", ("cutlass_a", "cutlass_a"), None),
+        ("block_slots", ("mine", "mine_too"), None),
+        ("dram_bytes", ("cutlass_a", "cutlass_b"), None),
+    ],
+)
+def test_how_another_kernel_of_a_library_is_built_is_not_a_firm_cause(cause, kernels, expected):
+    fast, slow = ({"kernel": kernel} for kernel in kernels)
+    waits = {"stall_memory_dependency": 0.9, "issue_slot_utilization": 0.1}
+    found = doubt({cause: 1.0}, fast=fast, slow={**slow, **waits})
+    assert (None if found is None else found.reason) is expected
+    if found is not None:
+        assert "change one thing at a time" in found.check
 
 
 def test_a_rest_is_no_claim_and_needs_no_doubt():

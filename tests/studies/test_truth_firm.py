@@ -8,12 +8,14 @@ import math
 import pytest
 
 from perfml.explain.counters import refine, resources
-from perfml.explain.counters.doubts import LIMITS, Claim
+from perfml.explain.counters.claims import Claim
+from perfml.explain.counters.doubts import LIMITS
+from perfml.explain.counters.evidence import Reason
 from perfml.explain.counters.terms import TERMS
 from studies.truth import firm
 from studies.truth.page import PAGE, measured_firm
 from studies.truth.scores import wilson
-from studies.truth.strangers import READ
+from studies.truth.strangers import EXAMS, READ
 from tests.support.paths import ROOT
 
 STRANGERS = ROOT.parent / "shared/data/strangers"
@@ -33,6 +35,20 @@ def test_limits_that_doubt_everything_are_not_chosen():
     limits = firm.chosen(answers)
     assert limits.rival > 0.22
     assert firm.counts(answers, limits) == {"right": 9, "wrong": 0}
+
+
+def test_a_rule_that_hedges_three_right_answers_for_a_wrong_one_is_not_chosen():
+    wrong, right = answered(0.9, right=False), answered(0.9, right=True)
+    assert firm.chosen_rules([wrong, right, right]) == (Reason.RIVAL,)
+    assert firm.chosen_rules([wrong, right, right, right]) == ()
+
+
+def test_of_an_exam_whose_second_half_nobody_has_read_the_first_is_asked():
+    for name in EXAMS:
+        halves = EXAMS[name].document("halves.json")
+        asked = {each.case for each in firm._pairs(name)}
+        assert asked & set(halves["dev"])
+        assert bool(asked & set(halves["aside"])) == (name in READ)
 
 
 def test_without_limits_every_confident_answer_is_firm():
@@ -94,10 +110,10 @@ def test_the_text_says_what_was_measured():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", READ)
-def test_first_answers_are_as_firm_as_the_page_says(name):
+@pytest.mark.parametrize(("title", "name"), firm.asked_of().items())
+def test_first_answers_are_as_firm_as_the_page_says(title, name):
     answers = firm.first_answers(name)
-    kept = measured_firm()["authors"][name]
+    kept = measured_firm()["authors"][title]
     assert firm.counts(answers, None) == kept["before"], ANEW
     assert firm.counts(answers) == kept["firm"], ANEW
 

@@ -14,7 +14,9 @@ from perfml.cli.documents.common import (
 from perfml.explain.certainty import Certainty
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
-UntoldReason = Literal["counters", "reading", "small", "place", "room", "pairing", "rival"]
+UntoldReason = Literal[
+    "counters", "reading", "small", "place", "room", "pairing", "rival", "together", "program"
+]
 GateVerdict = Literal["same", "better", "worse", "cannot tell"]
 
 

@@ -8,14 +8,15 @@ often does. How often, over the first answers to four authors' kernels, stands i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.counters.claims import Claim, claim_of
 from perfml.explain.counters.evidence import Reason, Told, Untold
-from perfml.explain.counters.experiments import check_of
-from perfml.explain.counters.library_kernels import OF_RUNS
-from perfml.explain.counters.resources import RESOURCES
-from perfml.explain.counters.room import room_of, same_limit
+from perfml.explain.counters.experiments import PROGRAMS, check_of
+from perfml.explain.counters.resources import AS_BUSY, MOST, RESOURCES
+from perfml.explain.counters.room import busiest_of, room_of
 from perfml.explain.counters.terms import ONE_SIDED, STALL_TERMS, TERMS, Contribution, Kind, Term
 from perfml.explain.launches import Launch
 from perfml.kernel_names import kernel_purpose
@@ -51,67 +52,9 @@ PLACES = {
     "achieved_of_theoretical": ("block_imbalance", "sm_imbalance"),
     "issue_rate": ("stall_exec_dependency", "stall_memory_dependency"),
     "shared_memory_busy_time": ("wavefronts_per_shared_load", "shared_loads"),
+    "mio_throttle": ("shared_loads", "special_function_pipe_time"),
 }
 """Terms that say where the time goes, not why, and what is behind them mostly."""
-
-
-_INSTEAD = {
-    "kernels_appeared": "kernels_vanished",
-    "kernels_vanished": "kernels_appeared",
-}
-"""Kernels that one side lacks, and what it has instead of them."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The first cause of an explanation, and what else the explanation holds.
-
-    Attributes
-    ----------
-    along
-        All terms that speak for the difference, as parts of it, the largest first; that is the
-        cause that is claimed.
-    size
-        Logarithm of the layer's ratio, without its sign.
-    slower
-        The launch on the slower side that the first cause is most of.
-    taken
-        Part of its time that the cause would have to take.
-    others
-        Part of all differences that lies in other kernels.
-    guessed
-        Whether its kernel answers to one of another name in a layer of several.
-    replaced
-        Where the first cause is kernels that the other side lacks: what kernels of its own that
-        side has instead, as part of its time; 0 where these are fewer.
-    lone
-        The longest of these kernels.
-    """
-
-    along: Sequence[tuple[Term, float]]
-    size: float
-    slower: Launch | None = None
-    taken: float = 0.0
-    others: float = 0.0
-    guessed: bool = False
-    replaced: float = 0.0
-    lone: Launch | None = None
-
-    @property
-    def first(self) -> Term:
-        """The cause that is claimed."""
-        return self.along[0][0]
-
-    @property
-    def second(self) -> tuple[Term, float] | None:
-        """The next term; None where there is none but a rest."""
-        return next((each for each in self.along[1:] if not each[0].residual), None)
-
-    @property
-    def rival(self) -> tuple[Term, float] | None:
-        """The next term of another limit; None where there is none."""
-        others = (each for each in self.along[1:] if not each[0].residual)
-        return next((each for each in others if not same_limit(self.first, each[0])), None)
 
 
 def find_doubt(
@@ -143,83 +86,20 @@ def find_doubt(
     return doubt_of(claim)
 
 
-def doubt_of(claim: Claim, limits: Limits = LIMITS) -> Untold | None:
-    """Return what the first cause of a claim may be instead; None where no rule speaks."""
-    for reason, rule in _RULES.items():
+def doubt_of(
+    claim: Claim, limits: Limits = LIMITS, rules: Collection[Reason] | None = None
+) -> Untold | None:
+    """Return what the first cause of a claim may be instead; None where no rule speaks.
+
+    Of the rules, those that are asked for; all by default.
+    """
+    for reason, rule in RULES.items():
+        if rules is not None and reason not in rules:
+            continue
         found = rule(claim, limits)
         if found is not None:
             return _doubt(claim, reason, *found)
     return None
-
-
-def claim_of(
-    pairs: Sequence[Told],
-    others: Sequence[Contribution],
-    log_ratio: float,
-    *,
-    several: bool,
-    launches: Sequence[Launch] = (),
-) -> Claim | None:
-    """Return what an explanation claims; None where it names no cause. See `find_doubt`."""
-    sums: dict[str, float] = {}
-    for one in (*(one for pair in pairs for one in pair.contributions), *others):
-        if log_ratio != 0:
-            sums[one.term.id] = sums.get(one.term.id, 0.0) + one.log_ratio / log_ratio
-    order = sorted((name for name in sums if sums[name] > 0), key=lambda name: -sums[name])
-    along = [(TERMS[name], sums[name]) for name in order]
-    if not along or along[0][0].residual:
-        return None
-    first, size = along[0][0], abs(log_ratio)
-    held = [sum(one.log_ratio for one in pair.contributions if one.term == first) for pair in pairs]
-    if first.id in _INSTEAD and launches:
-        return _of_one_side(Claim(along, size), pairs, others, launches)
-    if first.kind is Kind.LAUNCH or not pairs:
-        return Claim(along, size)
-    place = max(range(len(pairs)), key=lambda at: held[at] / log_ratio)
-    main, parts = pairs[place], [_sum(pair.contributions) for pair in pairs]
-    # a loop launches one kernel again and again
-    alike = sum(
-        parts[at]
-        for at, pair in enumerate(pairs)
-        if (pair.before.kernel, pair.after.kernel) == (main.before.kernel, main.after.kernel)
-    )
-    everything = sum(map(abs, parts)) + sum(abs(one.log_ratio) for one in others)
-    sides = sorted((main.before, main.after), key=lambda side: side.time_us)
-    share = held[place] / parts[place] if parts[place] != 0 else 0.0
-    return Claim(
-        along,
-        size,
-        slower=sides[1],
-        taken=1 - (sides[0].time_us / sides[1].time_us) ** min(max(share, 0.0), 1.0),
-        others=1 - abs(alike) / everything if everything > 0 else 0.0,
-        guessed=several
-        and kernel_purpose(main.before.kernel) != kernel_purpose(main.after.kernel)
-        and not (main.by_work and first.id in OF_RUNS),
-    )
-
-
-def _of_one_side(
-    claim: Claim,
-    pairs: Sequence[Told],
-    others: Sequence[Contribution],
-    launches: Sequence[Launch],
-) -> Claim:
-    """Return a claim of kernels that one side lacks, with what that side has instead of them."""
-    of_term: dict[str, list[Launch]] = {}
-    for one, launch in zip(others, launches, strict=True):
-        of_term.setdefault(one.term.id, []).append(launch)
-    lone, instead = of_term[claim.first.id], of_term.get(_INSTEAD[claim.first.id], [])
-    longest = max(lone, key=lambda launch: launch.time_us)
-    if len(instead) < len(lone):
-        return replace(claim, lone=longest)
-    sides = ([pair.before for pair in pairs], [pair.after for pair in pairs])
-    both = min(sum(launch.time_us for launch in side) for side in sides)
-    taken = sum(launch.time_us for launch in instead)
-    return replace(claim, replaced=taken / (taken + both), lone=longest)
-
-
-def _sum(contributions: Sequence[Contribution]) -> float:
-    return sum(one.log_ratio for one in contributions)
 
 
 _Found = tuple[tuple[Term, ...], str] | None
@@ -237,12 +117,18 @@ def _only_a_place(claim: Claim, limits: Limits) -> _Found:
     """A place names no reason, and neither do kernels that run in place of as many others.
 
     Kernels that one side runs in addition (copies, conversions) are the reason, and so are several
-    in place of one: what was fused is not.
+    in place of one: what was fused is not. Then the slower side launches more.
     """
     if claim.lone is not None and claim.replaced >= limits.others:
         why = (
             f"they run in place of kernels that take {Readable(claim.replaced):.0%} of the faster "
             "side's time: that says where the time goes, not why"
+        )
+        return (_busiest(claim.lone),), why
+    if claim.lone is not None and claim.more <= 0:
+        why = (
+            "the slower side launches no more kernels than the faster one, so they run in place of "
+            "others: that says where the time goes, not why"
         )
         return (_busiest(claim.lone),), why
     if claim.first.id not in PLACES:
@@ -297,6 +183,70 @@ def _other_kernels(claim: Claim, limits: Limits) -> _Found:
     return (others,), why
 
 
+_OF_A_PROGRAM = (Kind.OCCUPANCY, Kind.STALL)
+"""How many warps of a kernel fit, and what they wait for, is how it is built."""
+
+
+def _other_program(claim: Claim, limits: Limits) -> _Found:
+    """How a library's kernel is built is no cause where it runs in place of another.
+
+    Two versions of somebody's kernel differ in what was changed. A library's kernel in place of
+    another differs in everything.
+    """
+    slower, faster = claim.slower, claim.faster
+    if slower is None or faster is None or claim.first.kind not in _OF_A_PROGRAM:
+        return None
+    persons = {person_of(each.kernel) for each in (slower, faster)}
+    if persons == {Person.AUTHOR} or _alike(slower, faster):
+        return None
+    why = (
+        "the sides run different kernels of a library, and this is how a kernel is built: it "
+        "describes the slower one and need not be what it pays for"
+    )
+    return (_busiest(slower),), why
+
+
+def _alike(one: Launch, other: Launch) -> bool:
+    return kernel_purpose(one.kernel) == kernel_purpose(other.kernel)
+
+
+_AMOUNTS = (
+    "global_requests",
+    "redundant_traffic",
+    "l1_sectors",
+    "l2_sectors",
+    "dram_bytes",
+    "instructions",
+    "integer_arithmetic",
+    "fp32_operations",
+)
+"""Causes that say how much is done. Of these one seldom grows alone."""
+
+
+def _as_busy(claim: Claim, limits: Limits) -> _Found:
+    """Memory traffic and instructions that grew together, in units about as busy: either is it."""
+    slower, faster = claim.slower, claim.faster
+    if slower is None or faster is None or claim.first.id not in _AMOUNTS:
+        return None
+    memories = [unit for unit in RESOURCES if unit.is_global and not unit.derived]
+    issue = [unit for unit in RESOURCES if unit.issued]
+    others = issue if claim.first.kind is Kind.MEMORY else memories
+    busy = busiest_of(claim.first, slower)
+    step = math.log(slower.time_us / faster.time_us)
+    for unit in others:
+        works = [unit.amount(each) for each in (faster, slower)]
+        level = unit.level_of(slower)
+        if not (min(works) > 0 and level >= AS_BUSY * busy > 0):
+            continue
+        if math.log(works[1] / works[0]) >= MOST * step > 0:
+            why = (
+                "both grew, and their units are about as busy "
+                f"({Readable(level):.0%} and {Readable(busy):.0%})"
+            )
+            return (unit.work,), why
+    return None
+
+
 def _close(claim: Claim, limits: Limits) -> _Found:
     """A cause of another limit that is nearly as large may be the first."""
     rival, first = claim.rival, claim.along[0][1]
@@ -305,18 +255,22 @@ def _close(claim: Claim, limits: Limits) -> _Found:
     return (rival[0],), f"it is {Readable(rival[1] / first):.0%} as large, and of another limit"
 
 
-_RULES = {
+RULES = {
     Reason.SMALL: _small,
     Reason.PLACE: _only_a_place,
     Reason.ROOM: _no_room,
     Reason.PAIRING: _other_kernels,
     Reason.RIVAL: _close,
+    Reason.TOGETHER: _as_busy,
+    Reason.PROGRAM: _other_program,
 }
 """In this order: the first that speaks is told."""
 
 
 def _doubt(claim: Claim, reason: Reason, causes: tuple[Term, ...], why: str) -> Untold:
     check = check_of(causes[0], "" if claim.slower is None else claim.slower.kernel)
+    if reason is Reason.PROGRAM:
+        check = PROGRAMS
     return Untold(
         causes,
         claim.first,

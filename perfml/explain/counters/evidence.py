@@ -124,6 +124,10 @@ class Reason(StrEnum):
     """Which kernels answer to each other is a guess."""
     RIVAL = "rival"
     """A second cause is nearly as large."""
+    TOGETHER = "together"
+    """Memory traffic and instructions grew together."""
+    PROGRAM = "program"
+    """It is how a library's kernel is built, which runs in place of another."""
 
 
 @dataclass(frozen=True)

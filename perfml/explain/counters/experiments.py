@@ -58,6 +58,12 @@ _PIPES = Check(
 _BOTH_TIMES = Check("compare its time under the profiler with that without: collect records both")
 _BATCH = Check("run it with twice the batch: less than twice the time if the GPU was not full")
 _RANGES = Check("put a range (NVTX) around each step: then kernels of one step are compared")
+PROGRAMS = Check(
+    "section SourceCounters of both shows at which instructions warps wait; or change one thing at "
+    "a time (layout, precision, a size) until the kernel changes: one kernel compares with itself",
+    "SourceCounters",
+)
+"""Where two programs are compared."""
 
 _CHECKS = {
     "instructions": _OPCODES,

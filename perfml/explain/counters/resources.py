@@ -27,7 +27,7 @@ MOST = 0.5
 LONGER = 0.25
 """A unit that is busy longer for less of the additional time says little about it."""
 
-_AS_BUSY = 0.9
+AS_BUSY = 0.9
 """A unit that is less busy than this part of the busiest is not about as busy."""
 
 _ALL = 1.1
@@ -347,7 +347,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
         known.sort(key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0)
     else:
         faster = after if slower is before else before
-        least = _AS_BUSY * levels[first]
+        least = AS_BUSY * levels[first]
         known.sort(
             key=lambda each: (
                 levels[each.label] < least

@@ -83,6 +83,14 @@ def room_of(term: Term, launch: Launch) -> float:
     return max(max(levels[unit] for unit in units), queued)
 
 
+def busiest_of(term: Term, launch: Launch) -> float:
+    """Return how busy the busiest unit is that does the work of a cause; 0 where none does."""
+    units = _units_of(term.id.removesuffix(PER_LAUNCH))
+    return max(
+        (_known(each.level_of(launch)) for each in RESOURCES if each.label in units), default=0.0
+    )
+
+
 def same_limit(one: Term, other: Term) -> bool:
     """Return whether two causes are of one limit: its work in parts, or the waiting for it."""
     names = [term.id.removesuffix(PER_LAUNCH) for term in (one, other)]
