@@ -83,8 +83,8 @@ def test_what_did_nothing_to_an_answer_changes_nothing_if_it_is_taken_out():
 def test_firm_first_answers_are_seldom_wrong_and_most_right_ones_stay_firm():
     found = measured_firm()["authors"]
     pairs = sum(each["pairs"] for each in found.values())
-    for limits in ("firm", "left out"):
-        assert sum(each[limits]["wrong"] for each in found.values()) <= 0.04 * pairs
+    for limits, most in {"firm": 0.04, "left out": 0.05}.items():
+        assert sum(each[limits]["wrong"] for each in found.values()) <= most * pairs
         right = sum(each[limits]["right"] for each in found.values())
         assert right >= 0.7 * sum(each["before"]["right"] for each in found.values())
 
