@@ -189,6 +189,8 @@ def _torch_gpu(gpu: Gpu | None) -> Check:
     name = "torch on the GPU"
     if _version("torch") is None:
         return Check(name, "absent", "torch is not installed")
+    if gpu is None:  # importing torch takes seconds, and it would find none either
+        return Check(name, "absent", "no GPU")
     code = (
         "import torch; print(torch.version.cuda, torch.cuda.is_available(), "
         "torch.backends.cudnn.version())"
@@ -201,8 +203,6 @@ def _torch_gpu(gpu: Gpu | None) -> Check:
     found = f"CUDA {cuda}, cuDNN {cudnn}"
     if available == "True":
         return Check(name, "ok", found)
-    if gpu is None:
-        return Check(name, "absent", f"{found}, no GPU")
     cure = "Install a torch built for the driver's CUDA version (nvidia-smi shows it)."
     return Check(name, "fail", f"{found}, but torch does not see the GPU", cure)
 

@@ -111,6 +111,15 @@ def test_a_torch_that_does_not_see_the_gpu_is_a_failure(tools):
     assert "CUDA 12.1" in found.found
 
 
+def test_without_a_gpu_torch_is_not_imported(tools, tmp_path):
+    tools.setenv("PATH", str(tmp_path))
+    real = doctor._version
+    tools.setattr(doctor, "_version", lambda name: "2.6" if name == "torch" else real(name))
+    tools.setattr(doctor, "_ask", lambda *_, **__: pytest.fail("it was"))
+    found = checks()["torch on the GPU"]
+    assert (found.status, found.found) == ("absent", "no GPU")
+
+
 def test_a_full_disk_is_a_warning(tools):
     tools.setattr(doctor.shutil, "disk_usage", lambda _: type("", (), {"free": 1e9}))
     assert checks()["disk"].status == "warn"
