@@ -18,7 +18,7 @@ SEPARATOR = "+"
 """Between the sources of a layer whose launches were timed in different ways."""
 
 UNDER_PROFILER = {
-    "ncu": "Nsight Compute's, launch by launch and by default with cold caches",
+    "ncu": "Nsight Compute's, launch by launch and (its default) with cold caches",
     "cupti": "CUPTI's, taken while counters were read",
 }
 """Sources whose times were taken while counters were read; all others read none meanwhile."""
@@ -79,9 +79,8 @@ def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str |
         return None
     start = f"{name}: times" if name else "Times"
     return (
-        f"{start} from under the profiler: {' and '.join(parts)}; the program's own take a "
-        "timing pass. Copies and waiting between kernels are not in them; perfml collect or a "
-        "trace has those."
+        f"{start} from under the profiler: {' and '.join(parts)}. The program's own times "
+        "differ; perfml collect or a trace has them, and copies and gaps between kernels too."
     )
 
 

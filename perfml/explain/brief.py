@@ -15,7 +15,7 @@ from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
-from perfml.util.words import count, micros
+from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -165,7 +165,7 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
         _cut(verdict),
         tuple(
             BriefCause(
-                f"{each.term.label} ×{each.factor:.2f}",
+                f"{each.term.label} {factor_text(each.factor)}",
                 _cut("; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)])),
                 _cut(_do(each.term, detail, baseline)),
             )

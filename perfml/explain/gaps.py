@@ -111,7 +111,7 @@ class Timeline:
         return (
             f"{whose}between its kernels the device is idle {micros(self.idle_us)} of "
             f"{micros(self.wall_us)} ({Readable(self.idle_share):.0%}), {micros(self.gap_us)} "
-            f"at a launch in the median, which times of kernels do not show; {_TERM.action} "
+            f"at a launch in the median, which times of kernels do not show. {_TERM.action} "
             f"As one CUDA graph it would take about {micros(self.as_graph_us)}."
         )
 

@@ -46,7 +46,7 @@ def with_ncu_name(metric: str) -> str:
     Examples
     --------
     >>> with_ncu_name("stall_memory_dependency")
-    'stall_memory_dependency (long_scoreboard)'
+    'stall_memory_dependency (ncu: long_scoreboard)'
     """
     name = ncu_name(metric)
-    return f"{metric} ({name})" if name else metric
+    return f"{metric} (ncu: {name})" if name else metric

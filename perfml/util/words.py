@@ -59,6 +59,17 @@ def multiple(ratio: float) -> str:
     return f"{number(ratio)}×"
 
 
+def factor_text(factor: float) -> str:
+    """Return what multiplies a time, with two decimals; from a hundred without.
+
+    Examples
+    --------
+    >>> factor_text(6.022), factor_text(0.866), factor_text(128.0)
+    ('×6.02', '×0.87', '×128')
+    """
+    return f"×{factor:.2f}" if factor < 100 else f"×{factor:,.0f}"
+
+
 def percentage(value: float, digits: int = 3) -> str:
     """Return a fraction in percent with `digits` significant digits.
 
@@ -84,8 +95,8 @@ class Readable(float):
     --------
     >>> f"{Readable(1.65e10):.3g}, {Readable(4.0):.3g}, {Readable(208896):.0f}"
     '16.5 billion, 4, 208,896'
-    >>> f"{Readable(0.07):.0%}"
-    '7 %'
+    >>> f"{Readable(0.07):.0%}, {Readable(0.002):.0%}, {Readable(0.0):.0%}"
+    '7 %, under 1 %, 0 %'
     """
 
     def __format__(self, spec: str) -> str:
@@ -96,6 +107,8 @@ class Readable(float):
                     return f"{self / size:.3g} {word}"
             return f"{float(self):,.0f}" if abs(self) >= 999.5 else format(float(self), spec)
         if spec.endswith("%"):
+            if spec == ".0%" and 0 < self < 0.005:
+                return "under 1 %"
             return f"{float(self):{spec[:-1]}%}".replace("%", " %")
         if spec.endswith("f") and abs(self) >= 10_000:
             return format(float(self), f",{spec}")

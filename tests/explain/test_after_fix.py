@@ -479,7 +479,7 @@ def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs
     causes = layer_causes(*merged, same_device=True)
     fix = first_fix(SLOWER, causes, ("one", "two"), ((merged[0],), (merged[1],)))
     assert fix.unsaid is CannotSay.ALGORITHM
-    assert "How much that saves cannot be said: one side runs a library's" in fix.sentence()
+    assert "How much that saves cannot be said: the two sides run" in fix.sentence()
     assert (fix.to_dict()["after_us"], fix.to_dict()["unsaid"]) == (None, "algorithm")
     term = causes.totals[0].term.id
     library = [merged[0]]
@@ -521,8 +521,8 @@ def test_where_nothing_differs_nothing_is_to_be_done():
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
-        ("sm80_xmma_gemm_f32f32_f32f32_tn", "a library's: take one for this layer (4.00 times"),
-        ("void at::native::vectorized_elementwise_kernel<4>(int)", "PyTorch's: take one for this"),
+        ("sm80_xmma_gemm_f32f32_f32f32_tn", "a library's: take the one version of this layer (4.00 times"),
+        ("void at::native::vectorized_elementwise_kernel<4>(int)", "PyTorch's: take the one version of this"),
         ("my_kernel", "Use fewer fences"),
     ],
 )
@@ -530,8 +530,8 @@ def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
     text = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("one", 4.0))
     assert said in text
     two = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("b.csv", 4.0), tables=True)
-    assert ("take the kernels that b.csv ran (4.00" in two) == ("take one" in text)
-    assert "take one" not in action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), None)
+    assert ("take the kernels that b.csv ran (4.00" in two) == ("take the one version" in text)
+    assert "take the one" not in action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), None)
 
 
 def _in_a_loop(kernel, number):

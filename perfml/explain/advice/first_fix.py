@@ -180,7 +180,11 @@ def action_for(
         return action_here(term.id, launch) or term.action
     take = ""
     if other is not None:
-        what = f"the kernels that {other[0]} ran" if tables else f"{other[0]} for this layer"
+        what = (
+            f"the kernels that {other[0]} ran"
+            if tables
+            else f"the {other[0]} version of this layer"
+        )
         take = f"take {what} ({other[1]:.2f} times as fast here), or "
     if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
         can = _ASKED.format(asked=asked)

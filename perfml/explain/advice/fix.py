@@ -16,7 +16,7 @@ from perfml.util.words import micros
 class CannotSay(Enum):
     """Why the time after a fix is not said."""
 
-    ALGORITHM = "one side runs a library's kernels, and the other others: another algorithm"
+    ALGORITHM = "the two sides run different algorithms"
     SEVERAL = "this cause is less than half of what differs between the sides"
     COUNTERS = "the counters of one launch do not tell"
 

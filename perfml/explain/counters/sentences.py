@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfml.explain.counters.terms import Contribution, Kind
 from perfml.explain.results import Causes, Ratio, TermTotal
-from perfml.util.words import Readable, micros
+from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1
 """A cause below a tenth of the largest one is not told."""
@@ -62,7 +62,7 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         time=micros(sum(part.baseline + part.target for _, part in parts)),
         kernels=", ".join(_counted(parts)[:MOST]),
     )
-    return f"{term.label} ×{total.factor:.2f} ({_longer(largest)}{words})"
+    return f"{term.label} {factor_text(total.factor)} ({_longer(largest)}{words})"
 
 
 def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:

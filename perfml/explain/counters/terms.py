@@ -107,6 +107,9 @@ _SHARED_LOADS = ("inst_executed_shared_loads", "shared_load_transactions")
 _L2 = ("l2_read_transactions", "l2_write_transactions")
 _DRAM = ("dram_read_bytes", "dram_write_bytes")
 
+_BUSY = "busy for {baseline:.3g} -> {target:.3g} µs"
+"""Words of terms whose levels are always the time that a unit is busy."""
+
 _FEWER_BYTES = "Reuse what was loaded (tiles in shared memory, fusion), or use a smaller type."
 _LESS_MEMORY = "Move fewer bytes, or keep the working set in the level above."
 _NO_CAUSE = "Collect the counters listed as missing: without them the rest has no name."
@@ -118,6 +121,7 @@ _WORK = (
         Kind.WORK,
         ("tensor_utilization",),
         "Do fewer matrix operations, or do them in a smaller type.",
+        _BUSY,
         or_evidence=("tensor_cycles_utilization",),
     ),
     Term(
@@ -133,6 +137,7 @@ _WORK = (
         Kind.WORK,
         ("single_precision_fu_utilization",),
         "Choose an algorithm with fewer FP32 operations, or let tensor cores do them.",
+        _BUSY,
     ),
     Term(
         "fp64_pipe_time",
@@ -159,17 +164,25 @@ _WORK = (
     ),
     Term("dram_bytes", "work: DRAM bytes", Kind.MEMORY, _DRAM, _FEWER_BYTES),
     Term(
-        "dram_busy_time", "work: DRAM busy time", Kind.MEMORY, ("dram_utilization",), _FEWER_BYTES
+        "dram_busy_time",
+        "work: DRAM busy time",
+        Kind.MEMORY,
+        ("dram_utilization",),
+        _FEWER_BYTES,
+        _BUSY,
     ),
     Term("l2_sectors", "work: L2 sectors", Kind.MEMORY, _L2, _LESS_MEMORY),
     Term("l1_sectors", "work: L1 sectors", Kind.MEMORY, _SECTORS, _LESS_MEMORY),
-    Term("l2_busy_time", "work: L2 busy time", Kind.MEMORY, ("l2_utilization",), _LESS_MEMORY),
+    Term(
+        "l2_busy_time", "work: L2 busy time", Kind.MEMORY, ("l2_utilization",), _LESS_MEMORY, _BUSY
+    ),
     Term(
         "shared_memory_busy_time",
         "work: shared-memory busy time",
         Kind.MEMORY,
         ("shared_utilization",),
         "Keep values in registers, and read shared memory in wider pieces.",
+        _BUSY,
     ),
     Term(
         "integer_arithmetic",

@@ -24,6 +24,7 @@ from perfml.report.figures.style import (
     styled,
     two_lines,
 )
+from perfml.util.words import factor_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +117,7 @@ def _factor_axis(ax: Axes, low: float, high: float, *, few: bool) -> None:
             if low <= tick <= high and near >= apart:
                 ticks.append(tick)
     ax.xaxis.set_major_locator(FixedLocator(sorted(ticks)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}×"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{float(f'{value:.3g}'):,g}×"))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlim(low, high)
 
@@ -161,11 +162,13 @@ def attribution(
     ax.set_xscale("log")
     low, high = float(min(factors.min(), 0.98)), float(max(factors.max(), 1.02))
     # a phone's names leave the axis so little that the numbers take two thirds of it
-    room = (high / low) ** (0.85 if narrow else 0.24)
-    for at, factor in zip(place, factors, strict=True):
+    numbers = [factor_text(factor) for factor in factors]
+    longest = len(numbers[int(factors.argmax())]) - len("×1.23")
+    room = (high / low) ** ((0.85 if narrow else 0.24) + 0.12 * max(longest, 0))
+    for at, factor, text in zip(place, factors, numbers, strict=True):
         right = factor >= 1
         ax.annotate(
-            f"×{factor:.2f}",
+            text,
             (float(factor), float(at)),
             xytext=(4 if right else -4, 0),
             textcoords="offset points",

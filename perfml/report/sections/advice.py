@@ -42,8 +42,9 @@ _NCU = {
 
 LEAD = (
     "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
-    "of the layer's time; the saving is its upper end. Findings of one layer are often two views "
-    "of one loss, so their gains do not add up."
+    "of the layer's time; the saving is its upper end, estimated from the counters of this backend "
+    "alone, where the answer at the top counts the distance to the fastest backend. Findings of "
+    "one layer are often two views of one loss, so their gains do not add up."
 )
 
 

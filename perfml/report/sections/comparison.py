@@ -227,7 +227,7 @@ def _totals(comparison: Comparison) -> Totals:
     explanation = comparison.pair.explanation
     total = explanation.total
     longest = max(total.baseline_us, total.target_us)
-    layers = count(len(explanation.layers), "aligned layer")
+    layers = _of_both(len(explanation.layers))
     sides = ((explanation.baseline, total.baseline_us), (explanation.target, total.target_us))
     cards = [
         Card(name, micros(time), number, time / longest, (layers,))
@@ -296,17 +296,17 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         text = (
             f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
             f"against {micros(total.baseline_us)} ({total.ratio:.3f}×{_interval(total)}) over "
-            f"{count(layers, 'aligned layer')}"
+            f"{_of_both(layers)}"
         )
     elif total.verdict == "no difference" and len(_changes(comparison)):
         text = (
-            f"{_begun(of, 'gains')} and losses cancel over {count(layers, 'aligned layer')}: "
+            f"{_begun(of, 'gains')} and losses cancel over {_of_both(layers)}: "
             f"{_gains_and_losses(comparison)} (in all {total.ratio:.3f}×{_interval(total)})"
         )
     elif total.verdict == "no difference":
         text = (
             f"{_begun(of, 'no difference')} between {target} and {baseline} over "
-            f"{count(layers, 'aligned layer')} ({total.ratio:.3f}×{_interval(total)})"
+            f"{_of_both(layers)} ({total.ratio:.3f}×{_interval(total)})"
         )
     else:
         why = f"the repeats of {target} and {baseline} scatter too much"
@@ -338,3 +338,7 @@ def _changed_sentence(comparison: Comparison) -> Sentence | None:
     many = count(len(metrics.unique()), "metric")
     text = f"{of}{many} changed beyond noise, most often {listed(often)}."
     return Sentence("metric", "likely", text)
+
+
+def _of_both(layers: int) -> str:
+    return count(layers, "layer of both", "layers of both")

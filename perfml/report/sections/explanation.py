@@ -37,7 +37,7 @@ from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.main_points import main_points
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
-from perfml.util.words import count, micros, multiple, number
+from perfml.util.words import count, factor_text, micros, multiple, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
                 *(layers or [nothing]),
                 Notices(sentences_of(explanation.warnings), "this comparison"),
                 *time_texts(explanation.time_notes),
-                summary=f"all aligned layers together: {explanation.total.sentence()}",
+                summary=f"all layers of both together: {explanation.total.sentence()}",
             )
         )
     blocks = Panels("pair", tuple(panels))
@@ -112,7 +112,7 @@ def explanation_document(explanation: Explanation) -> Document:
     """Return one explanation with all that is known of it, layer by layer."""
     title = f"{explanation.target} against {explanation.baseline}"
     overview = section(
-        f"{title}, all aligned layers",
+        f"{title}, all layers of both",
         *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True),
         *(Text(text) for text in (undecided_note(explanation), *layers_alone(explanation)) if text),
@@ -127,7 +127,7 @@ def explanation_summary(explanation: Explanation) -> Document:
     """Return what fits on one screen: the layers that matter, their main cause, what to do."""
     title = f"{explanation.target} against {explanation.baseline}"
     overview = section(
-        f"{title}, all aligned layers",
+        f"{title}, all layers of both",
         *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True, most=_FIRST_LAYERS),
         *(Text(text) for text in (undecided_note(explanation),) if text),
@@ -277,7 +277,7 @@ def main_causes(detail: LayerDiff) -> list[str]:
     totals = detail.causes.totals
     least = _MAIN * sum(abs(total.log_ratio) for total in totals)
     main = [total for total in totals if abs(total.log_ratio) >= least > 0]
-    return [f"{total.term.label} ×{total.factor:.2f}" for total in main]
+    return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
 
 
 def layer_section(
@@ -492,7 +492,7 @@ def _capital(text: str) -> str:
 def _kinds(detail: LayerDiff) -> Text | None:
     """Say the causes summed up by what they are about, those that matter."""
     kinds = [
-        f"{kind} ×{math.exp(value):.2f}"
+        f"{kind} {factor_text(math.exp(value))}"
         for kind, value in detail.causes.by_kind.items()
         if f"{math.exp(value):.2f}" != "1.00"
     ]
@@ -525,7 +525,8 @@ def pieces_table(detail: LayerDiff) -> ReportTable | None:
         *words("counted in", "kernel"),
     )
     title = (
-        "Its largest pieces (kernels that vanished or appeared: µs; throughput: work a µs and warp)"
+        "The largest causes by kernel (busy times and kernels of one side in µs; throughput: work "
+        "per µs and warp)"
     )
     return ReportTable(title, columns, rows, most=_MOST, spare=("kernel", "counted in"))
 

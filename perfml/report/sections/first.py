@@ -17,7 +17,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
-from perfml.util.words import count, micros, multiple
+from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -32,7 +32,9 @@ _NAMED = 2
 
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
-    several = [each for each in results.conditions if len(each.totals.dropna()) > 1 and each.common]
+    several = [
+        each for each in results.conditions if each.totals["total"].count() > 1 and each.common
+    ]
     loss = _loss(results.pairs) or _saving(results.advice) or _unchecked(results.advice)
     steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
@@ -137,7 +139,8 @@ def _saved(shown: Sequence[Condition]) -> list[tuple[Condition, pd.Series[float]
         wide = condition.times.pivot_table(index="layer", columns="backend", values="median")
         wide = wide.dropna()
         fastest = str(condition.totals["backend"].iloc[0])
-        if len(wide) and fastest in wide.columns:
+        # of one layer the first step has said it
+        if len(wide) > 1 and fastest in wide.columns:
             found.append((condition, wide[fastest] - wide.min(axis=1)))
     return found
 
@@ -172,7 +175,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         + (f" (and {listed(also)})" if also else "")
         + f". {cause_and_cure(detail, names, instead)}"
     )
-    gain = f"up to {micros(lost)} of {micros(names.total.target_us)}"
+    gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure = "open" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
@@ -198,13 +201,13 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     if not found:
         return f"No counter says why. {instead}".rstrip()
     first = found[0]
-    factor = f" ×{first.factor:.2f} ("
+    factor = f" {factor_text(first.factor)} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
     words = levels.removesuffix(")").replace("in the baseline", f"under {names.baseline}")
-    named = f"{words} ({label}, ×{first.factor:.2f} in time)"
+    named = f"{words}: {label}, {factor_text(first.factor)} in time"
     if "->" in words:
-        named = f"{label}, {words} from {names.baseline} to {names.target}"
-        named += f" (×{first.factor:.2f} in time)"
+        named = f"{label}, {words} from {names.baseline} to {names.target}, "
+        named += f"{factor_text(first.factor)} in time"
     cause = f"Cause: {named}."
     if detail.fix is not None:
         # it says what a user of a library can do, too
@@ -223,7 +226,9 @@ def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
         f"{labelled(str(row['layer']), str(row['label']))} has the largest possible saving: "
         f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
     )
-    gain = f"at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
+    gain = (
+        f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
+    )
     return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)
 
 

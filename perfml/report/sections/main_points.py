@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfml.explain.certainty import IN_WORDS
 from perfml.report.document import Points
 from perfml.report.labels import listed
+from perfml.util.words import factor_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
@@ -46,7 +47,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     else:
         points += [f"{do}: {fix.action}", fix.saving()]
     if others:
-        named = [f"{each.term.label} ×{each.factor:.2f}" for each in others]
+        named = [f"{each.term.label} {factor_text(each.factor)}" for each in others]
         points.append(f"also: {listed(named, 3)}")
     return Points((*points, *_cautions(detail)))
 
