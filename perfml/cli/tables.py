@@ -335,7 +335,8 @@ def metrics(
         for each in map(catalogue.__getitem__, chosen)
     ]
     if len(found) == 1 and not as_json:
-        out_.table(["", ""], list(found[0].items()))
+        # a counter's name is there to be copied: whole, however narrow the terminal is
+        out_.result({}, [f"{key}: {value}" for key, value in found[0].items() if value])
         return
     out_.result({"metrics": found})
     shown = ("metric", "unit", "merge", "match", "description")

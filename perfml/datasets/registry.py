@@ -58,35 +58,35 @@ DATASETS = {
         ),
         Dataset(
             "h200-planted-causes",
-            "these and 24 more on an H200, with the counters of all causes; six kept aside",
+            "these families and 24 more, with the counters of all causes",
         ),
         Dataset(
             "h100-planted-causes",
-            "the 24 families on an H100",
+            "the 24 further families on an H100",
         ),
         Dataset(
             "h200-strangers",
-            "39 pairs of kernels by somebody who had not seen the causes; labels frozen before",
+            "39 pairs of CUDA kernels, fast and slow, by an outside author; the causes noted before",
         ),
         Dataset(
             "h200-strangers2",
-            "41 further pairs by somebody else; labels frozen before",
+            "41 pairs of CUDA kernels by a second outside author",
         ),
         Dataset(
             "h200-strangers3",
-            "43 pairs by a third author; labels frozen before",
+            "43 pairs of CUDA kernels by a third",
         ),
         Dataset(
             "h200-strangers4",
-            "53 pairs by one more author; labels frozen before",
+            "53 pairs of CUDA kernels by a fourth",
         ),
         Dataset(
             "h200-torch-pairs",
-            "32 pairs of PyTorch blocks by a fourth; labels frozen before",
+            "32 pairs of PyTorch blocks, fast and slow, by an outside author",
         ),
         Dataset(
             "h200-torch-pairs2",
-            "43 further pairs of PyTorch blocks by somebody else; labels frozen before",
+            "43 pairs of PyTorch blocks by a second outside author",
         ),
         Dataset(
             "h200-attention",

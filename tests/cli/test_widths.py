@@ -20,7 +20,6 @@ VERBS = {
     "merge": ("merge", "{kernels}", "--out", "{folder}/l.parquet"),
     "inspect": ("inspect", "{layers}"),
     "metrics": ("metrics",),
-    "metrics of one": ("metrics", "gld_efficiency"),
     "datasets": ("datasets", "list"),
     "train": ("train", "{layers}", "--model", "dt", "--splits", "2"),
     "rank": (
@@ -164,3 +163,10 @@ def test_explain_fits_on_one_screen_and_says_how_to_see_the_rest(printed):
     assert any(line.strip().startswith("do: ") for line in lines)
     (longer,) = printed("explain --more")
     assert len(longer(80).splitlines()) > 2 * len(lines)
+
+
+def test_the_counter_of_a_metric_is_whole_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    printed = CliRunner().invoke(app, ["metrics", "gld_efficiency"]).output
+    assert "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct" in printed
+    assert printed.startswith("metric: gld_efficiency")

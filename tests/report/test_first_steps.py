@@ -45,6 +45,17 @@ def test_the_fastest_backend_comes_first_then_the_choice_by_layer():
     assert "y (20.0 µs under b instead of 30.0 µs)" in mix.text
 
 
+def test_one_repeat_is_enough_to_name_the_fastest_and_too_few_to_be_sure():
+    use, mix = build_report(table_of(TWO, repeats=1)).answer.first
+    assert (use.title, use.sure, use.gain) == ("Use a", "open", "40.0 µs less than b")
+    assert (mix.title, mix.sure) == ("Choose the backend layer by layer", "open")
+
+
+def test_of_one_layer_there_is_no_choice_by_layer():
+    (use,) = build_report(table_of({"a": {"x": 10.0}, "b": {"x": 60.0}})).answer.first
+    assert use.title == "Use a"
+
+
 def test_a_choice_within_the_scatter_is_open():
     _, mix = build_report(table_of(TWO, scatter=0.4)).answer.first
     assert mix.sure == "open"
@@ -76,6 +87,7 @@ def test_the_largest_loss_has_its_cause_and_its_cure():
     assert "inductor takes 121 µs for conv_12, cublas 60.6 µs (and cudnn 90.9 µs)" in loss.text
     assert loss.text.endswith("run this layer with cublas.")
     assert loss.gain.startswith("up to 60.6 µs of ")
+    assert loss.gain.endswith(": as fast as cublas")
 
 
 def test_of_one_backend_the_largest_possible_saving_is_told():
@@ -86,7 +98,7 @@ def test_of_one_backend_the_largest_possible_saving_is_told():
     found = build_report(table, advice=advice).answer.first
     if any(len(each.table) for each in advice.values()):
         assert [step.sure for step in found] == ["open"]
-        assert found[0].gain.startswith("at most ")
+        assert found[0].gain.startswith("saves at most ")
     else:
         assert found == ()
 
