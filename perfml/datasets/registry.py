@@ -66,7 +66,7 @@ DATASETS = {
         ),
         Dataset(
             "h200-strangers",
-            "39 pairs of CUDA kernels, fast and slow, by an outside author; the causes noted before",
+            "39 pairs of CUDA kernels, fast and slow, by an outside author; causes noted before",
         ),
         Dataset(
             "h200-strangers2",

@@ -521,8 +521,14 @@ def test_where_nothing_differs_nothing_is_to_be_done():
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
-        ("sm80_xmma_gemm_f32f32_f32f32_tn", "a library's: take the one version of this layer (4.00 times"),
-        ("void at::native::vectorized_elementwise_kernel<4>(int)", "PyTorch's: take the one version of this"),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_tn",
+            "a library's: take the one version of this layer (4.00",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4>(int)",
+            "PyTorch's: take the one version",
+        ),
         ("my_kernel", "Use fewer fences"),
     ],
 )

@@ -37,7 +37,8 @@ def test_labels_are_unique_and_ids_are_names():
 
 def test_every_stall_that_is_named_is_shown_with_nsight_computes_name():
     assert {term.id for term in STALL_TERMS} == set(STALLS) - {"stall_other", "stall_selected"}
-    assert TERMS["stall_memory_dependency"].label == "stall_memory_dependency (ncu: long_scoreboard)"
+    label = TERMS["stall_memory_dependency"].label
+    assert label == "stall_memory_dependency (ncu: long_scoreboard)"
     assert all(ncu_name(term.id) in term.label for term in STALL_TERMS)
     assert with_ncu_name("ipc") == "ipc (ncu: sm__inst_executed.avg.per_cycle_active)"
 
