@@ -69,7 +69,7 @@ def ingest(
     ] = None,
     partition: Annotated[
         bool,
-        typer.Option("--partition", help="Into a folder, one file a run, on all cores; resumes."),
+        typer.Option("--partition", help="Into a folder, one file per run, on all cores; resumes."),
     ] = False,
     jobs: Annotated[
         int | None, typer.Option(help="With --partition: processes; up to one a core.", min=1)
