@@ -60,7 +60,7 @@ def report(
         Form | None,
         typer.Option("--format", help="html, or md for a pull request; by the name of --out."),
     ] = None,
-    splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 10,
+    splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 5,
     resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 30,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     where: Where = None,

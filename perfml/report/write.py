@@ -15,7 +15,7 @@ from perfml.report.document import Document
 from perfml.util.files import require_place
 from perfml.util.typing import Progress
 
-SPLITS, RESAMPLES = 10, 30
+SPLITS, RESAMPLES = 5, 30
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
 `perfml.rank` take 20 and 50."""
 

@@ -13,7 +13,7 @@ from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.measure import Measured
-from perfml.modeling.ranking.null import Baseline, Null, permuted_problems
+from perfml.modeling.ranking.null import Baseline, Null, beyond_chance, permuted_problems
 from perfml.modeling.scoring.targets import make_target
 from tests.support.modeling_data import linear_layers
 
@@ -100,6 +100,27 @@ def test_the_limit_of_the_null_is_exceeded_by_chance_in_one_case_of_twenty():
     # with the observed table there are 40: two may lie beyond
     assert sum(share > null.limit for share in null.p_top3) == 1
     assert Null(20, 10, (0.5,) * 19 + (0.9,)).limit == 0.9
+
+
+def test_a_share_equal_to_the_limit_but_for_rounding_is_no_more_than_chance():
+    null = Null(20, 3, (0.5,) * 17 + (7 / 9,) * 3)
+    assert beyond_chance(null, 0.8)
+    assert not beyond_chance(null, 7 / 9 + 1e-15)
+
+
+def test_a_null_in_stages_ends_above_chance_and_is_the_whole_one_where_it_does_not():
+    layers = linear_layers(layers=12)
+    layers["time_us"] = 100 + 900 * layers["dram_utilization"]
+    few = {"models": "dt", "methods": "builtin", "resamples": 12, "permutations": 20}
+    whole = rank(layers, null_resamples=12, **few)
+    early = rank(layers, null_resamples=(8, 12), **few)
+    assert (early.null.resamples, whole.null.resamples) == (8, 12)
+    # chance is measured less often, the metrics are measured the same
+    pd.testing.assert_frame_equal(early.table, whole.table)
+    assert early.summary["members"][0] == whole.summary["members"][0] == "dram_utilization"
+    open_question = rank(layers, null_resamples=(1, 12), **few)
+    pd.testing.assert_frame_equal(open_question.summary, whole.summary)
+    assert open_question.null == whole.null
 
 
 @pytest.mark.slow

@@ -505,13 +505,16 @@ def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
         return f"peak {name} of the device"
     facts = frame.attrs.get(DEVICE_FACTS, {})
     known = {} if devices is None else {each: _known(each, facts) for each in devices.unique()}
-    found = []
-    for row in range(len(frame)):
-        precision = name
-        if name == "precision":
-            precision = str(frame["precision"].iloc[row]) if "precision" in frame.columns else ""
-        table = peaks.values if peaks is not None else known[devices.iloc[row]]  # type: ignore[union-attr]
-        found.append(table.get(precision, math.nan))
+    precisions = [name] * len(frame)
+    if name == "precision":
+        measured = "precision" in frame.columns
+        precisions = [str(each) for each in frame["precision"]] if measured else [""] * len(frame)
+    tables: list[Mapping[str, float]] = [] if devices is None else [known[each] for each in devices]
+    if peaks is not None:
+        tables = [peaks.values] * len(frame)
+    found = [
+        table.get(precision, math.nan) for table, precision in zip(tables, precisions, strict=True)
+    ]
     values = np.array(found, dtype=float)
     return f"peak {name} of the device" if np.isnan(values).all() else values
 

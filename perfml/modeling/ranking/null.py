@@ -35,9 +35,12 @@ NULL_RESAMPLES = 10
 """Resamples of each permutation. Fewer than those of the ranking: the null's probabilities scatter
 a little more, so its 95 % point is rather too high than too low."""
 
-QUICK_RESAMPLES = 5
-"""Resamples of each permutation in a report, which has to be quick: the 95 % point is higher still,
-so that false alarms are rarer than 5 % and a weak effect is told less often."""
+_ROUNDING = 1e-9
+
+QUICK_RESAMPLES = (3, 5)
+"""Resamples of each permutation in a report, which has to be quick: three where they tell, else
+five (`beyond_chance`). The 95 % point is higher still, so that false alarms are rarer than 5 %
+and a weak effect is told less often."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,27 @@ class Null:
             "p_top3_median": self.median,
             "p_top3_95": self.limit,
         }
+
+
+def beyond_chance(null: Null, first: float) -> bool:
+    """Return whether a group is more than chance, so that no more resamples are needed to say so.
+
+    The fewer resamples a permutation has, the more its probabilities scatter and the higher are
+    the largest of them. So a group above the 95 % point of few resamples is above that of more,
+    but for chance; one that is not has to wait for more. Stopping as soon as the answer is known
+    is the idea of the sequential Monte Carlo test of Besag and Clifford 1991 (Sequential Monte
+    Carlo p-values, Biometrika 78, 301-304); here what grows is not the number of permutations, all
+    of which a small p-value needs, but how well each is known.
+
+    Parameters
+    ----------
+    null
+        What the leading group gets with few resamples of each permutation.
+    first
+        Probability of being among the first three of the group of the best mean rank.
+    """
+    # shares that are equal but for rounding are no more than chance
+    return first > null.limit + _ROUNDING
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from perfml.modeling.ranking.null import (
     NULL_RESAMPLES,
     Baseline,
     Null,
+    beyond_chance,
     permuted_problems,
 )
 from perfml.modeling.ranking.resamples import resampled
@@ -34,6 +35,7 @@ from perfml.modeling.ranking.summary import (
     Pair,
     agreement,
     by_pair,
+    first_share,
     group_scores,
     group_table,
     leading_share,
@@ -73,7 +75,7 @@ class _Plan:
     methods: tuple[str, ...]
     resamples: int
     permutations: int
-    null_resamples: int
+    stages: tuple[int, ...]
     seed: int
 
 
@@ -91,7 +93,7 @@ def rank(
     target: str = "time",
     methods: str | Sequence[str] | None = None,
     permutations: int = 40,
-    null_resamples: int = NULL_RESAMPLES,
+    null_resamples: int | Sequence[int] = NULL_RESAMPLES,
     n_jobs: int | None = None,
 ) -> Ranking:
     """Rank the metrics of a Layers table, or features of your own, by what they say of the target.
@@ -128,7 +130,9 @@ def rank(
     null_resamples
         Resamples of each permutation, at most `resamples`. With the defaults that is 400 fits of
         each model beside the 50 of the ranking. With fewer the null's 95 % is too high: false
-        alarms are rarer than 5 %, and a weak effect is told less often.
+        alarms are rarer than 5 %, and a weak effect is told less often. Of several numbers, such
+        as ``(3, 5)``, the next is taken only where with the one before the first group is not more
+        than chance (`beyond_chance`).
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -162,16 +166,14 @@ def rank(
     if permutations < FEWEST_PERMUTATIONS:
         msg = f"the 95 % point of chance needs at least {FEWEST_PERMUTATIONS} permutations"
         raise PerfmlError(msg, found=str(permutations), cure="Ask for 40.")
-    if null_resamples < 1:
-        msg = "a permutation needs at least one resample"
-        raise PerfmlError(msg, found=str(null_resamples), cure=f"Ask for {NULL_RESAMPLES}.")
+    stages = _stages(null_resamples, resamples)
     wanted, notes = _methods(methods)
     if y is None:
         task = task or "regression"
         features = features or "published"
         every_row = build_problem(X, task, features)
-        pieces = _enough_layers(every_row, X)
-        averaged = average_repeats(X)
+        averaged = _of_layers(every_row, X)
+        pieces = _enough_layers(every_row, averaged)
         problem = build_problem(averaged, task, features)
         goal = make_target(target, averaged)
     else:
@@ -188,12 +190,11 @@ def rank(
         wanted,
         resamples,
         permutations,
-        min(null_resamples, resamples),
+        stages,
         seed,
     )
     fits: Notes = Counter()
-    observed, permuted = _measured(plan, progress, n_jobs, fits)
-    baselines = _baselines(permuted)
+    observed, null, baselines = _measured(plan, progress, n_jobs, fits)
     leakage = detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
     timed = problem.task == "regression" and not problem.words.own
@@ -201,11 +202,6 @@ def rank(
         warnings.append(note)
     if not problem.words.grouped:
         warnings.insert(0, NO_GROUPS)
-    null = Null(
-        permutations,
-        plan.null_resamples,
-        tuple(leading_share(*group_scores(one, baselines)) for one in permuted),
-    )
     summary = group_table(problem, plan.groups, *group_scores(observed, baselines))
     return Ranking(
         task=problem.task,
@@ -223,16 +219,59 @@ def rank(
     )
 
 
+def _stages(null_resamples: int | Sequence[int], resamples: int) -> tuple[int, ...]:
+    """Return how many resamples of each permutation are drawn first, next, and so on."""
+    asked = (null_resamples,) if isinstance(null_resamples, int) else tuple(null_resamples)
+    if not asked or min(asked) < 1:
+        msg = "a permutation needs at least one resample"
+        raise PerfmlError(msg, found=str(null_resamples), cure=f"Ask for {NULL_RESAMPLES}.")
+    return tuple(sorted({min(each, resamples) for each in asked}))
+
+
 def _measured(
     plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
-) -> tuple[list[Measured], list[list[Measured]]]:
-    """Return the importances of the table, and those of each permutation of it."""
-    names = tuple(model.handle for model in plan.models)
-    works = [
+) -> tuple[list[Measured], Null, dict[Pair, Baseline]]:
+    """Return the importances of the table, and what permutations of it give.
+
+    Resamples of the permutations are drawn until the first group is more than chance, or the last
+    of the plan's stages is reached.
+    """
+    works, chance = _works(plan), _chance_works(plan)
+    done = 0
+    permuted: list[list[Measured]] = [[] for _ in chance]
+    observed: list[Measured] = []
+    for stage in plan.stages:
+        wanted = [work for one in chance for work in one[done:stage]]
+        results = run_all(
+            measure,
+            [*works, *wanted],
+            n_jobs=n_jobs,
+            seconds=_seconds(plan, len(works), len(wanted)),
+            progress=progress,
+            what=f"{plan.problem.task}: resamples",
+            notes=fits,
+        )
+        observed += _joined(results[: len(works)])
+        found = iter(results[len(works) :])
+        for one in permuted:
+            one += _joined([next(found) for _ in range(done, stage)])
+        works, done = [], stage
+        baselines = _baselines(permuted)
+        shares = tuple(leading_share(*group_scores(one, baselines)) for one in permuted)
+        null = Null(plan.permutations, stage, shares)
+        if beyond_chance(null, first_share(*group_scores(observed, baselines))):
+            break
+    return observed, null, baselines
+
+
+def _works(plan: _Plan) -> list[Resample]:
+    """Return what is measured on the table as it is."""
+    seeds = range(plan.seed, plan.seed + plan.resamples)
+    return [
         Resample(
             plan.problem,
             plan.target,
-            names,
+            tuple(model.handle for model in plan.models),
             tuple(
                 method
                 for method in plan.methods
@@ -242,35 +281,27 @@ def _measured(
             drawn,
             plan.seed + index,
         )
-        for index, drawn in enumerate(
-            resampled(plan.problem, plan.pieces, range(plan.seed, plan.seed + plan.resamples))
-        )
+        for index, drawn in enumerate(resampled(plan.problem, plan.pieces, seeds))
     ]
-    methods = summarised_methods(plan.methods)
-    start = plan.seed + plan.resamples
+
+
+def _chance_works(plan: _Plan) -> list[list[Resample]]:
+    """Return what is measured at most on each permutation."""
+    names = tuple(model.handle for model in plan.models)
+    methods, most = summarised_methods(plan.methods), plan.stages[-1]
+    start, works = plan.seed + plan.resamples, []
     for problem in permuted_problems(
         plan.problem, plan.target, plan.pieces, plan.permutations, plan.seed
     ):
-        seeds = range(start, start + plan.null_resamples)
-        works += [
-            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
-            for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
-        ]
+        seeds = range(start, start + most)
+        works.append(
+            [
+                Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
+                for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
+            ]
+        )
         start = seeds.stop
-    results = run_all(
-        measure,
-        works,
-        n_jobs=n_jobs,
-        seconds=_seconds(plan, len(works)),
-        progress=progress,
-        what=f"{plan.problem.task}: resamples",
-        notes=fits,
-    )
-    permuted = [
-        _joined(results[first : first + plan.null_resamples])
-        for first in range(plan.resamples, len(works), plan.null_resamples)
-    ]
-    return _joined(results[: plan.resamples]), permuted
+    return works
 
 
 def _joined(results: Sequence[list[Measured]]) -> list[Measured]:
@@ -301,8 +332,8 @@ def _methods(methods: str | Sequence[str] | None) -> tuple[tuple[str, ...], list
     return tuple(dict.fromkeys(methods or METHODS)), []
 
 
-def _enough_layers(problem: Problem, layers: pd.DataFrame) -> Ints:
-    """Return the distinct layer of each condition, or say why there is no ranking."""
+def _of_layers(problem: Problem, layers: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each condition's repeats, if every row names its layer."""
     if not problem.has_layers:
         msg = "no ranking: the table does not say which layer each row is"
         raise PerfmlError(
@@ -310,7 +341,12 @@ def _enough_layers(problem: Problem, layers: pd.DataFrame) -> Ints:
             found=f"{int((problem.layer < 0).sum())} of {problem.rows} rows without a layer",
             cure="Rank a table of perfml merge, whose kernels were ingested with their layers.",
         )
-    pieces = distinct_layers(average_repeats(layers))
+    return average_repeats(layers)
+
+
+def _enough_layers(problem: Problem, averaged: pd.DataFrame) -> Ints:
+    """Return the distinct layer of each condition, or say why there is no ranking."""
+    pieces = distinct_layers(averaged)
     count = int(pieces.max()) + 1
     if count >= ENOUGH_LAYERS:
         return pieces
@@ -352,9 +388,10 @@ def _cautions(problem: Problem) -> list[str]:
     return [caution]
 
 
-def _seconds(plan: _Plan, fits: int) -> float:
+def _seconds(plan: _Plan, resamples: int, permuted: int) -> float:
     size = plan.problem.design.values.size / (261 * 16)
     refits = 0.0
     if REFIT_METHOD in plan.methods:
-        refits = plan.resamples * len(plan.problem.design.names) / REFIT_SHARE
-    return sum(model.cost for model in plan.models) * size * (1.5 * fits + refits)
+        refits = resamples * len(plan.problem.design.names) / REFIT_SHARE
+    fits = 1.5 * (resamples + permuted)
+    return sum(model.cost for model in plan.models) * size * (fits + refits)

@@ -115,6 +115,12 @@ def leading_share(scores: Floats, weight: Floats) -> float:
     return float((weight @ top_share(scores, 3)).max())
 
 
+def first_share(scores: Floats, weight: Floats) -> float:
+    """Return the probability of being among the first three of the group of the best mean rank."""
+    best = int((weight @ ranks(scores)).argmin())
+    return float((weight @ top_share(scores, 3))[best])
+
+
 def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:
     """Return the weighted quantile of each column (the smallest value that reaches `q`)."""
     order = np.argsort(values, axis=0, kind="stable")

@@ -89,7 +89,13 @@ def predict(
     fitted: Any, problem: Problem, target: Target, X: Floats, rows: Rows
 ) -> npt.NDArray[Any]:
     """Predict milliseconds or class codes for prepared features of some rows."""
-    predicted: npt.NDArray[Any] = fitted.predict(X)
+    if isinstance(fitted, BaseDecisionTree):
+        # as in `fit`: the features were looked at once
+        predicted: npt.NDArray[Any] = fitted.predict(
+            np.ascontiguousarray(X, np.float32), check_input=False
+        )
+    else:
+        predicted = fitted.predict(X)
     if problem.task == "regression":
         return target.inverse(np.asarray(predicted, dtype=np.float64), rows)
     return predicted

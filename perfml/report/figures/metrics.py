@@ -54,17 +54,18 @@ def stall_shares(layers: pd.DataFrame) -> pd.DataFrame:
         a part of another reason that was measured, or its cycles would be shown twice.
     """
     frame = named_layers(layers)
-    names = _reasons([name for name in frame.columns if frame[name].notna().any()])
+    stalls = [name for name in frame.columns if str(name).startswith("stall_")]
+    names = _reasons([name for name in stalls if frame[name].notna().any()])
     backends = list(dict.fromkeys(frame["backend"]))
-    shares = pd.DataFrame(index=pd.Index(backends, name="backend"), columns=names, dtype=float)
-    for backend in backends:
-        mine = frame[frame["backend"] == backend]
-        for name in names:
-            value = mine[name].to_numpy(dtype=float)
-            time = mine["time_us"].to_numpy(dtype=float)
-            has = np.isfinite(value) & np.isfinite(time)
-            if time[has].sum() > 0:
-                shares.loc[backend, name] = float(np.average(value[has], weights=time[has]))
+    values, times = frame[names].to_numpy(dtype=float), frame["time_us"].to_numpy(dtype=float)
+    found = np.full((len(backends), len(names)), np.nan)
+    for row, backend in enumerate(backends):
+        mine = (frame["backend"] == backend).to_numpy()
+        for column in range(len(names)):
+            has = mine & np.isfinite(values[:, column]) & np.isfinite(times)
+            if times[has].sum() > 0:
+                found[row, column] = np.average(values[has, column], weights=times[has])
+    shares = pd.DataFrame(found, index=pd.Index(backends, name="backend"), columns=names)
     shares = shares.dropna(axis=1, how="all")
     return shares[shares.max().sort_values(ascending=False, kind="stable").index]
 

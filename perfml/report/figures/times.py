@@ -41,8 +41,8 @@ _LETTER, _PATCH = 7.2, 60
 _CLASS_MARKS = {"fast": "▼", "middle": "", "slow": "▲"}
 
 
-def one_condition(layers: pd.DataFrame) -> Condition:
-    """Return the only condition of a Layers table.
+def one_condition(layers: pd.DataFrame | Sequence[Condition]) -> Condition:
+    """Return the only condition of a Layers table, or of some conditions.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def one_condition(layers: pd.DataFrame) -> Condition:
 
 @styled
 def layer_times(
-    layers: pd.DataFrame,
+    layers: pd.DataFrame | Sequence[Condition],
     *,
     ax: Axes | None = None,
     horizontal: bool = False,
@@ -75,8 +75,8 @@ def layer_times(
     Parameters
     ----------
     layers
-        A Layers table of one condition. Bars are medians over the repeats; lines reach from the
-        fastest to the slowest repeat.
+        A Layers table of one condition, or that condition. Bars are medians over the repeats;
+        lines reach from the fastest to the slowest repeat.
     ax
         Where to draw; a new figure without.
     horizontal

@@ -87,7 +87,7 @@ def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
         "Bar chart of the layers' times",
         f"{caption} Bars are medians, lines the range of the repeats.",
         lambda width: figures.layer_times(
-            condition.rows, palette=palette, width=width, horizontal=width == NARROW
+            (condition,), palette=palette, width=width, horizontal=width == NARROW
         ),
     )
 
