@@ -559,7 +559,7 @@ def test_a_rule_of_one_s_own_is_used_and_its_sentences_execute_nothing(tmp_path)
     row = advise(launch(), rules=path).table.iloc[0]
     assert row["rules"] == ("hot",)
     assert row["hazard"] == "busy {time_us.__class__}"
-    assert row["evidence"] == "100 µs of 100 µs: 20.0 % -"
+    assert row["evidence"] == "100 µs of the layer's 100 µs: 20.0 % -"
 
 
 def test_a_condition_with_an_undefined_input_cannot_be_told_unless_another_fails():

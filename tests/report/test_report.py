@@ -156,8 +156,7 @@ def test_answer_is_open_when_the_repeats_overlap():
             "time_us": [1.0, 2.0, 1.4, 1.9],
         }
     )
-    use, _ = sentences(table)
-    assert use.sure == "open"
+    assert sentences(table)[0].sure == "open"
     table["time_us"] = [1.0, 1.1, 1.4, 1.9]
     assert sentences(table)[0].sure == "firm"
 
@@ -174,6 +173,14 @@ def test_metric_sentence_names_the_group_and_its_probability():
         "The time is explained best by gld_efficiency, interchangeable with shared_efficiency: "
         "among the first three in 97 % of the resamples; then dram_utilization (50 %)." in lines
     )
+
+
+def test_a_metric_that_is_seldom_among_the_first_is_not_said_to_explain():
+    lines = summary_lines(layers(), rankings=[ranking(p_top3=0.4)])
+    assert any(
+        "No metric explains the time reliably; the first is gld_eff" in each for each in lines
+    )
+    assert not any("explained best" in each for each in lines)
 
 
 @pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "firm"), (0.7, "likely"), (0.4, "open")])

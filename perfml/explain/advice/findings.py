@@ -114,7 +114,7 @@ def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
 def _which(rows: pd.DataFrame, same: Places) -> str:
     many = f"{len(same)} launches, " if len(same) > 1 else ""
     time = rows["time_us"].to_numpy(dtype=float)[same].sum()
-    return f"{many}{micros(time)} of {micros(rows['layer_us'].iloc[same[0]])}"
+    return f"{many}{micros(time)} of the layer's {micros(rows['layer_us'].iloc[same[0]])}"
 
 
 def _beside(rule: Rule, rows: pd.DataFrame, same: Places) -> str | None:

@@ -491,8 +491,10 @@ def _capital(text: str) -> str:
 
 def _kinds(detail: LayerDiff) -> Text | None:
     """Say the causes summed up by what they are about, those that matter."""
+    from perfml.explain.counters.terms import Kind
+
     kinds = [
-        f"{kind} {factor_text(math.exp(value))}"
+        f"{'unexplained' if kind == Kind.RESIDUAL else kind} {factor_text(math.exp(value))}"
         for kind, value in detail.causes.by_kind.items()
         if f"{math.exp(value):.2f}" != "1.00"
     ]

@@ -124,6 +124,8 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     top3 = float(best["p_top3"])
     names = members(best["members"])
     text = f"The {what} is explained best by {names[0]}"
+    if top3 < 0.6:
+        text = f"No metric explains the {what} reliably; the first is {names[0]}"
     if len(names) > 1:
         text += f", interchangeable with {listed(names[1:], 3)}"
     text += f": among the first three in {percent(top3)} of the resamples"
@@ -133,8 +135,6 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
         if row["p_top3"] >= 0.3
     ]
     text += f"; then {listed(also)}." if also else "."
-    if top3 < 0.6:
-        text += " No metric is among the first three reliably."
     if limit == "open":
         text += " The models that say so beat no baseline."
     sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
