@@ -67,8 +67,8 @@ class ModuleRanges:
 
     def __enter__(self) -> ModuleRanges:
         for path, module in self._modules:
-            if getattr(module, "_compiled_call_impl", None) is not None:
-                self._wrap_compiled_call(path, module)
+            if _refuses_hooks(module):
+                self._wrap_call(path, module)
             else:
                 self._hook(path, module)
         return self
@@ -96,14 +96,15 @@ class ModuleRanges:
         for handle in handles:
             self._installed.callback(handle.remove)
 
-    def _wrap_compiled_call(self, path: str, module: Any) -> None:
-        """Open the range outside the compiled call, which would trace a hook."""
+    def _wrap_call(self, path: str, module: Any) -> None:
+        """Open the range outside the call; torch calls this attribute where it is set."""
         compiled = module._compiled_call_impl
+        wrapped = compiled or module._call_impl
 
         def call(*args: Any, **keywords: Any) -> Any:
             self._enter(path)
             try:
-                return compiled(*args, **keywords)
+                return wrapped(*args, **keywords)
             finally:
                 self._leave(path)
 
@@ -139,15 +140,17 @@ class ModuleRanges:
         self.ranges.push(name)
 
 
-def is_compiled(module: Any) -> bool:
-    """Return whether a module runs as a compiled graph: by torch.compile or by TorchScript."""
+def _refuses_hooks(module: Any) -> bool:
+    """Return whether a module would trace a hook (compiled in place) or has none (TorchScript)."""
     import torch
 
-    return (
-        getattr(module, "_compiled_call_impl", None) is not None
-        or hasattr(module, "_orig_mod")
-        or isinstance(module, torch.jit.ScriptModule)
-    )
+    compiled = getattr(module, "_compiled_call_impl", None) is not None
+    return compiled or isinstance(module, torch.jit.ScriptModule)
+
+
+def is_compiled(module: Any) -> bool:
+    """Return whether a module runs as a compiled graph: by torch.compile or by TorchScript."""
+    return _refuses_hooks(module) or hasattr(module, "_orig_mod")
 
 
 def _root_name(model: Any) -> str:

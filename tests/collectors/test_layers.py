@@ -76,14 +76,34 @@ def test_a_module_that_raises_closes_its_ranges(ranges, model, batch):
     assert ranges.paths[:2] == ["Sequential", "0"]
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_compiled_module_is_one_layer_and_a_warning_names_it(ranges, model, batch, in_place):
+def compiled(block, how):
+    """Return a block as a user would have compiled it, or as compiling in place leaves it."""
     torch = pytest.importorskip("torch")
-    block = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    if in_place:
+    if how == "function":
+        return torch.compile(block, backend="eager")
+    if how == "script":
+        return torch.jit.script(block)
+    if how == "in place":
         block.compile(backend="eager")
     else:
-        block = torch.compile(block, backend="eager")
+        block._compiled_call_impl = block._call_impl
+    return block
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "script",
+        "as in place",
+        # torch.compile takes seconds to import
+        pytest.param("in place", marks=pytest.mark.slow),
+        pytest.param("function", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_compiled_module_is_one_layer_and_a_warning_names_it(ranges, model, batch, how):
+    torch = pytest.importorskip("torch")
+    block = compiled(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), how)
     whole = torch.nn.Sequential(model, block)
     warned = pytest.warns(UserWarning, match="compiled, so one layer each: 1")
     with warned, perfml.layers(whole, iterations=False):
@@ -91,6 +111,9 @@ def test_a_compiled_module_is_one_layer_and_a_warning_names_it(ranges, model, ba
     assert ranges.paths[-2:] == ["1", "Sequential.after_1"]
     assert "0.0" in ranges.paths
     assert not [path for path in ranges.paths if path.startswith("1.")]
+    recorded = len(ranges.paths)
+    whole(batch)
+    assert len(ranges.paths) == recorded
 
 
 def test_without_a_gpu_a_script_runs_as_it_is(model, batch, monkeypatch):
