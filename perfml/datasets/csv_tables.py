@@ -41,7 +41,10 @@ def read_csv_table(source: Source) -> Table | None:
     """
     header = source.head_text().removeprefix("\ufeff").partition("\n")[0].strip()
     separator = max(",;\t", key=header.count)
-    names = set(next(csv.reader([header], delimiter=separator), []))
+    try:
+        names = set(next(csv.reader([header], delimiter=separator), []))
+    except csv.Error:  # no text: a carriage return or a null byte within the line
+        return None
     kinds = {"layers": LAYER_COLUMNS, "kernels": KERNEL_COLUMNS}
     kind = next((each for each, columns in kinds.items() if names >= set(columns)), None)
     if kind is None:

@@ -70,3 +70,10 @@ def test_conditions_are_text_a_list_or_a_mapping(where, kernels, tmp_path):
     assert len(perfml.read(path, where=where)) == len(kernels)
     with pytest.raises(PerfmlError, match="no row has batch=2"):
         perfml.read(path, where={"batch": 2})
+
+
+def test_a_binary_file_with_a_carriage_return_is_told_to_be_no_profile(tmp_path):
+    path = tmp_path / "old.nvvp"
+    path.write_bytes(b"\x00\x04\x00\x00program,\x01\rkernel\x02\n\x05")
+    with pytest.raises(PerfmlError, match="not a profile"):
+        perfml.read(path)

@@ -25,7 +25,7 @@ from tests.support.ncu_pages import (
 # Damage
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("cut", [2, 3, 10, 100])
 def test_a_cut_file_is_an_error_that_names_the_last_line(cudnn, failing, cut):
     error = failing(cudnn[:-cut])
     assert error.where.endswith("export.csv:74")
@@ -38,12 +38,19 @@ def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place
     place %= len(cudnn)
     path = tmp_path / "cut.csv"
     path.write_bytes(b"==PROF== x\n" + cudnn[:place])
-    lines = cudnn.count(b"\n", 0, place)
-    if cudnn[place - 1 : place] == b"\n" and lines > 2:
+    lines = cudnn.count(b"\n", 0, place) + (cudnn[place : place + 1] == b"\n")
+    if b"\n" in cudnn[place - 1 : place + 1] and lines > 2:
         assert len(read(path).frame) == lines - 2
     else:
         with pytest.raises(PerfmlError):
             read(path)
+
+
+@pytest.mark.parametrize("end", [b"", b"\r"])
+def test_a_last_row_that_lacks_only_its_newline_is_read(cudnn, tmp_path, end):
+    path = tmp_path / "export.csv"
+    path.write_bytes(cudnn.rstrip(b"\r\n") + end)
+    assert len(read(path).frame) == cudnn.count(b"\n") - 2
 
 
 def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing):

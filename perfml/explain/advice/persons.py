@@ -22,7 +22,12 @@ _PYTORCH = re.compile(
 _LIBRARY = re.compile(
     r"cublas|cudnn|cutlass|xmma|nvjet_|winograd|implicit_convolve|engines_precompiled|gemmSN_|"
     r"gemv2T|splitKreduce|convolve_common_engine|precomputed_convolve|conv2d_c1_k1|fft2d_r2c|"
-    r"flash_fwd|flash_bwd|fmha_|^(void )?(sm\d\d|ampere|volta|turing|maxwell|hopper|sgemm)_",
+    r"flash_fwd|flash_bwd|fmha_|"
+    # Those take no pointers: ampere_sgemm_64x64_nn, ampere_lstm_tile16<32, 1>(params_t); an
+    # author's hopper_gemm(float*) does.
+    r"^(void )?(sm\d\d|ampere|volta|turing|maxwell|hopper)_[^*]*$|"
+    # cuBLAS: sgemm_128x128x8_NN_vec, sgemm_largek_lds64; an author's sgemm_naive is another's.
+    r"^(void )?[cdhsz]gemm_(largek_|sm_heavy_|sm\d\d_|\d+x\d+x\d+_[ntc]{2}(_|\b))",
     re.IGNORECASE,
 )
 _FASTER = 1.1

@@ -115,6 +115,8 @@ def _padded(data: bytes, body: int, header: list[str]) -> bytes:
     rest = data[body:]
     for end in (b'",\n', b'",\r\n'):
         rest = rest.replace(end, b'",' + b"," * lacking + b'""\n')
+    if rest.endswith(b'",'):  # the newline of the last row was taken off
+        rest += b"," * lacking + b'""'
     return data[:body] + rest
 
 

@@ -49,7 +49,9 @@ class Rows:
         page.lines = []
         lines = data[body:].split(b"\n")
         tail = lines.pop()
-        if tail:
+        if self._is_whole(tail):
+            lines.append(tail)
+        elif tail:
             self._unfinished(tail, line + len(lines))
         pending: list[bytes] = []
         opened = quotes = 0
@@ -141,6 +143,17 @@ class Rows:
     def _is_units(self, text: bytes) -> bool:
         cells = cells_of(text)
         return cells is not None and len(cells) == len(self._page.header) and any(cells)
+
+    def _is_whole(self, tail: bytes) -> bool:
+        """Tell whether a last line lacks nothing but its newline, which editors take off.
+
+        Only where cells are quoted: an unquoted number may have been longer.
+        """
+        row = tail.rstrip(b"\r")
+        if not (self._quoted and self._start.match(row) and row.endswith(b'"')):
+            return False
+        cells = cells_of(row)
+        return cells is not None and len(cells) == len(self._page.header)
 
     def _unfinished(self, tail: bytes, line: int) -> None:
         """Judge the last line, which no newline ends."""
