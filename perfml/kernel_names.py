@@ -28,6 +28,10 @@ _RETURNED = re.compile(r"^(?:typename )?std::enable_if<.*?>::type ")
 _NAMELESS = re.compile(r"(\w+::kernel)[<(]")
 """A function whose name says nothing, with the namespace that does."""
 
+_TAGS = re.compile(r"(_24\d+)?(\[abi:\w+\])+")
+"""ABI tags. Numba puts its version and options there, after ``$`` (written ``_24``) and a number
+that counts the functions it compiled: another run's is another."""
+
 _BETWEEN_WORDS = re.compile(r"_+|::|[ ,<\[(]")
 """Where a name can be cut."""
 
@@ -46,8 +50,10 @@ def function_name(kernel: str) -> str:
     'CatArray'
     >>> function_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int>(Params)")
     'kernel'
+    >>> function_name("cudapy::__main__::saxpy_241[abi:v1][abi:cw51c_3d](Array<float, 1>)")
+    'saxpy'
     """
-    name = kernel.removeprefix("void ")
+    name = _TAGS.sub("", kernel.removeprefix("void "))
     name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
     name = _RETURNED.sub("", name)
     return re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1].strip()

@@ -95,7 +95,7 @@ def advise(
         short = brief_advice(advice, (dataset,))
         out.result(short.to_dict(), short.lines)
         return
-    times = {} if found.ranged else {"kernels": kernel_times(found.launches)}
+    times = {} if found.ranged else {"kernels": kernel_times(found.timed)}
     for table in times.values():
         shown = table.head(len(table) if out.verbose else _KERNELS)
         rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)

@@ -152,6 +152,8 @@ def by_kernel(given: Given, out_: Output) -> Given:
         f"{given.title}: no launch lies in a range, so every kernel counts as a layer, and every "
         "launch as a repeat of it"
     )
+    if given.left_out:
+        out_.warn(given.left_out)
     return found
 
 
@@ -163,7 +165,9 @@ def paired(names: Sequence[str], given: Sequence[Given], out_: Output) -> list[G
 
     if all(each.ranged for each in given) or any(each.kernels is None for each in given):
         return list(given)
-    pairing = pair_kernels((names[0], given[0].launches), (names[1], given[1].launches))
+    pairing = pair_kernels((names[0], given[0].timed), (names[1], given[1].timed))
+    for sentence in filter(None, (each.left_out for each in given)):
+        out_.warn(sentence)
     for sentence in pairing.alignment.said:
         out_.warn(sentence)
     pairs = pairing.alignment.pairs

@@ -219,7 +219,7 @@ def _of_one(
     if baseline is None or target is None:
         raise _two_needed(given, by)
     if not given.ranged:
-        before, after = (require_value(given.launches, by, name) for name in (baseline, target))
+        before, after = (require_value(given.timed, by, name) for name in (baseline, target))
         paired = pair_kernels((baseline, before), (target, after), by=by)
         reports = (reports_behind(given, before), reports_behind(given, after))
         return _Sides(paired.baseline, paired.target, paired.alignment, None, reports)

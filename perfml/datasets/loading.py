@@ -128,6 +128,29 @@ class Given:
         return kernels
 
     @property
+    def timed(self) -> pd.DataFrame:
+        """The launches that have a time.
+
+        Of a program that fails while it is profiled, ncu keeps the last launch without values.
+
+        Raises
+        ------
+        PerfmlError
+            If only merged layers are known, or no launch has a time.
+        """
+        launches = self.launches
+        known = launches["time_us"].notna()
+        return launches if known.all() else launches[known].reset_index(drop=True)
+
+    @property
+    def left_out(self) -> str:
+        """What is to be said of launches that `timed` lacks; empty where it has all."""
+        lacking = len(self.launches) - len(self.timed)
+        one, more = (f"{what} without a duration" for what in ("launch", "launches"))
+        are = "is" if lacking == 1 else "are"
+        return f"{self.title}: {count(lacking, one, more)} {are} left out." if lacking else ""
+
+    @property
     def untimed(self) -> pd.DataFrame:
         """The Kernels table, with times or without.
 
@@ -181,7 +204,7 @@ class Given:
         """Return it with every kernel as a layer, whatever ranges there are."""
         from perfml.datasets.kernel_layers import kernels_as_layers
 
-        return replace(self, kernels=kernels_as_layers(self.launches), stored=None)
+        return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 
     def _marked(self, layers: pd.DataFrame) -> pd.DataFrame:
         layers = with_known_shapes(layers, self.provenance)

@@ -59,10 +59,11 @@ def given_sides(
         from perfml.explain.pairing import pair_kernels
 
         note = f"{unranged[0]} has no ranges, so kernels are compared."
+        left_out = [each.left_out for _, each in (left, right)]
         paired = pair_kernels(
-            (left[0], left[1].launches),
-            (right[0], right[1].launches),
-            notes=(note if len(unranged) == 1 else "",),
+            (left[0], left[1].timed),
+            (right[0], right[1].timed),
+            notes=(note if len(unranged) == 1 else "", *left_out),
         )
         return paired.baseline, paired.target, paired.alignment
     sides = [

@@ -212,10 +212,12 @@ def _arithmetic_rates(
     """Return what is known where no bytes were counted: the share of the arithmetic peak."""
     names = ("layer", *(("kernel",) if by_kernel else ()), "backend", "precision", "batch")
     shown = rows[[name for name in names if name in rows.columns]].copy()
-    peak = rows["precision"].map(peaks.values) if "precision" in rows.columns else float("nan")
+    precision = rows.get("precision", pd.Series("unknown", index=rows.index)).astype(object)
+    peak = precision.map(peaks.values).astype(float)
     shown["time, µs"] = rows["time_us"].map(number)
-    shown["TFLOP/s"] = (rows["flop_rate"] / 1e12).map(number)
-    shown["of the peak"] = (rows["flop_rate"] / peak).map(percent)
+    rate = rows["flop_rate"].astype(float)  # of some launches it may be missing
+    shown["TFLOP/s"] = (rate / 1e12).map(number)
+    shown["of the peak"] = (rate / peak).map(percent)
     return _single(
         "Roofline",
         Text(

@@ -6,10 +6,15 @@ import subprocess
 import sys
 import time
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.datasets.loading import UNKNOWN
+from perfml.explain import Peaks
+from perfml.report.render.text import to_text
+from perfml.report.verbs import roofline_document
 from perfml.tables import write_table
 from tests.support.report_data import on_h200
 
@@ -232,6 +237,18 @@ def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
     (line,) = (each for each in printed.splitlines() if each.startswith("conv_01  cublas"))
     rate = 1e9 / (1.01 * 5e-6)
     assert f"{rate / 1e12:.4g}" in line
+
+
+def test_a_roofline_without_bytes_shows_a_dash_where_operations_were_not_counted():
+    rates = pd.array([2e12, pd.NA], dtype="Float64")
+    precision = pd.array(["fp32", "unknown"], dtype="string")
+    rows = pd.DataFrame({"layer": ["a", "b"], "precision": precision, "time_us": [1.0, 2.0]})
+    rows = rows.assign(flops=pd.NA, flop_rate=rates, flops_source=pd.NA, fraction=0.1)
+    rows["bound"] = UNKNOWN
+    peaks = Peaks("a GPU", {"fp32": 4e12}, {"fp32": "given"})
+    shown = to_text(roofline_document(rows, peaks, by_kernel=False), width=100)
+    assert "50 %" in shown
+    assert shown.count("–") == 2
 
 
 def test_advice_leaves_out_the_launches_of_layers_that_the_table_lacks(tmp_path):

@@ -11,6 +11,7 @@ from perfml.datasets import LaunchChoice, read_given
 from perfml.datasets.kernel_layers import kernels_as_layers
 from perfml.datasets.loading import Given, without_guesses
 from perfml.errors import InputError, PerfmlError
+from perfml.explain.load import given_sides
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
 from perfml.merge.rule import merge
@@ -220,3 +221,15 @@ def test_every_launch_is_a_repeat_of_its_kernel_and_shape(launches):
     units = found.groupby("layer", sort=False)[["kernel", "grid"]].nunique()
     assert (units == 1).all(axis=None)
     assert found["layer"].nunique() == len({(kernel, grid) for kernel, grid, _ in launches})
+
+
+def test_launches_without_a_time_are_left_out_where_each_kernel_is_a_layer(tmp_path):
+    rows = [{"kernel": name, "time_us": time} for name, time in (("a", 2.0), ("b", float("nan")))]
+    found = read_given(table(tmp_path, rows))
+    assert found.left_out == "k.parquet: 1 launch without a duration is left out."
+    assert found.by_kernel().layers["layer"].tolist() == ["a"]
+    other = read_given(table(tmp_path, rows[:1], "other.parquet"))
+    assert other.left_out == ""
+    left, right, alignment = given_sides(("before", "after"), (found, other))
+    assert left.layers["layer"].tolist() == right.layers["layer"].tolist() == ["a"]
+    assert found.left_out in alignment.said

@@ -1,0 +1,164 @@
+"""Is perfml right on reports that strangers published? Their causes were labelled by us, blindly.
+
+Run: ``python -m studies.truth.public [DIR]``; without DIR the first answers are scored, which needs
+no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
+``tests/data/truth/public_labels.json``, which says where each is from:
+``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in a clone. No licence to hand them on is stated, so
+they are not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from studies.page_tables import markdown
+from studies.truth.strangers import Score, score
+
+TRUTH = Path(__file__).resolve().parents[2] / "tests/data/truth"
+LABELS = TRUTH / "public_labels.json"
+FIRST = TRUTH / "public_first.json"
+SAID = 1e-3
+"""Terms below this part of the difference are no answer."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Counts over all pairs.
+
+    Attributes
+    ----------
+    met
+        Of the steps whose counters were recorded, and of equal pairs.
+    symptoms
+        Steps of these that name the cause, its unit or the wait for it first.
+    unmet, named, misled
+        Steps without the counters; that name what is missing; that claim something else.
+    """
+
+    met: Score
+    symptoms: int
+    unmet: int
+    named: int
+    misled: int
+
+
+def labels() -> dict[str, Any]:
+    """Return the labels: files, steps and equal pairs."""
+    found: dict[str, Any] = json.loads(LABELS.read_text(encoding="utf-8"))
+    return found
+
+
+def first_answers() -> dict[str, Any]:
+    """Return what was answered at first, by pair."""
+    found: dict[str, Any] = json.loads(FIRST.read_text(encoding="utf-8"))["answers"]
+    return found
+
+
+def ask(folder: Path) -> dict[str, Any]:
+    """Ask the command line about every pair, as its users do."""
+    document = labels()
+    steps = {name: _answer(folder, pair) for name, pair in document["steps"].items()}
+    return steps | {name: _compared(folder, pair)[0] for name, pair in document["equal"].items()}
+
+
+def _answer(folder: Path, pair: Mapping[str, Any]) -> dict[str, Any]:
+    answer, detail, text = _compared(folder, pair)
+    whole = detail["time"]["log_ratio"]
+    causes = detail["causes"] or {"terms": [], "untold": None, "firm": None}
+    parts = [(each, each["log_ratio"] / whole) for each in causes["terms"]]
+    parts = sorted((each for each in parts if each[1] > SAID), key=lambda each: -each[1])
+    answer["terms"] = [
+        {"term": each["term"], "residual": each["residual"], "part": round(part, 3)}
+        for each, part in parts[:4]
+    ]
+    untold = causes["untold"]
+    answer["doubt"] = untold["reason"] if untold else detail["unseen"] or None
+    answer["firm"] = causes["firm"]
+    answer["what_to_do_term"] = detail["fix"] and detail["fix"]["term"]
+    slow = pair["after" if pair["ratio"] > 1 else "before"]
+    findings = json.loads(_perfml("advise", _path(folder, slow))[0])["findings"]
+    answer["advice"] = [{"rules": each["rules"]} for each in findings[:3]]
+    if "missing" in pair:
+        answer["missing_named"] = bool(re.search(pair["missing"], text))
+    return answer
+
+
+def _compared(folder: Path, pair: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return the verdict, all that was said of the one layer, and it as text with the warnings."""
+    sides = [_path(folder, pair[which]) for which in ("before", "after")]
+    out, warnings = _perfml("explain", *sides, "--model", "none")
+    detail = json.loads(out)["details"][0]
+    answer = {"verdict": detail["time"]["verdict"], "ratio": round(detail["time"]["ratio"], 4)}
+    return answer, detail, out + warnings
+
+
+def _path(folder: Path, side: str) -> str:
+    name, _, launch = side.partition("@")
+    return f"{folder / name}.ncu-rep@{launch}"
+
+
+def _perfml(*arguments: str) -> tuple[str, str]:
+    command = [sys.executable, "-m", "perfml", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done.stdout, done.stderr
+
+
+def result_of(answers: Mapping[str, Any]) -> Result:
+    """Count what is right, by the rules of the exams: no symptom counts as a cause."""
+    document = labels()
+    met = sum((score(answers[name], None) for name in document["equal"]), Score())
+    symptoms = unmet = named = misled = 0
+    for name, pair in document["steps"].items():
+        accepted = dict.fromkeys(("terms", "action_terms"), pair["strict"])
+        found = score(answers[name], accepted | {"rules": pair["rules"]})
+        if "absent" in pair:
+            unmet += 1
+            named += answers[name]["missing_named"]
+            misled += found.wrong
+        else:
+            met += found
+            near = {*pair["strict"], *pair["symptoms"]}
+            symptoms += any(each["term"] in near for each in answers[name]["terms"][:1])
+    return Result(met, symptoms, unmet, named, misled)
+
+
+def table(result: Result) -> str:
+    """Return the counts for people."""
+    met = result.met
+    rows = [
+        ("cause first", f"{met.first} of {met.pairs}"),
+        ("cause in three", f"{met.three} of {met.pairs}"),
+        ("cause or a symptom of it first", f"{result.symptoms} of {met.pairs}"),
+        ("wrong, a symptom too, and confident", f"{met.wrong} of {met.pairs}"),
+        ("what to do is right", f"{met.action} of {met.pairs}"),
+        ("advice first", f"{met.advised} of {met.pairs}"),
+        ("advice named", f"{met.named} of {met.pairs}"),
+        ("equal told", f"{met.told} of {met.equal}"),
+        ("counters absent: says which are missing", f"{result.named} of {result.unmet}"),
+        ("counters absent: something else, and confident", f"{result.misled} of {result.unmet}"),
+    ]
+    return markdown(["", "pairs"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the scores of the first answers, or of today's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="the reports, to ask anew")
+    given = parser.parse_args(arguments)
+    answers = first_answers() if given.folder is None else ask(given.folder)
+    print(table(result_of(answers)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
