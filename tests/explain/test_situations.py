@@ -34,7 +34,19 @@ HOST = {
     "global_reduction_requests": 0.0,
     "local_load_transactions": 0.0,
 }
+SCATTERED = {
+    "gst_efficiency": 0.125,
+    "gst_transactions": 33.6e6,
+    "gld_transactions": 8.4e6,
+    "dram_read_bytes": 1.2e9,
+    "dram_write_bytes": 1.0e9,
+    "stall_drain": 0.33,
+    "global_atomic_requests": 0.0,
+    "global_reduction_requests": 0.0,
+    "local_load_transactions": 0.0,
+}
 WAYS = [
+    ("dram_bytes_per_sector", SCATTERED, "Store in order"),
     ("stall_sync", ALONE, "all threads of the block"),
     ("integer_arithmetic", SINES, "sinpif"),
     ("stall_memory_dependency", HOST, "copy it to the device"),
@@ -68,6 +80,8 @@ def test_without_one_of_its_counters_nothing_more_is_claimed(term, counters, wor
         ("stall_sync", ALONE | {"stall_sync": 0.2}),
         ("integer_arithmetic", SINES | {"flop_count_dp_fma": 5e6}),
         ("integer_arithmetic", SINES | {"local_load_transactions": 0.0}),
+        ("dram_bytes_per_sector", SCATTERED | {"gst_efficiency": 1.0}),
+        ("dram_bytes_per_sector", SCATTERED | {"dram_read_bytes": 0.4e9}),
         ("stall_memory_dependency", HOST | {"ipc": 0.7}),
         ("stall_memory_dependency", HOST | {"dram_utilization": 0.5}),
         ("stall_memory_dependency", HOST | {"gld_efficiency": 0.1}),

@@ -23,6 +23,8 @@ _FAR = 10.0
 """Loads that wait so many times their latency do not wait for device memory: of the recorded
 launches whose loads are in order and whose DRAM and L2 are idle the longest wait for data on the
 device is 5 times the latency; a table in host memory makes it 31 times (``curve_pinned``)."""
+_DRAINED = 0.2
+"""Of their time warps wait at their end for stores."""
 _OTHERS = ("global_atomic_requests", "global_reduction_requests", "local_load_transactions")
 _FROM = ("l2_read_transactions", "dram_read_bytes")
 """Without these a load's latency is not known."""
@@ -86,7 +88,33 @@ def _data_elsewhere(state: SlowLaunch) -> bool:
     return cycles > _FAR * state.latency and state.waiting("stall_memory_dependency") >= _HALF
 
 
+def _random_stores(state: SlowLaunch) -> bool:
+    """Return whether single words are stored in random order, over more than L2 holds.
+
+    L2 reads a sector of which a part is written from DRAM, if it does not stay until the rest
+    comes: DRAM is read for most sectors that are stored to, beside what is loaded, and is written
+    as many; and warps wait for that when they end.
+    """
+    launch = state.launch
+    stored = launch["gst_transactions"]
+    filled = launch["dram_read_bytes"] / 32 - launch["gld_transactions"]
+    return (
+        launch["gst_efficiency"] <= _HALF
+        and launch["stall_drain"] >= _DRAINED
+        and min(filled, launch["dram_write_bytes"] / 32) >= _HALF * stored > 0
+        and launch.total(_OTHERS) == 0
+    )
+
+
 SITUATIONS = (
+    Situation(
+        frozenset({"dram_bytes_per_sector", "sectors_per_request", "uncoalesced_stores"}),
+        _random_stores,
+        "Single words are stored in random order: DRAM is read for most of the sectors that are "
+        "stored to, and writes them back. Store in order (sort by destination, or read in random "
+        "order instead, which writes nothing back), or do one part of the destination at a time, "
+        "so that it stays in L2.",
+    ),
     Situation(
         frozenset({"active_threads_per_warp", "stall_sync"}),
         _few_work,

@@ -179,8 +179,10 @@ def net_work(decomposition: Decomposition, pair: Pair) -> None:
 def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> None:
     """Take out of where sectors come from what a memory that limits neither side cannot have cost.
 
-    That is the time for which it is busy longer, or the longer wait of a load, whichever is more:
-    what is written back, say, costs nobody a wait.
+    That is the time for which it is busy longer, the longer wait of a load, or that of stores at
+    the end of their warps, whichever is most: what is written back, say, costs nobody a wait, but
+    for stores that the memory does not take as fast as they come (in random order each of them is
+    a sector that is read, filled in and written alone).
     """
     resource = pair.resource
     cost = None if resource is None or resource.product is None else resource.product.cost
@@ -193,7 +195,9 @@ def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> N
     longer = (busy[1] * times[1] - busy[0] * times[0]) / (times[1] - times[0])
     waiting = [load_latency(launch) for launch in pair.both]
     later = math.log(waiting[1] / waiting[0]) / step if min(waiting) > 0 else math.inf
-    room = abs(step) * max(longer, later, 0.0)
+    drained = [launch["stall_drain"] * launch.duration_us for launch in pair.both]
+    stores = (drained[1] - drained[0]) / (times[1] - times[0])
+    room = abs(step) * max(longer, later, 0.0 if math.isnan(stores) else stores)
     if abs(value) > room:
         excess = value - math.copysign(room, value)
         decomposition.move(excess, cost.id, _cost(decomposition))
