@@ -168,6 +168,30 @@ def test_dram_bytes_of_scattered_lanes_are_told_from_those_of_a_larger_working_s
     assert larger["term"].iloc[0] == "dram_bytes_per_sector"
 
 
+def test_stores_that_warps_wait_for_cost_what_a_memory_moves_though_it_is_not_busy():
+    counted = {
+        "flop_count_sp": math.nan,
+        "single_precision_fu_utilization": math.nan,
+        "stall_memory_dependency": 0.8,
+        "dram_utilization": 0.5,
+        "dram_read_bytes": 2.7e8,
+        "dram_write_bytes": 1.2e8,
+        "global_load_requests": 2e6,
+        "global_store_requests": 1e6,
+        "gld_transactions": 8e6,
+        "gst_transactions": 32e6,
+        "l2_read_transactions": 12e6,
+    }
+    random = {"time_us": 1000.0, "dram_utilization": 0.25, "stall_memory_dependency": 0.4}
+    random |= {"dram_read_bytes": 1.2e9, "dram_write_bytes": 1e9, "stall_memory_throttle": 0.4}
+    waited = values(split(random | {"stall_drain": 0.4}, counted | {"stall_drain": 0.0}))
+    passed = values(split(random, counted))
+    step = math.log(1000.0 / 100.0)
+    # busy longer: 250 of 900 us less 50; waited for at the end: 400 of them
+    assert passed["dram_bytes_per_sector"] == pytest.approx(step * 200 / 900)
+    assert waited["dram_bytes_per_sector"] == pytest.approx(step * 400 / 900)
+
+
 def test_bytes_that_loads_and_stores_cannot_have_moved_are_no_ratio_of_their_sectors():
     # 2,500 bytes a sector: a bulk copy moved them, and passed no counter of L1
     counted = {

@@ -101,7 +101,8 @@ def _random_stores(state: SlowLaunch) -> bool:
     return (
         launch["gst_efficiency"] <= _HALF
         and launch["stall_drain"] >= _DRAINED
-        and min(filled, launch["dram_write_bytes"] / 32) >= _HALF * stored > 0
+        and filled >= _HALF * stored > 0
+        and launch["dram_write_bytes"] / 32 >= _HALF * stored
         and launch.total(_OTHERS) == 0
     )
 
