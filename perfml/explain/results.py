@@ -553,7 +553,7 @@ class Explanation:
         if self.baseline == self.target:
             sides = ("baseline", "target")
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
-        table = table.rename(columns={**heads, "share": "of the difference"})
+        table = table.rename(columns={**heads, "share": "difference share"})
         reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
         title = f"{self.target} against {self.baseline}: {self.total.sentence()}"
         return screen(title, self.warnings, table, after=reasons, rest=".layers")

@@ -284,7 +284,7 @@ def test_launches_of_one_kernel_are_one_finding_whose_gains_add_up():
     slow = {**HEALTHY, **PLANTED["divergence"], "kernel": "slow", "time_us": 50.0}
     advice = advise(make_kernels([slow, slow])).table
     assert advice["gain_high"].tolist() == [pytest.approx(0.6)]
-    assert advice["evidence"].iloc[0].startswith("2 launches, 100 µs of 100 µs")
+    assert advice["evidence"].iloc[0].startswith("2 launches, 100 µs of the layer's 100 µs")
 
 
 def test_a_gain_stops_where_another_unit_is_busy():

@@ -230,7 +230,7 @@ def layers_table(
         *words("layer"),
         *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs", "ratio"),
         *words("verdict"),
-        *numbers("of the difference", *(["metrics changed"] if changed is not None else [])),
+        *numbers("difference share", *(["metrics changed"] if changed is not None else [])),
     )
     caption = f"Times of every layer: {explanation.target} against {explanation.baseline}"
     return ReportTable(
