@@ -550,7 +550,7 @@ def test_causes_of_two_sides_are_found_from_their_tables():
     found = detail.causes.terms
     assert found["term"].iloc[0] == "stall_sync"
     assert found["log_ratio"].sum() == pytest.approx(detail.time.log_ratio)
-    assert detail.reasons[0].startswith("makes it slower: stall_sync (barrier + membar) ×")
+    assert detail.reasons[0].startswith("makes it slower: stall_sync (ncu: barrier + membar) ×")
     assert "(75 % of the warps' time, 5 % in the baseline)" in detail.reasons[0]
     merged = sides_of(merge(kernels), "one", "two")
     (detail,) = explain(*merged, model=None).details
