@@ -112,6 +112,12 @@ def test_fewer_than_five_distinct_layers_are_not_ranked_and_it_is_said_why():
     assert "more layers" in error.value.cure
 
 
+def test_a_resample_that_drew_one_row_alone_is_learnt_from():
+    table = linear_layers(layers=5).drop_duplicates("layer").reset_index(drop=True)
+    found = rank(table, resamples=60, permutations=20, null_resamples=3, models=["lmt"], seed=0)
+    assert found.distinct_layers == 5
+
+
 def test_copies_of_a_few_layers_under_many_names_are_few_layers():
     four = linear_layers(layers=4)
     copies = [four, four.assign(layer=four["layer"] + "_again")]

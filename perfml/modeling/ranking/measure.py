@@ -103,9 +103,10 @@ class _Fit:
     def _fitted(self, train: Floats) -> Any:
         """Fit the model to features of the rows drawn, shape (rows drawn, columns)."""
         work, rows, times = self.work, self.work.drawn.rows, None
-        if self.model.counts:
-            rows, first, often = np.unique(rows, return_index=True, return_counts=True)
-            train, times = train[first], often.astype(np.float64)
+        distinct, first, often = np.unique(rows, return_index=True, return_counts=True)
+        # of few layers a resample may draw one row alone, and no tree learns from a single row
+        if self.model.counts and len(distinct) > 1:
+            rows, train, times = distinct, train[first], often.astype(np.float64)
         return fit(self.model, work.problem, work.target, train, rows, work.seed, times)
 
     def importances(self) -> list[Measured]:
