@@ -139,8 +139,11 @@ def explain(
         short = brief_explanation(explanation, tuple(named))
         out.result(short.to_dict(), short.lines)
         return
-    shown = explanation_document if more or verbose else explanation_summary
-    out.document({"tables": named, **explanation.to_dict()}, shown(explanation))
+    if more or verbose:
+        shown = explanation_document(explanation)
+    else:
+        shown = explanation_summary(explanation, named=bool(layer))
+    out.document({"tables": named, **explanation.to_dict()}, shown)
 
 
 @dataclass(frozen=True)

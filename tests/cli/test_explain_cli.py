@@ -60,6 +60,16 @@ def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
         assert said in result.stdout
 
 
+def test_a_layer_asked_for_comes_first_and_of_all_others_the_sum(sweep):
+    words = (sweep, *SIDES, "--where", "batch=1", "-q", "--model", "none")
+    asked, all_layers = run(*words, "--layer", "conv_20").stdout, run(*words).stdout
+    assert asked.startswith("== conv_20: slower")
+    assert "all layers of both: slower" in asked
+    assert "Every layer" not in asked
+    assert all_layers.startswith("== cudnn against cublas, all layers of both")
+    assert "Every layer" in all_layers
+
+
 def test_json_is_one_document_whose_terms_add_up(tables):
     result = run(
         tables["layers"], *SIDES, "--where", "batch=1", "--kernels", tables["kernels"],

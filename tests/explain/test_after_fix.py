@@ -479,7 +479,7 @@ def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs
     causes = layer_causes(*merged, same_device=True)
     fix = first_fix(SLOWER, causes, ("one", "two"), ((merged[0],), (merged[1],)))
     assert fix.unsaid is CannotSay.ALGORITHM
-    assert "How much that saves cannot be said: the two sides run" in fix.sentence()
+    assert "this cause alone saves cannot be said: the two sides run" in fix.sentence()
     assert (fix.to_dict()["after_us"], fix.to_dict()["unsaid"]) == (None, "algorithm")
     term = causes.totals[0].term.id
     library = [merged[0]]

@@ -62,7 +62,7 @@ class Fix:
         time = self.after
         if time is None:
             why = (self.unsaid or CannotSay.COUNTERS).value
-            return f"how much that saves cannot be said: {why}"
+            return f"what removing this cause alone saves cannot be said: {why}"
         if time.unknown:
             most = f"the {micros(self.now_us)} of now"
             if time.high_us < self.now_us:

@@ -123,14 +123,23 @@ def explanation_document(explanation: Explanation) -> Document:
     return Document(title, (overview, *layers))
 
 
-def explanation_summary(explanation: Explanation) -> Document:
-    """Return what fits on one screen: the layers that matter, their main cause, what to do."""
+def explanation_summary(explanation: Explanation, *, named: bool = False) -> Document:
+    """Return what fits on one screen: the layers that matter, their main cause, what to do.
+
+    Parameters
+    ----------
+    explanation
+        Of two sides.
+    named
+        Somebody asked for these layers: they come first, and of all others only the sum is told.
+    """
     title = f"{explanation.target} against {explanation.baseline}"
+    table = layers_table(explanation, by_share=True, most=_FIRST_LAYERS)
     overview = section(
         f"{title}, all layers of both",
         *(Text(text) for text in explanation.pairing),
-        layers_table(explanation, by_share=True, most=_FIRST_LAYERS),
-        *(Text(text) for text in (undecided_note(explanation),) if text),
+        *(() if named else (table,)),
+        *(Text(text) for text in (undecided_note(explanation),) if text and not named),
         *time_texts(explanation.time_notes),
         summary=explanation.total.sentence(),
     )
@@ -138,7 +147,8 @@ def explanation_summary(explanation: Explanation) -> Document:
         section(_names(each), main_points(each, explanation, short=place > 0))
         for place, each in enumerate(explanation.details)
     )
-    return Document(title, (overview, *layers, section("", Text(_MORE))))
+    sections = (*layers, overview) if named else (overview, *layers)
+    return Document(title, (*sections, section("", Text(_MORE))))
 
 
 def _names(detail: LayerDiff) -> str:
