@@ -8,6 +8,7 @@ lanes that are further apart. What was counted tells these apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.traffic import SMALL, bytes_asked, operations
@@ -16,6 +17,12 @@ DIVERGENCE = "active_threads_per_warp"
 UNPROFILED = "unprofiled_time"
 
 _GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
+_BELOW_L1 = (
+    ("l2_read_transactions", "l2_write_transactions"),
+    ("l2_tex_read_transactions", "l2_tex_write_transactions"),
+    ("dram_read_bytes", "dram_write_bytes"),
+)
+"""What L1 moves to and from below, the nearest first: reports differ in what they count."""
 _SECTOR = 32  # bytes
 _CLEARLY = math.log(1.2)
 """Fewer additional requests are no cause of their own."""
@@ -32,9 +39,9 @@ _EFFICIENCIES = {
     "uncoalesced_stores": "gst_efficiency",
 }
 
+_WAITS_FOR_REQUESTS = ("stall_memory_dependency", "stall_memory_throttle")
 _COSTS_OF_REQUESTS = (
-    "stall_memory_dependency",
-    "stall_memory_throttle",
+    *_WAITS_FOR_REQUESTS,
     UNPROFILED,  # with the profiler's cold caches, wide and narrow accesses wait alike
     "instructions",
     "integer_arithmetic",
@@ -185,7 +192,27 @@ def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
     if not all(value > 0 for value in (*requests, *sectors)):
         return
     more = math.log(requests[1] / requests[0])
-    if abs(more) < _CLEARLY or abs(math.log(sectors[1] / sectors[0])) > SMALL * abs(more):
+    if abs(more) >= _CLEARLY and abs(math.log(sectors[1] / sectors[0])) <= SMALL * abs(more):
+        sizes = [_SECTOR * part / whole for part, whole in zip(sectors, requests, strict=True)]
+        decomposition.take_from(_COSTS_OF_REQUESTS, "narrow_access", sizes, more)
+    else:
+        _name_narrower_of_same_bytes(decomposition, pair, requests)
+
+
+def _name_narrower_of_same_bytes(
+    decomposition: Decomposition, pair: Pair, requests: Sequence[float]
+) -> None:
+    """Name requests that grew where lanes ask for as many bytes, and the memory below moves as many.
+
+    As many warps have so much less under way while they wait, however well L1 serves them.
+    """
+    asked = [bytes_asked(launch) for launch in pair.both]
+    moved = ([launch.total(names) for launch in pair.both] for names in _BELOW_L1)
+    below = next((amounts for amounts in moved if min(amounts) > 0), [math.nan] * 2)
+    if not all(value > 0 for value in (*asked, *below)):
         return
-    sizes = [_SECTOR * part / whole for part, whole in zip(sectors, requests, strict=True)]
-    decomposition.take_from(_COSTS_OF_REQUESTS, "narrow_access", sizes, more)
+    more = math.log(requests[1] / requests[0])
+    same = [abs(math.log(after / before)) <= SMALL * abs(more) for before, after in (asked, below)]
+    if abs(more) >= _CLEARLY and all(same):
+        sizes = [whole / count for whole, count in zip(asked, requests, strict=True)]
+        decomposition.take_from(_WAITS_FOR_REQUESTS, "narrow_access", sizes, more)
