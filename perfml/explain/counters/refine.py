@@ -55,6 +55,7 @@ from perfml.explain.counters.traffic import (
     shared_traffic,
     waits,
 )
+from perfml.explain.counters.waiting import name_waited_loads, name_waited_shared
 from perfml.explain.launches import Launch
 
 OCCUPANCY = ("theoretical_occupancy", "achieved_of_theoretical")
@@ -360,25 +361,6 @@ def name_waiting_instructions(decomposition: Decomposition, pair: Pair) -> None:
                 decomposition.name(term, before[term], after[term], value, of=source)
 
 
-def name_shared_queue(decomposition: Decomposition, pair: Pair) -> None:
-    """Give waiting for a full queue of shared memory to the loads, where their number changed.
-
-    The queue is full because they are many: no more of the waiting than their number grew by.
-    """
-    source, term = "mio_throttle", "shared_loads"
-    before, after = pair.levels("inst_executed_shared_loads")
-    if source not in decomposition or not (before > 0 and after > 0):
-        return
-    more, waiting = math.log(after / before), decomposition.log_ratio(source)
-    busy = max(launch["shared_utilization"] for launch in pair.both)
-    if abs(more) < _CLEARLY or more * waiting <= 0 or not busy >= MOST:
-        return
-    named = decomposition.log_ratio(term) if term in decomposition else 0.0
-    room = abs(more) - max(math.copysign(1.0, more) * named, 0.0)
-    value = math.copysign(min(abs(waiting), max(room, 0.0)), waiting)
-    decomposition.name(term, before, after, value, of=source)
-
-
 def name_async_copies(decomposition: Decomposition, pair: Pair) -> None:
     """Name waiting for loads that asynchronous copies of the other side do not wait for."""
     source = "stall_memory_dependency"
@@ -504,9 +486,10 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_stalls,
     name_waiting_instructions,
     name_narrow_access,
-    name_shared_queue,
+    name_waited_shared,
     name_async_copies,
     name_narrow_copies,
+    name_waited_loads,
     name_unused_tensor_cores,
     take_back_contradictions,
     take_back_unproven,

@@ -202,7 +202,7 @@ def name_narrow_access(decomposition: Decomposition, pair: Pair) -> None:
 def _name_narrower_of_same_bytes(
     decomposition: Decomposition, pair: Pair, requests: Sequence[float]
 ) -> None:
-    """Name requests that grew where lanes ask for as many bytes, and the memory below moves as many.
+    """Name requests that grew where lanes ask for as many bytes, and as many are moved below L1.
 
     As many warps have so much less under way while they wait, however well L1 serves them.
     """
