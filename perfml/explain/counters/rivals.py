@@ -15,7 +15,8 @@ from perfml.explain.counters import refine
 from perfml.explain.counters.evidence import Reason, Told, Untold
 from perfml.explain.counters.factors import Pair, factorise_time
 from perfml.explain.counters.resources import BUSY, LONGER, Resource, candidate_resources
-from perfml.explain.counters.terms import Contribution, Kind
+from perfml.explain.counters.terms import Contribution, Kind, Term
+from perfml.explain.counters.waiting import may_be_behind
 from perfml.explain.launches import Launch
 
 MOST = 0.5
@@ -28,6 +29,7 @@ _GUESSED = (Kind.WORK, Kind.MEMORY, Kind.STALL)
 """Kinds of causes that depend on whose work the time was counted in."""
 
 WHY = "no unit is busy enough to be the limit"
+QUEUES = "warps wait longer for a unit that has more to do and is not busy all the time"
 CHECK = (
     "stall samples of single instructions would tell (section SourceCounters; "
     "ncu --section SourceCounters)"
@@ -65,6 +67,9 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
     share = first.log_ratio / log_ratio
     if share < MOST or first.term.kind not in _GUESSED:
         return None
+    behind = may_be_behind(first.term, Pair(main.before, main.after, None, single))
+    if behind is not None:
+        return _unsettled((behind,), first.term, share, QUEUES)
     resources = candidate_resources(main.before, main.after, same_device=True)
     slower = main.after if main.after.time_us > main.before.time_us else main.before
     if not resources or not resources[0].level_of(slower) < BUSY:
@@ -76,8 +81,12 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
     )
     if not rivals:
         return None
+    return _unsettled(tuple(rivals), first.term, share, WHY)
+
+
+def _unsettled(causes: tuple[Term, ...], first: Term, share: float, why: str) -> Untold:
     sections = ("SourceCounters",)
-    return Untold(tuple(rivals), first.term, (), sections, "", share, WHY, Reason.READING, CHECK)
+    return Untold(causes, first, (), sections, "", share, why, Reason.READING, CHECK)
 
 
 def _first_terms(

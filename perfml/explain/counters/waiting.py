@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.requests import DIVERGENCE, name_redundant_traffic
-from perfml.explain.counters.resources import MOST, RESOURCES
+from perfml.explain.counters.resources import LONGER, MOST, RESOURCES
+from perfml.explain.counters.terms import TERMS, Term
+from perfml.explain.counters.traffic import l1_level
 from perfml.explain.launches import Launch
 
 _CLEARLY = math.log(1.2)
@@ -79,17 +81,50 @@ def _warp_cycles(launch: Launch, stall: str) -> float:
     return launch[stall] * launch["achieved_occupancy"] * launch.duration_us
 
 
-def _queued(pair: Pair) -> bool:
+def _queued(pair: Pair, least: float = MOST) -> bool:
     """Return whether a unit that serves global loads was busy on the slower side."""
     slower = max(pair.both, key=lambda launch: launch.duration_us)
     levels = [unit.level_of(slower) for unit in RESOURCES if unit.is_global]
-    return any(level >= MOST for level in (*levels, slower[_DATA_STAGE]))
+    return any(level >= least for level in (*levels, l1_level(slower), slower[_DATA_STAGE]))
 
 
-def _shared_queued(pair: Pair) -> bool:
+def _shared_queued(pair: Pair, least: float = MOST) -> bool:
     """Return whether the stage that shared memory answers from was busy on the slower side."""
     slower = max(pair.both, key=lambda launch: launch.duration_us)
-    return any(slower[level] >= MOST for level in ("shared_utilization", _DATA_STAGE))
+    return any(slower[level] >= least for level in ("shared_utilization", _DATA_STAGE))
+
+
+_BEHIND = {
+    "stall_memory_dependency": (
+        "sectors_per_request",
+        ("gld_transactions", "global_load_requests"),
+        _queued,
+    ),
+    "stall_exec_dependency": (
+        "wavefronts_per_shared_load",
+        ("shared_load_transactions", "inst_executed_shared_loads"),
+        _shared_queued,
+    ),
+}
+"""What a wait may be for, the counters whose ratio it is, and whether it may have queued."""
+
+
+def may_be_behind(stall: Term, pair: Pair) -> Term | None:
+    """Return what a wait may be the consequence of, though its unit was not surely full.
+
+    A unit that is busy a quarter of the time makes nobody wait for long where what it is asked
+    comes evenly, and does where all warps ask at once: no counter tells that.
+    """
+    if stall.id not in _BEHIND:
+        return None
+    term, (parts, whole), queued = _BEHIND[stall.id]
+    sizes = [launch[parts] / launch[whole] for launch in pair.both if launch[whole] > 0]
+    times = [launch.duration_us for launch in pair.both]
+    if len(sizes) < len(times) or not min(sizes) > 0:
+        return None
+    more, step = math.log(sizes[1] / sizes[0]), math.log(times[1] / times[0])
+    behind = more * step > 0 and abs(more) >= abs(step) and queued(pair, LONGER)
+    return TERMS[term] if behind else None
 
 
 def name_waited_shared(decomposition: Decomposition, pair: Pair) -> None:
