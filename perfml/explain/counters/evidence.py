@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Term
+from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Kind, Term
 from perfml.explain.counters.traffic import unseen_traffic
 from perfml.explain.launches import Launch
 from perfml.metrics import HOPPER, load_catalogue
@@ -78,6 +78,10 @@ HIDES_IN: dict[str, tuple[str, ...]] = {
 
 _OF_ACTIVE = ("wave_quantization", "sm_imbalance")
 """Causes that hide in the busy time of a pipe, too, where nobody counted idle multiprocessors."""
+
+_RESIDENT = tuple(term.id for term in TERMS.values() if term.kind is Kind.OCCUPANCY)
+_IDLE = 0.25
+"""Units that are less busy than this all together wait for something else."""
 
 _STALLS = tuple(
     term.id
@@ -329,7 +333,24 @@ def _hosts(cause: str, pair: Told) -> tuple[str, ...]:
     hosts = HIDES_IN.get(cause, REST)
     if cause in _OF_ACTIVE and not is_collected("sm_efficiency", pair.after):
         hosts = (*hosts, *_PIPES)
+    if cause == "global_atomics" and _waits_unseen(pair):
+        # blocks that add to one address wait for each other, however many of them are resident
+        hosts = (*hosts, *_RESIDENT)
     return hosts
+
+
+def _waits_unseen(pair: Told) -> bool:
+    """Return whether no unit of the slower side is busy, and nobody counted what warps wait for."""
+    slower = max((pair.before, pair.after), key=lambda launch: launch.time_us)
+    if any(is_collected(name, slower) for name in _STALLS):
+        return False
+    catalogue = load_catalogue()
+    levels = [
+        slower[name]
+        for name in slower.counters
+        if name in catalogue and catalogue[name].kind == "level" and not math.isnan(slower[name])
+    ]
+    return bool(levels) and max(levels) < _IDLE
 
 
 def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
