@@ -333,14 +333,17 @@ def _hosts(cause: str, pair: Told) -> tuple[str, ...]:
     hosts = HIDES_IN.get(cause, REST)
     if cause in _OF_ACTIVE and not is_collected("sm_efficiency", pair.after):
         hosts = (*hosts, *_PIPES)
-    if cause == "global_atomics" and _waits_unseen(pair):
-        # blocks that add to one address wait for each other, however many of them are resident
+    if REST[0] in hosts and _waits_unseen(pair, cause):
         hosts = (*hosts, *_RESIDENT)
     return hosts
 
 
-def _waits_unseen(pair: Told) -> bool:
-    """Return whether no unit of the slower side is busy, and nobody counted what warps wait for."""
+def _waits_unseen(pair: Told, cause: str) -> bool:
+    """Return whether warps may wait for a cause however many of them are resident.
+
+    Nobody counted what they wait for, nor how busy any unit is; or none is, and blocks that add to
+    one address wait for each other.
+    """
     slower = max((pair.before, pair.after), key=lambda launch: launch.time_us)
     if any(is_collected(name, slower) for name in _STALLS):
         return False
@@ -350,7 +353,7 @@ def _waits_unseen(pair: Told) -> bool:
         for name in slower.counters
         if name in catalogue and catalogue[name].kind == "level" and not math.isnan(slower[name])
     ]
-    return bool(levels) and max(levels) < _IDLE
+    return not levels or (cause == "global_atomics" and max(levels) < _IDLE)
 
 
 def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:

@@ -117,6 +117,8 @@ class Resource:
         Whether the issue rate says what a unit of this work costs.
     used
         Counters of what uses the unit: a launch where none is above 0 cannot be limited by it.
+    lacking
+        Counters that tell more of the work: a row is for launches where none of them is known.
     """
 
     label: str
@@ -131,6 +133,7 @@ class Resource:
     product: Product | None = None
     issued: bool = False
     used: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @property
     def is_global(self) -> bool:
@@ -222,6 +225,14 @@ RESOURCES = (
         "dram_utilization",
         memory=MemoryLevel.DRAM,
         product=_global("dram_bytes_per_sector"),
+    ),
+    Resource(
+        "DRAM reads",
+        TERMS["dram_bytes"],
+        ("dram_read_bytes",),
+        "dram_utilization",
+        memory=MemoryLevel.DRAM,
+        lacking=("dram_write_bytes", "dram_utilization"),
     ),
     Resource(
         "DRAM time",
@@ -338,7 +349,11 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     longer = {resource.label: _busy_longer(resource, before, after) for resource in known}
     first = known[0].label
     if levels[first] < BUSY:
-        known.sort(key=lambda resource: -_telling(longer[resource.label], levels[resource.label]))
+        telling = {label: _telling(longer[label], level) for label, level in levels.items()}
+        for resource in known:
+            if math.isnan(resource.level_of(slower)):
+                telling[resource.label] = _telling_of_work(resource, before, after)
+        known.sort(key=lambda resource: -telling[resource.label])
         memory = _waits_for_memory(before, after)
         if memory is not None:
             known.sort(key=lambda resource: resource.is_waited_for_as_memory != memory)
@@ -373,12 +388,27 @@ def _telling(longer: float, level: float) -> float:
     return longer if level >= LONGER and LONGER <= longer <= _ALL else 0.0
 
 
+def _telling_of_work(resource: Resource, before: Launch, after: Launch) -> float:
+    """Return `_telling` of a unit of which nobody knows how busy it is: by its work alone.
+
+    Had it been busy all the time of the slower side, its additional work would have taken as much;
+    less busy, it still may have taken all of the additional time. What a unit says that is known to
+    be busy longer counts for more.
+    """
+    slower, faster = (before, after) if before.time_us > after.time_us else (after, before)
+    more = 1.0 - resource.amount(faster) / resource.amount(slower)
+    step = 1.0 - faster.duration_us / slower.duration_us
+    return LONGER * min(more / step, 0.99) if step > 0 and more >= LONGER * step else 0.0
+
+
 def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launch) -> bool:
     """Return whether the work is known on both sides.
 
     The faster side need not do any where the unit is busy on the slower one.
     """
     amounts = [resource.amount(launch) for launch in (before, after)]
+    if any(launch[name] >= 0 for name in resource.lacking for launch in (before, after)):
+        return False
     if any(map(math.isnan, amounts)) or not resource.amount(slower) > 0:
         return False
     if resource.counts_lanes and _others_use(resource, before, after):

@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from perfml.explain.counters import refine
-from perfml.explain.counters.evidence import Reason, Told, Untold
+from perfml.explain.counters.evidence import Reason, Told, Untold, sections_of
 from perfml.explain.counters.factors import Pair, factorise_time
 from perfml.explain.counters.resources import BUSY, LONGER, Resource, candidate_resources
-from perfml.explain.counters.terms import Contribution, Kind, Term
+from perfml.explain.counters.terms import TERMS, Contribution, Kind, Term
 from perfml.explain.counters.waiting import may_be_behind
 from perfml.explain.launches import Launch
 
@@ -71,6 +71,8 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
     if behind is not None:
         return _unsettled((behind,), first.term, share, QUEUES)
     resources = candidate_resources(main.before, main.after, same_device=True)
+    if resources and resources[0].lacking and first.term.kind is not Kind.STALL:
+        return _work_alone(first.term, share, resources[0].lacking)
     slower = main.after if main.after.time_us > main.before.time_us else main.before
     if not resources or not resources[0].level_of(slower) < BUSY:
         return None
@@ -82,6 +84,13 @@ def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Unto
     if not rivals:
         return None
     return _unsettled(tuple(rivals), first.term, share, WHY)
+
+
+def _work_alone(first: Term, share: float, lacking: tuple[str, ...]) -> Untold:
+    """Say that work of a unit that nobody knows to be busy may come along with other waits."""
+    waits = (TERMS["stall_memory_dependency"],)
+    sections = tuple(dict.fromkeys(sections_of(lacking)))
+    return Untold(waits, first, lacking, sections, "default", share)
 
 
 def _unsettled(causes: tuple[Term, ...], first: Term, share: float, why: str) -> Untold:

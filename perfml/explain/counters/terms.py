@@ -162,7 +162,14 @@ _WORK = (
         ("inst_executed",),
         "Look for index arithmetic, unrolling and wider loads that save instructions.",
     ),
-    Term("dram_bytes", "work: DRAM bytes", Kind.MEMORY, _DRAM, _FEWER_BYTES),
+    Term(
+        "dram_bytes",
+        "work: DRAM bytes",
+        Kind.MEMORY,
+        _DRAM,
+        _FEWER_BYTES,
+        or_evidence=_DRAM[:1],
+    ),
     Term(
         "dram_busy_time",
         "work: DRAM busy time",
