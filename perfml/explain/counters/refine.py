@@ -131,8 +131,9 @@ def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> No
     if whole == 0 or not level > 0:
         return
     room = max(0.0, -math.log(level))
-    if min(pair.levels(pair.resource.level)) >= BUSY:
-        # of a unit that is busy on both sides fewer warps take more each: only the net is a cost
+    slower = pair.after.time_us > pair.before.time_us
+    if min(pair.levels(pair.resource.level)) >= BUSY or (whole > 0) == slower:
+        # fewer warps take more each where they wait for one another: only the net is a cost
         cost = decomposition.log_ratio(_cost(decomposition))
         room = min(room, max(0.0, math.copysign(1.0, whole) * (whole + cost)))
     share = min(1.0, room / abs(whole))
