@@ -27,8 +27,8 @@ from perfml.explain.counters.library_kernels import (
 )
 from perfml.explain.counters.refine import log_mean
 from perfml.explain.counters.resources import Resource, candidate_resources
-from perfml.explain.counters.rivals import count_in, find_rival
-from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.counters.rivals import comparably_busy, count_in, find_rival
+from perfml.explain.counters.terms import TERMS, Contribution, Kind
 from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
 from perfml.explain.results import Causes, PairCauses
 
@@ -293,7 +293,27 @@ def decompose_pair(
     """Return the resource that a pair was counted in, and terms that add up to its log ratio."""
     resources = candidate_resources(before, after, same_device=same_device)
     resource = resources[0] if resources else None
-    return resource, count_in(resource, before, after, single=single)
+    contributions = count_in(resource, before, after, single=single)
+    if resource is not None and _first(contributions, before, after).term.id in _PLACES:
+        for other in comparably_busy(resources, max(before, after, key=_time)):
+            counted = count_in(other, before, after, single=single)
+            if _first(counted, before, after).term.kind in (Kind.WORK, Kind.MEMORY):
+                return other, counted
+    return resource, contributions
+
+
+_PLACES = ("achieved_of_theoretical",)
+"""Terms that name no reason: the work of another unit, about as busy, is one."""
+
+
+def _time(launch: Launch) -> float:
+    return launch.time_us
+
+
+def _first(contributions: Sequence[Contribution], before: Launch, after: Launch) -> Contribution:
+    """Return what speaks most for the difference."""
+    sign = math.copysign(1.0, after.time_us - before.time_us)
+    return max(contributions, key=lambda one: sign * one.log_ratio)
 
 
 def _missing(matches: Sequence[Match], same_device: bool) -> tuple[str, ...]:

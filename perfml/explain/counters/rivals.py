@@ -47,6 +47,13 @@ def count_in(
     return decomposition.contributions()
 
 
+def comparably_busy(resources: Sequence[Resource], slower: Launch) -> Iterator[Resource]:
+    """Yield the units after the first that are about as busy as it on the slower side."""
+    chosen, *others = resources
+    least = max(LONGER, _AS_BUSY * chosen.level_of(slower))
+    yield from (resource for resource in others if resource.level_of(slower) >= least)
+
+
 def find_rival(pairs: Sequence[Told], log_ratio: float, *, single: bool) -> Untold | None:
     """Return the causes that explain as much as the first one, if no counter decides.
 
@@ -105,11 +112,10 @@ def _first_terms(
 
     The levels of global memory see the same accesses: they are no rivals of each other.
     """
-    chosen, *others = resources
+    chosen = resources[0]
     step = math.log(pair.after.time_us / pair.before.time_us)
-    for resource in others:
-        least = max(LONGER, _AS_BUSY * chosen.level_of(slower))
-        if resource.is_global == chosen.is_global or not resource.level_of(slower) >= least:
+    for resource in comparably_busy(resources, slower):
+        if resource.is_global == chosen.is_global:
             continue
         terms = count_in(resource, pair.before, pair.after, single=single)
         first = max(terms, key=lambda one: one.log_ratio / step)
