@@ -15,7 +15,7 @@ from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.requests import DIVERGENCE, name_redundant_traffic
 from perfml.explain.counters.resources import LONGER, MOST, RESOURCES
 from perfml.explain.counters.terms import TERMS, Term
-from perfml.explain.counters.traffic import l1_level
+from perfml.explain.counters.traffic import SMALL, l1_level
 from perfml.explain.launches import Launch
 
 _CLEARLY = math.log(1.2)
@@ -37,7 +37,7 @@ def name_waited_loads(decomposition: Decomposition, pair: Pair) -> None:
         return
     whole = decomposition.log_ratio(source)
     more, grown = math.log(loads[1] / loads[0]), math.log(waited[1] / waited[0])
-    if whole * grown <= 0:
+    if whole * grown <= 0 or not _matters(whole, pair):
         return
     if not any(term in decomposition for term in _OF_REQUESTS):
         _name_number(decomposition, pair, source, whole * min(1.0, more / grown))
@@ -74,6 +74,11 @@ def _name_sectors(decomposition: Decomposition, pair: Pair, source: str) -> None
     if abs(wider) >= _CLEARLY and wider * left > 0 and not named and _queued(pair):
         value = math.copysign(min(abs(left), abs(wider)), left)
         decomposition.name("sectors_per_request", *sizes, value, of=source)
+
+
+def _matters(waiting: float, pair: Pair) -> bool:
+    """Return whether waiting is no small part of the difference."""
+    return abs(waiting) > SMALL * abs(math.log(pair.after.time_us / pair.before.time_us))
 
 
 def _warp_cycles(launch: Launch, stall: str) -> float:
@@ -141,6 +146,8 @@ def name_waited_shared(decomposition: Decomposition, pair: Pair) -> None:
         if source not in decomposition or part == 0:
             continue
         waiting = part * decomposition.log_ratio(source)
+        if not _matters(waiting, pair):
+            continue
         waiting -= _give(decomposition, source, "shared_loads", loads, waiting)
         if min(rounds) > 0:
             sizes = [each / count for each, count in zip(rounds, loads, strict=True)]
