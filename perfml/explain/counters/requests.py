@@ -19,10 +19,9 @@ UNPROFILED = "unprofiled_time"
 _GLOBAL_REQUESTS = ("global_load_requests", "global_store_requests")
 _BELOW_L1 = (
     ("l2_read_transactions", "l2_write_transactions"),
-    ("l2_tex_read_transactions", "l2_tex_write_transactions"),
     ("dram_read_bytes", "dram_write_bytes"),
 )
-"""What L1 moves to and from below, the nearest first: reports differ in what they count."""
+"""What is moved below L1, the nearest first: reports differ in what they count."""
 _SECTOR = 32  # bytes
 _CLEARLY = math.log(1.2)
 """Fewer additional requests are no cause of their own."""

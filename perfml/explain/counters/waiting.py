@@ -77,8 +77,9 @@ def _name_sectors(decomposition: Decomposition, pair: Pair, source: str) -> None
 
 
 def _matters(waiting: float, pair: Pair) -> bool:
-    """Return whether waiting is no small part of the difference."""
-    return abs(waiting) > SMALL * abs(math.log(pair.after.time_us / pair.before.time_us))
+    """Return whether waiting speaks for the difference, and is no small part of it."""
+    step = math.log(pair.after.time_us / pair.before.time_us)
+    return step != 0 and waiting / step > SMALL
 
 
 def _warp_cycles(launch: Launch, stall: str) -> float:
@@ -94,9 +95,9 @@ def _queued(pair: Pair, least: float = MOST) -> bool:
 
 
 def _shared_queued(pair: Pair, least: float = MOST) -> bool:
-    """Return whether the stage that shared memory answers from was busy on the slower side."""
-    slower = max(pair.both, key=lambda launch: launch.duration_us)
-    return any(slower[level] >= least for level in ("shared_utilization", _DATA_STAGE))
+    """Return whether the stage that shared memory answers from was busy on either side."""
+    levels = [side[name] for side in pair.both for name in ("shared_utilization", _DATA_STAGE)]
+    return any(level >= least for level in levels)
 
 
 _BEHIND = {
