@@ -118,7 +118,8 @@ class Resource:
     used
         Counters of what uses the unit: a launch where none is above 0 cannot be limited by it.
     lacking
-        Counters that tell more of the work: a row is for launches where none of them is known.
+        Counters that tell more of the work, and how busy the unit is: a row is for launches where
+        none of them is known.
     """
 
     label: str
@@ -351,7 +352,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     if levels[first] < BUSY:
         telling = {label: _telling(longer[label], level) for label, level in levels.items()}
         for resource in known:
-            if math.isnan(resource.level_of(slower)):
+            if resource.lacking:
                 telling[resource.label] = _telling_of_work(resource, before, after)
         known.sort(key=lambda resource: -telling[resource.label])
         memory = _waits_for_memory(before, after)

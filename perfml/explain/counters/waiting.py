@@ -21,9 +21,6 @@ from perfml.explain.launches import Launch
 _CLEARLY = math.log(1.2)
 """Fewer additional loads are no cause of their own."""
 
-_DATA_STAGE = "lsu_data_utilization"
-"""All that loads bring passes it, from shared memory and from L1: they queue together."""
-
 _OF_REQUESTS = ("global_requests", "narrow_access", "redundant_traffic")
 """Terms that hold what the number of requests does."""
 
@@ -91,13 +88,21 @@ def _queued(pair: Pair, least: float = MOST) -> bool:
     """Return whether a unit that serves global loads was busy on the slower side."""
     slower = max(pair.both, key=lambda launch: launch.duration_us)
     levels = [unit.level_of(slower) for unit in RESOURCES if unit.is_global]
-    return any(level >= least for level in (*levels, l1_level(slower), slower[_DATA_STAGE]))
+    return any(level >= least for level in (*levels, _data_stage(slower)))
 
 
 def _shared_queued(pair: Pair, least: float = MOST) -> bool:
     """Return whether the stage that shared memory answers from was busy on either side."""
-    levels = [side[name] for side in pair.both for name in ("shared_utilization", _DATA_STAGE)]
-    return any(level >= least for level in levels)
+    return any(_data_stage(side) >= least for side in pair.both)
+
+
+def _data_stage(launch: Launch) -> float:
+    """Return how busy the stage is that all loads bring their values through, together.
+
+    Wavefronts of shared memory and of L1 queue there.
+    """
+    shared = launch["shared_utilization"]
+    return l1_level(launch) + (0.0 if math.isnan(shared) else shared)
 
 
 _BEHIND = {
