@@ -36,7 +36,7 @@ def name_waited_loads(decomposition: Decomposition, pair: Pair) -> None:
     more, grown = math.log(loads[1] / loads[0]), math.log(waited[1] / waited[0])
     if whole * grown <= 0 or not _matters(whole, pair):
         return
-    if not any(term in decomposition for term in _OF_REQUESTS):
+    if more * whole > 0 and not any(term in decomposition for term in _OF_REQUESTS):
         _name_number(decomposition, pair, source, whole * min(1.0, more / grown))
     longer = grown - more
     if longer * whole > 0:
@@ -49,14 +49,15 @@ def _name_number(decomposition: Decomposition, pair: Pair, source: str, value: f
         pair.levels(name) for name in ("global_load_requests", "warp_execution_efficiency")
     )
     more = math.log(loads[1] / loads[0])
-    if abs(more) < _CLEARLY or more * value <= 0:
+    if abs(more) < _CLEARLY:
         return
     value = math.copysign(min(abs(value), abs(more)), value)
     fewer = math.log(active[0] / active[1]) if min(active) > 0 else 0.0
     diverged = min(max(fewer / more, 0.0), 1.0) if abs(fewer) >= _CLEARLY else 0.0
     if diverged > 0:
-        decomposition.name(DIVERGENCE, *active, diverged * value, of=source)
-    decomposition.name("global_requests", *loads, (1 - diverged) * value, of=source)
+        decomposition.name(DIVERGENCE, active[0], active[1], diverged * value, of=source)
+    value *= 1 - diverged
+    decomposition.name("global_requests", loads[0], loads[1], value, of=source)
     name_redundant_traffic(decomposition, pair)
 
 
@@ -70,7 +71,7 @@ def _name_sectors(decomposition: Decomposition, pair: Pair, source: str) -> None
     named = "sectors_per_request" in decomposition
     if abs(wider) >= _CLEARLY and wider * left > 0 and not named and _queued(pair):
         value = math.copysign(min(abs(left), abs(wider)), left)
-        decomposition.name("sectors_per_request", *sizes, value, of=source)
+        decomposition.name("sectors_per_request", sizes[0], sizes[1], value, of=source)
 
 
 def _matters(waiting: float, pair: Pair) -> bool:
@@ -170,7 +171,7 @@ def _give(
     sign = math.copysign(1.0, more)
     named = sign * decomposition.log_ratio(term) if term in decomposition else 0.0
     value = sign * min(abs(waiting), max(abs(more) - max(named, 0.0), 0.0))
-    decomposition.name(term, *levels, value, of=source)
+    decomposition.name(term, levels[0], levels[1], value, of=source)
     return value
 
 
