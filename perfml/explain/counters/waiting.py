@@ -36,7 +36,7 @@ def name_waited_loads(decomposition: Decomposition, pair: Pair) -> None:
     more, grown = math.log(loads[1] / loads[0]), math.log(waited[1] / waited[0])
     if whole * grown <= 0 or not _matters(whole, pair):
         return
-    if more * whole > 0 and not any(term in decomposition for term in _OF_REQUESTS):
+    if more * whole > 0 and not any(_says(decomposition, term, pair) for term in _OF_REQUESTS):
         _name_number(decomposition, pair, source, whole * min(1.0, more / grown))
     longer = grown - more
     if longer * whole > 0:
@@ -68,10 +68,15 @@ def _name_sectors(decomposition: Decomposition, pair: Pair, source: str) -> None
         return
     sizes = [sector / load for sector, load in zip(sectors, loads, strict=True)]
     wider, left = math.log(sizes[1] / sizes[0]), decomposition.log_ratio(source)
-    named = "sectors_per_request" in decomposition
+    named = _says(decomposition, "sectors_per_request", pair)
     if abs(wider) >= _CLEARLY and wider * left > 0 and not named and _queued(pair):
         value = math.copysign(min(abs(left), abs(wider)), left)
         decomposition.name("sectors_per_request", sizes[0], sizes[1], value, of=source)
+
+
+def _says(decomposition: Decomposition, term: str, pair: Pair) -> bool:
+    """Return whether a term is said already."""
+    return term in decomposition and _matters(decomposition.log_ratio(term), pair)
 
 
 def _matters(waiting: float, pair: Pair) -> bool:
