@@ -419,12 +419,13 @@ def test_fewer_warps_cost_a_busy_unit_no_more_than_its_idle_time():
     conflicts = {"time_us": 190.0, "shared_utilization": 0.98, **fewer}
     found = split(conflicts, counted)
     assert found["term"].iloc[0] == "shared_memory_busy_time"
-    assert values(found)["theoretical_occupancy"] == pytest.approx(-math.log(0.98))
+    # four times the warps would each take longer than that
+    assert 0 <= values(found)["theoretical_occupancy"] <= -math.log(0.98)
     assert found["log_ratio"].sum() == pytest.approx(math.log(1.9))
-    # with idle time to fill, it costs what it takes away
+    # with idle time to fill, it costs what it takes away, and the unit's longer work the rest
     waiting = {"time_us": 380.0, "shared_utilization": 0.15, "issue_slot_utilization": 0.1}
     idle = split({**waiting, **fewer}, counted)
-    assert values(idle)["theoretical_occupancy"] == pytest.approx(math.log(4))
+    assert values(idle)["theoretical_occupancy"] == pytest.approx(math.log(3.8 / 1.14))
 
 
 shares = st.floats(0.0, 1.0)
