@@ -104,12 +104,19 @@ def test_more_sectors_a_load_are_behind_waiting_where_they_queue(sectors, first)
 
 
 def test_more_sectors_a_load_at_an_idle_unit_are_not_said_to_be_behind_waiting():
-    causes = asked(LOADS, **WAITS, gld_transactions=3.2e7)
+    # even if each sector took a wavefront, L1 would be busy 8 % of the cycles
+    causes = asked({**LOADS, "inst_executed": 1e8}, **WAITS, gld_transactions=3.2e7)
     found = values(causes)
     assert max(found, key=found.get) == "stall_memory_dependency"
     assert causes.untold is None or "sectors_per_request" not in {
         term.id for term in causes.untold.causes
     }
+
+
+def test_scattered_loads_that_may_be_of_one_bank_are_told_as_a_rival():
+    causes = asked(LOADS, **WAITS, gld_transactions=3.2e7)
+    assert causes.untold is not None
+    assert [term.id for term in causes.untold.causes] == ["sectors_per_request"]
 
 
 def test_waiting_for_values_of_busy_shared_memory_is_the_rounds_of_its_loads():

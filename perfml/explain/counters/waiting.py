@@ -15,7 +15,7 @@ from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.requests import DIVERGENCE, name_redundant_traffic
 from perfml.explain.counters.resources import LONGER, MOST, RESOURCES
 from perfml.explain.counters.terms import TERMS, Term
-from perfml.explain.counters.traffic import SMALL, l1_level
+from perfml.explain.counters.traffic import L1_SECTORS, SMALL, l1_level
 from perfml.explain.launches import Launch
 
 _CLEARLY = math.log(1.2)
@@ -97,6 +97,21 @@ def _queued(pair: Pair, least: float = MOST) -> bool:
     return any(level >= least for level in (*levels, _data_stage(slower)))
 
 
+def _may_have_queued(pair: Pair) -> bool:
+    """Return whether a unit that serves global loads was busy at times, or may have been.
+
+    Lanes of one bank of L1, a power of two apart, take a wavefront each instead of one for four
+    sectors (`l1_level`), and no metric tells them.
+    """
+    slower = max(pair.both, key=lambda launch: launch.duration_us)
+    return _queued(pair, LONGER) or L1_SECTORS * l1_level(slower) >= MOST
+
+
+def _shared_may_have_queued(pair: Pair) -> bool:
+    """Return whether the stage that shared memory answers from was busy at times."""
+    return _shared_queued(pair, LONGER)
+
+
 def _shared_queued(pair: Pair, least: float = MOST) -> bool:
     """Return whether the stage that shared memory answers from was busy on either side."""
     return any(_data_stage(side) >= least for side in pair.both)
@@ -115,12 +130,12 @@ _BEHIND = {
     "stall_memory_dependency": (
         "sectors_per_request",
         ("gld_transactions", "global_load_requests"),
-        _queued,
+        _may_have_queued,
     ),
     "stall_exec_dependency": (
         "wavefronts_per_shared_load",
         ("shared_load_transactions", "inst_executed_shared_loads"),
-        _shared_queued,
+        _shared_may_have_queued,
     ),
 }
 """What a wait may be for, the counters whose ratio it is, and whether it may have queued."""
@@ -140,7 +155,7 @@ def may_be_behind(stall: Term, pair: Pair) -> Term | None:
     if len(sizes) < len(times) or not min(sizes) > 0:
         return None
     more, step = math.log(sizes[1] / sizes[0]), math.log(times[1] / times[0])
-    behind = more * step > 0 and abs(more) >= abs(step) and queued(pair, LONGER)
+    behind = more * step > 0 and abs(more) >= abs(step) and queued(pair)
     return TERMS[term] if behind else None
 
 
