@@ -131,14 +131,27 @@ def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> No
     if whole == 0 or not level > 0:
         return
     room = max(0.0, -math.log(level))
-    slower = pair.after.time_us > pair.before.time_us
-    if min(pair.levels(pair.resource.level)) >= BUSY or (whole > 0) == slower:
-        # fewer warps take more each where they wait for one another: only the net is a cost
-        cost = decomposition.log_ratio(_cost(decomposition))
-        room = min(room, max(0.0, math.copysign(1.0, whole) * (whole + cost)))
+    towards = (whole > 0) == (pair.after.time_us > pair.before.time_us)
+    if towards or min(pair.levels(pair.resource.level)) >= BUSY:
+        room = min(room, _net_of_warps(decomposition, whole, tail=towards) * abs(whole))
     share = min(1.0, room / abs(whole))
     for term in terms:
         decomposition.move((1 - share) * decomposition.log_ratio(term), term, _cost(decomposition))
+
+
+def _net_of_warps(decomposition: Decomposition, whole: float, *, tail: bool) -> float:
+    """Return how much of the occupancy's part is left where fewer warps take as much less each.
+
+    They wait for one another then, so only the net is a cause. Those that a wave which is not full
+    leaves out (`tail`) count as those that do not fit.
+    """
+    cost = decomposition.log_ratio(_cost(decomposition))
+    left_out = decomposition.log_ratio(WAVES) if tail and WAVES in decomposition else 0.0
+    left_out = left_out if left_out * whole > 0 else 0.0
+    net = min(1.0, max(0.0, 1.0 + cost / (whole + left_out)))
+    if left_out != 0:
+        decomposition.move((1 - net) * left_out, WAVES, _cost(decomposition))
+    return net
 
 
 def name_divergence(decomposition: Decomposition, pair: Pair) -> None:
