@@ -6,6 +6,7 @@ import pytest
 
 from perfml.explain import explain, sides_of
 from perfml.explain.counters.causes import decompose_pair, matches_of
+from perfml.explain.counters.evidence import Reason
 from perfml.explain.counters.library_kernels import as_calls, judge_by_work
 from perfml.explain.counters.terms import TERMS, Contribution
 from perfml.explain.launches import Change
@@ -147,8 +148,12 @@ def test_which_kernel_answers_to_which_is_no_doubt_where_all_of_a_run_are_compar
     sides = sides_of(layers, "before", "after", kernels=kernels)
     names = ["bag_of_words", "token_loss", "window_signal"]
     found = explain(*sides, layers=names, model=None).details
-    # bytes of all launches; and doubles, which take the bandwidth of twice the bytes
-    assert [each.causes.untold for each in found] == [None, None, None]
+    untold = [each.causes.untold for each in found]
+    # bytes of all launches, beside kernels that one side has in addition
+    assert untold[0] is not None
+    assert untold[0].reason is Reason.RIVAL
+    # and doubles, which take the bandwidth of twice the bytes
+    assert untold[1:] == [None, None]
 
 
 def test_products_in_other_places_of_the_order_answer_to_each_other():
