@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
@@ -18,6 +19,9 @@ from perfml.util.typing import Progress
 SPLITS, RESAMPLES = 5, 30
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
 `perfml.rank` take 20 and 50."""
+
+MOST_ROWS = 4000
+"""Rows that the models of a report learn from: with more of them it takes hours, not a minute."""
 
 RANKED_BY = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
@@ -47,6 +51,13 @@ def analysed(
     several = len(layers["backend"].dropna().unique()) > 1
     distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
     evaluations, rankings, warnings = [], [], []
+    learnt = _learnt(layers, seed)
+    if len(learnt) < len(layers):
+        warnings.append(
+            f"models are fitted to {learnt['layer'].nunique():,} of {distinct:,} layers, drawn at "
+            "random: all of them would take hours. perfml train and perfml rank take all; --where "
+            "workload=NAME reports on one network"
+        )
     for task in ("regression", "classification") if several else ("regression",):
         words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
         if distinct < ENOUGH_LAYERS:
@@ -57,10 +68,10 @@ def analysed(
             )
             continue
         try:
-            evaluations.append(evaluate(layers, splits=splits, average=True, **words))
+            evaluations.append(evaluate(learnt, splits=splits, average=True, **words))
             rankings.append(
                 rank(
-                    layers,
+                    learnt,
                     resamples=resamples,
                     methods=RANKED_BY,
                     permutations=FEWEST_PERMUTATIONS,
@@ -86,6 +97,18 @@ def analysed(
         title=title,
     )
     return document, warnings
+
+
+def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the rows that models learn from: all, or those of some whole layers of many."""
+    if len(layers) <= MOST_ROWS or "layer" not in layers.columns:
+        return layers
+    keys = [name for name in ("workload", "layer") if name in layers.columns]
+    code = layers.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
+    order = np.random.default_rng(seed).permutation(code.max() + 1)
+    rows = np.bincount(code)[order].cumsum()
+    chosen = order[: max(1, int(np.searchsorted(rows, MOST_ROWS, side="right")))]
+    return layers[np.isin(code, chosen)]
 
 
 def report(

@@ -20,7 +20,14 @@ from perfml.explain import advise
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
 from perfml.merge.rule import merge
-from perfml.report import advise_conditions, build_report, explain_pairs, to_html, to_markdown
+from perfml.report import (
+    advise_conditions,
+    build_report,
+    explain_pairs,
+    to_html,
+    to_markdown,
+    write,
+)
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
@@ -308,6 +315,21 @@ def test_few_layers_are_not_learned_from():
     assert len(warnings) == 2
     assert "needs 5 distinct layers" in warnings[0]
     assert "metrics" not in {part.anchor for part in document.sections}
+
+
+def test_of_very_many_rows_whole_layers_are_learned_from_and_it_is_said(monkeypatch):
+    table = layers()
+    some = len(table) // 3
+    monkeypatch.setattr(write, "MOST_ROWS", some)
+    learnt = write._learnt(table, 0)
+    kept = table[table["layer"].isin(learnt["layer"].unique())]
+    pd.testing.assert_frame_equal(learnt, kept)
+    assert 0 < len(learnt) <= some
+    assert not learnt.equals(write._learnt(table, 1))
+    _, warnings = analysed(table, None, splits=2, resamples=2)
+    assert (
+        f"fitted to {learnt['layer'].nunique()} of {table['layer'].nunique()} layers" in warnings[0]
+    )
 
 
 def test_runs_without_launches_outside_of_layers_are_not_listed():

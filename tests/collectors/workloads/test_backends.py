@@ -50,13 +50,13 @@ def test_a_users_own_cfg_runs_and_matches_the_reference(precision):
 @pytest.mark.parametrize(
     ("precision", "layout"), [("fp32", "contiguous_format"), ("tf32", "channels_last")]
 )
-def test_the_compiled_blocks_compute_the_reference_network(precision, layout, monkeypatch):
+def test_the_compiled_blocks_compute_the_reference_network(precision, layout):
     config = pytest.importorskip("torch._inductor.config")
     # half of the time is the compiler's: trying the processor's vectors, compiling all headers
-    monkeypatch.setattr(config.cpp, "vec_isa_ok", False)
-    monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
-    made = session("inductor", cfg=SMALL, batch=2, precision=precision)
-    rows = made.check()
+    quickly = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
+    with config.patch(quickly):
+        made = session("inductor", cfg=SMALL, batch=2, precision=precision)
+        rows = made.check()
     assert rows[0].passed, rows
     assert made.describe()["settings"]["memory_format"] == layout
 
