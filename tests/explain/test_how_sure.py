@@ -103,7 +103,7 @@ def test_a_cause_is_firm_likely_or_open():
 
 def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
     fix = Fix("after", TERMS["instructions"], "k", "Do less.", 9.0, None)
-    assert fix.sentence().startswith("what to do in after: Do less. How much")
+    assert fix.sentence().startswith("what to do in after: Do less. What removing")
     doubted = Fix(
         "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "open", "run it twice"
     )
