@@ -20,8 +20,9 @@ SPLITS, RESAMPLES = 5, 30
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
 `perfml.rank` take 20 and 50."""
 
-MOST_ROWS = 4000
-"""Rows that the models of a report learn from: with more of them it takes hours, not a minute."""
+MOST_ROWS, MOST_LAYERS = 4000, 100
+"""With more rows than this the models of a report learn from at most so many whole layers: each is
+left out once, and all of them would take hours, not a minute."""
 
 RANKED_BY = ("builtin", "permutation", "group-permutation")
 """What a report ranks by: drop-column takes longest and has no part in the summary."""
@@ -107,7 +108,8 @@ def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
     code = layers.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
     order = np.random.default_rng(seed).permutation(code.max() + 1)
     rows = np.bincount(code)[order].cumsum()
-    chosen = order[: max(1, int(np.searchsorted(rows, MOST_ROWS, side="right")))]
+    few_enough = int(np.searchsorted(rows, MOST_ROWS, side="right"))
+    chosen = order[: min(max(1, few_enough), MOST_LAYERS)]
     return layers[np.isin(code, chosen)]
 
 

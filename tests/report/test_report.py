@@ -326,6 +326,9 @@ def test_of_very_many_rows_whole_layers_are_learned_from_and_it_is_said(monkeypa
     pd.testing.assert_frame_equal(learnt, kept)
     assert 0 < len(learnt) <= some
     assert not learnt.equals(write._learnt(table, 1))
+    monkeypatch.setattr(write, "MOST_LAYERS", 2)
+    assert write._learnt(table, 0)["layer"].nunique() == 2
+    monkeypatch.setattr(write, "MOST_LAYERS", 100)
     _, warnings = analysed(table, None, splits=2, resamples=2)
     assert (
         f"fitted to {learnt['layer'].nunique()} of {table['layer'].nunique()} layers" in warnings[0]
