@@ -122,7 +122,7 @@ def test_the_commands_of_the_tour_print_what_it_says(tour):
 def test_the_explanation_finds_what_the_readme_says(commands, tour):
     (command,) = [each for each in commands if each.startswith("perfml explain ")]
     told = tour.by(command)
-    assert "3.956×" in told
+    assert "3.956 times the baseline" in told
     assert "wave quantization (tail effect)" in told
     assert "blocks fill 7 % of the waves they need, 73 % in the baseline" in told
 

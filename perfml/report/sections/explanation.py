@@ -144,7 +144,11 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         summary=explanation.total.sentence(),
     )
     layers = (
-        section(_names(each), main_points(each, explanation, short=place > 0))
+        section(
+            _names(each),
+            *((Text(f"{each.time.sentence()}."),) if named and each.time.interval else ()),
+            main_points(each, explanation, short=place > 0),
+        )
         for place, each in enumerate(explanation.details)
     )
     sections = (*layers, overview) if named else (overview, *layers)
