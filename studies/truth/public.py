@@ -1,8 +1,8 @@
 """Is perfml right on reports that strangers published? Their causes were labelled by us, blindly.
 
-Run: ``python -m studies.truth.public [DIR]``; without DIR the first answers are scored, which needs
-no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
-``tests/data/truth/public_labels.json``, which says where each is from:
+Run: ``python -m studies.truth.public [--exam first|second] [DIR]``; without DIR the first answers
+are scored, which needs no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
+``tests/data/truth/public_labels.json`` (``public2_labels.json``), which says where each is from:
 ``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in a clone. No licence to hand them on is stated, so
 they are not here.
 """
@@ -23,8 +23,8 @@ from studies.page_tables import markdown
 from studies.truth.strangers import Score, score
 
 TRUTH = Path(__file__).resolve().parents[2] / "tests/data/truth"
-LABELS = TRUTH / "public_labels.json"
-FIRST = TRUTH / "public_first.json"
+EXAMS = {"first": "public", "second": "public2"}
+"""How the files of an exam begin."""
 SAID = 1e-3
 """Terms below this part of the difference are no answer."""
 
@@ -50,21 +50,26 @@ class Result:
     misled: int
 
 
-def labels() -> dict[str, Any]:
-    """Return the labels: files, steps and equal pairs."""
-    found: dict[str, Any] = json.loads(LABELS.read_text(encoding="utf-8"))
-    return found
+def labels(exam: str) -> dict[str, Any]:
+    """Return the labels of an exam: files, steps and equal pairs."""
+    return _read(exam, "labels")
 
 
-def first_answers() -> dict[str, Any]:
+def first_answers(exam: str) -> dict[str, Any]:
     """Return what was answered at first, by pair."""
-    found: dict[str, Any] = json.loads(FIRST.read_text(encoding="utf-8"))["answers"]
+    found: dict[str, Any] = _read(exam, "first")["answers"]
     return found
 
 
-def ask(folder: Path) -> dict[str, Any]:
+def _read(exam: str, what: str) -> dict[str, Any]:
+    path = TRUTH / f"{EXAMS[exam]}_{what}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def ask(exam: str, folder: Path) -> dict[str, Any]:
     """Ask the command line about every pair, as its users do."""
-    document = labels()
+    document = labels(exam)
     steps = {name: _answer(folder, pair) for name, pair in document["steps"].items()}
     return steps | {name: _compared(folder, pair)[0] for name, pair in document["equal"].items()}
 
@@ -113,9 +118,9 @@ def _perfml(*arguments: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def result_of(answers: Mapping[str, Any]) -> Result:
+def result_of(exam: str, answers: Mapping[str, Any]) -> Result:
     """Count what is right, by the rules of the exams: no symptom counts as a cause."""
-    document = labels()
+    document = labels(exam)
     met = sum((score(answers[name], None) for name in document["equal"]), Score())
     symptoms = unmet = named = misled = 0
     for name, pair in document["steps"].items():
@@ -132,31 +137,38 @@ def result_of(answers: Mapping[str, Any]) -> Result:
     return Result(met, symptoms, unmet, named, misled)
 
 
-def table(result: Result) -> str:
-    """Return the counts for people."""
+def table(results: Mapping[str, Result]) -> str:
+    """Return the counts for people, a column for every exam."""
+    columns = [_counts(result) for result in results.values()]
+    rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
+    return markdown(["", *results], rows)
+
+
+def _counts(result: Result) -> dict[str, str]:
     met = result.met
-    rows = [
-        ("cause first", f"{met.first} of {met.pairs}"),
-        ("cause in three", f"{met.three} of {met.pairs}"),
-        ("cause or a symptom of it first", f"{result.symptoms} of {met.pairs}"),
-        ("wrong, a symptom too, and confident", f"{met.wrong} of {met.pairs}"),
-        ("what to do is right", f"{met.action} of {met.pairs}"),
-        ("advice first", f"{met.advised} of {met.pairs}"),
-        ("advice named", f"{met.named} of {met.pairs}"),
-        ("equal told", f"{met.told} of {met.equal}"),
-        ("counters absent: says which are missing", f"{result.named} of {result.unmet}"),
-        ("counters absent: something else, and confident", f"{result.misled} of {result.unmet}"),
-    ]
-    return markdown(["", "pairs"], rows)
+    return {
+        "cause first": f"{met.first} of {met.pairs}",
+        "cause in three": f"{met.three} of {met.pairs}",
+        "cause or a symptom of it first": f"{result.symptoms} of {met.pairs}",
+        "wrong, a symptom too, and confident": f"{met.wrong} of {met.pairs}",
+        "what to do is right": f"{met.action} of {met.pairs}",
+        "advice first": f"{met.advised} of {met.pairs}",
+        "advice named": f"{met.named} of {met.pairs}",
+        "equal told": f"{met.told} of {met.equal}",
+        "counters absent: says which are missing": f"{result.named} of {result.unmet}",
+        "counters absent: something else, and confident": f"{result.misled} of {result.unmet}",
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the scores of the first answers, or of today's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="the reports, to ask anew")
+    parser.add_argument("--exam", choices=EXAMS, default="first")
     given = parser.parse_args(arguments)
-    answers = first_answers() if given.folder is None else ask(given.folder)
-    print(table(result_of(answers)))
+    exam = given.exam
+    answers = first_answers(exam) if given.folder is None else ask(exam, given.folder)
+    print(table({exam: result_of(exam, answers)}))
     return 0
 
 
