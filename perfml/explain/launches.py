@@ -146,6 +146,11 @@ class LaunchReader:
         )
 
 
+def known(value: float, otherwise: float = 0.0) -> float:
+    """Return a value, or another one where it is NaN: a counter that was not collected."""
+    return otherwise if math.isnan(value) else value
+
+
 def merged_launch(rows: pd.DataFrame, time_us: float) -> Launch:
     """Return a layer's merged rows (one a repeat) as one launch, with a time that is given."""
     names = [name for name in ("kernels", "ncu_time_us") if name in rows.columns]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from perfml.explain.advice.cure import Cure
-from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch, known
+from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch
 from perfml.explain.advice.warp_cures import (
     even_multiprocessors,
     full_waves,
@@ -20,7 +20,7 @@ from perfml.explain.advice.warp_cures import (
 )
 from perfml.explain.counters.companions import DIVISION
 from perfml.explain.counters.traffic import bytes_asked, global_traffic
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
 _OF_DOUBLES = re.compile(r"\bdouble\b")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from perfml.explain.counters.traffic import SMALL, waits
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
 """The busiest that these units were in any recorded launch. Loads and stores are a quarter: the
@@ -176,8 +176,3 @@ class SlowLaunch:
         """Return a ratio of counts; NaN where one was not collected or the lower one is 0."""
         whole = self.launch.total(below)
         return self.launch.total(above) / whole if whole > 0 else math.nan
-
-
-def known(value: float, otherwise: float = 0.0) -> float:
-    """Return a value, or another one where it is NaN."""
-    return otherwise if math.isnan(value) else value

@@ -15,7 +15,7 @@ from enum import Enum
 from perfml.explain.counters.evidence import is_proven
 from perfml.explain.counters.terms import TERMS, Term
 from perfml.explain.counters.traffic import l1_level
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 BUSY = 0.6
 """A unit below this level limits nobody: what is left is latency. Nsight Compute's own rule
@@ -335,7 +335,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
     there waits for what the other warps wait for.)
     """
     slower = before if before.time_us > after.time_us else after
-    known = [
+    candidates = [
         resource
         for resource in RESOURCES
         if (same_device or not resource.derived)
@@ -343,41 +343,43 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
         and is_proven(resource.work, before, after)
         and _comparable(resource, before, after, slower)
     ]
-    levels = {resource.label: _known(resource.level_of(slower)) for resource in known}
-    known.sort(key=lambda resource: (-levels[resource.label], resource.derived))
-    if not known:
-        return known
-    longer = {resource.label: _busy_longer(resource, before, after) for resource in known}
-    first = known[0].label
+    levels = {resource.label: known(resource.level_of(slower)) for resource in candidates}
+    candidates.sort(key=lambda resource: (-levels[resource.label], resource.derived))
+    if not candidates:
+        return candidates
+    longer = {resource.label: _busy_longer(resource, before, after) for resource in candidates}
+    first = candidates[0].label
     if levels[first] < BUSY:
         telling = {label: _telling(longer[label], level) for label, level in levels.items()}
-        for resource in known:
+        for resource in candidates:
             if resource.lacking:
                 telling[resource.label] = _telling_of_work(resource, before, after)
-        known.sort(key=lambda resource: -telling[resource.label])
+        candidates.sort(key=lambda resource: -telling[resource.label])
         memory = _waits_for_memory(before, after)
         if memory is not None:
-            known.sort(key=lambda resource: resource.is_waited_for_as_memory != memory)
+            candidates.sort(key=lambda resource: resource.is_waited_for_as_memory != memory)
     elif longer[first] < LONGER:
         # as busy on the faster side, which was not slow for it
-        known.sort(key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0)
+        candidates.sort(
+            key=lambda each: min(levels[each.label] - BUSY, longer[each.label] - MOST) < 0
+        )
     else:
         faster = after if slower is before else before
         least = AS_BUSY * levels[first]
-        known.sort(
+        candidates.sort(
             key=lambda each: (
                 levels[each.label] < least
-                or min(levels[each.label], _known(each.level_of(faster))) < BUSY
+                or min(levels[each.label], known(each.level_of(faster))) < BUSY
             )
         )
-    return known
+    return candidates
 
 
 def _busy_longer(resource: Resource, before: Launch, after: Launch) -> float:
     """Return for how much of the additional time a unit is busy longer."""
     times = [launch.duration_us for launch in (before, after)]
     busy = [resource.busy_time(launch) for launch in (before, after)]
-    return _known((busy[1] - busy[0]) / (times[1] - times[0])) if times[0] != times[1] else 0.0
+    return known((busy[1] - busy[0]) / (times[1] - times[0])) if times[0] != times[1] else 0.0
 
 
 def _telling(longer: float, level: float) -> float:
@@ -414,7 +416,7 @@ def _comparable(resource: Resource, before: Launch, after: Launch, slower: Launc
         return False
     if resource.counts_lanes and _others_use(resource, before, after):
         return False
-    return min(amounts) > 0 or _known(resource.level_of(slower)) >= BUSY
+    return min(amounts) > 0 or known(resource.level_of(slower)) >= BUSY
 
 
 def _others_use(resource: Resource, before: Launch, after: Launch) -> bool:
@@ -442,19 +444,15 @@ def _waits_for_memory(before: Launch, after: Launch) -> bool | None:
     """
     slower, faster = (before, after) if before.time_us > after.time_us else (after, before)
     memory, others = (
-        sum(_known(slower[name]) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
+        sum(known(slower[name]) for name in names) for names in (_WAITS_FOR_MEMORY, _OTHER_WAITS)
     )
     if not max(memory, others) > MOST:
         return None
-    waited = sum(_known(faster[name]) for name in _WAITS_FOR_MEMORY)
+    waited = sum(known(faster[name]) for name in _WAITS_FOR_MEMORY)
     more = memory * slower.duration_us - waited * faster.duration_us
     if memory > others and more < LONGER * (slower.duration_us - faster.duration_us):
         return None  # the faster side waits for memory as long
     return memory > others
-
-
-def _known(level: float) -> float:
-    return 0.0 if math.isnan(level) else level
 
 
 def wave_fill(waves: float) -> float:

@@ -11,7 +11,7 @@ from functools import cache
 
 from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, Kind, Term
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 _STALLS = {term.id: term.id for term in STALL_TERMS} | {
     "memory_fence": "stall_membar",
@@ -59,7 +59,7 @@ def room_of(term: Term, launch: Launch) -> float:
         Of the slower side.
     """
     cause = term.id.removesuffix(PER_LAUNCH)
-    levels = {unit.label: _known(unit.level_of(launch)) for unit in RESOURCES}
+    levels = {unit.label: known(unit.level_of(launch)) for unit in RESOURCES}
     if cause in _UNSEEN or term.kind in (Kind.LAUNCH, Kind.MEASUREMENT, Kind.RESIDUAL):
         return 1.0
     if cause in _STALLS:
@@ -79,7 +79,7 @@ def room_of(term: Term, launch: Launch) -> float:
         return 1.0
     memory = any(unit.is_waited_for_as_memory for unit in RESOURCES if unit.label in units)
     queues = (*_FOR_GLOBAL, _QUEUE) if memory else ("stall_pipe_busy",)
-    queued = sum(_known(launch[name]) for name in queues)
+    queued = sum(known(launch[name]) for name in queues)
     return max(max(levels[unit] for unit in units), queued)
 
 
@@ -87,7 +87,7 @@ def busiest_of(term: Term, launch: Launch) -> float:
     """Return how busy the busiest unit is that does the work of a cause; 0 where none does."""
     units = _units_of(term.id.removesuffix(PER_LAUNCH))
     return max(
-        (_known(each.level_of(launch)) for each in RESOURCES if each.label in units), default=0.0
+        (known(each.level_of(launch)) for each in RESOURCES if each.label in units), default=0.0
     )
 
 
@@ -138,7 +138,3 @@ def _units_of(cause: str) -> tuple[str, ...]:
 def _same_work(cause: str, label: str) -> tuple[str, ...]:
     """Return the units that do one work: a pipe may be counted in two ways."""
     return tuple({label, *(unit.label for unit in RESOURCES if unit.work.id == cause)})
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.metrics.sets import STALLS
 
 SMALL = 0.1
@@ -71,12 +71,12 @@ def l1_level(launch: Launch) -> float:
     wavefronts = sum(
         _wavefronts(launch, sectors, requests) for sectors, requests in L1_ACCESSES.items()
     )
-    return min(_known(wavefronts * launch["ipc"] / launch["inst_executed"], 0.0), 1.0)
+    return min(known(wavefronts * launch["ipc"] / launch["inst_executed"], 0.0), 1.0)
 
 
 def _wavefronts(launch: Launch, sectors: str, requests: str) -> float:
     """Return the wavefronts of a kind of access, by what was counted of it; 0 if nothing was."""
-    return max(_known(launch[requests], 0.0), _known(launch[sectors], 0.0) / L1_SECTORS)
+    return max(known(launch[requests], 0.0), known(launch[sectors], 0.0) / L1_SECTORS)
 
 
 def bytes_asked(launch: Launch) -> float:
@@ -96,7 +96,7 @@ def bytes_asked(launch: Launch) -> float:
 
 def operations(launch: Launch) -> float:
     """Return operations of single lanes on floats, and on halves where those were counted."""
-    return launch["flop_count_sp"] + _known(launch["flop_count_hp"], 0.0)
+    return launch["flop_count_sp"] + known(launch["flop_count_hp"], 0.0)
 
 
 def others_share(launch: Launch) -> float:
@@ -120,7 +120,7 @@ def unseen_traffic(launch: Launch) -> bool:
 def mostly_unseen(launch: Launch) -> bool:
     """Return whether L2 moved more than all kinds of accesses that were counted in L1 can."""
     below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
-    counted = max(sum(global_traffic(launch).values()), _known(launch["l2_atomic_transactions"], 0))
+    counted = max(sum(global_traffic(launch).values()), known(launch["l2_atomic_transactions"], 0))
     return below > _MOST_L2_SECTORS * counted
 
 
@@ -132,21 +132,17 @@ def load_latency(launch: Launch) -> float:
     sectors = launch["gld_transactions"]
     if not sectors > 0:
         return math.nan
-    from_l2 = min(1.0, _known(launch["l2_read_transactions"] / sectors, 1.0))
-    from_dram = min(1.0, _known(launch["dram_read_bytes"] / 32 / sectors, 0.0))
+    from_l2 = min(1.0, known(launch["l2_read_transactions"] / sectors, 1.0))
+    from_dram = min(1.0, known(launch["dram_read_bytes"] / 32 / sectors, 0.0))
     from_l2 = max(from_l2, from_dram)
     return L1_CYCLES + from_l2 * (L2_CYCLES - L1_CYCLES) + from_dram * (DRAM_CYCLES - L2_CYCLES)
-
-
-def _known(value: float, otherwise: float) -> float:
-    return otherwise if math.isnan(value) else value
 
 
 def blocks_a_cycle(launch: Launch) -> float:
     """Return how many blocks a multiprocessor starts in a cycle; 0 where that is not known."""
     fit = [launch[f"resident_blocks_limit_{name}"] for name in _LIMITS]
     blocks, cycles = launch["waves_per_sm"] * min(fit), launch["sm_active_cycles_mean"]
-    return _known(blocks / cycles, 0.0) if cycles > 0 else 0.0
+    return known(blocks / cycles, 0.0) if cycles > 0 else 0.0
 
 
 def launches_blocks(launch: Launch) -> bool:

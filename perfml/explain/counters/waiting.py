@@ -16,7 +16,7 @@ from perfml.explain.counters.requests import DIVERGENCE, name_redundant_traffic
 from perfml.explain.counters.resources import LONGER, MOST, RESOURCES
 from perfml.explain.counters.terms import TERMS, Term
 from perfml.explain.counters.traffic import L1_SECTORS, SMALL, l1_level
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 _CLEARLY = math.log(1.2)
 """Fewer additional loads are no cause of their own."""
@@ -122,8 +122,7 @@ def _data_stage(launch: Launch) -> float:
 
     Wavefronts of shared memory and of L1 queue there.
     """
-    shared = launch["shared_utilization"]
-    return l1_level(launch) + (0.0 if math.isnan(shared) else shared)
+    return l1_level(launch) + known(launch["shared_utilization"])
 
 
 _BEHIND = {
