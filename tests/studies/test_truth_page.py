@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from studies.truth import measure
 from studies.truth.page import (
     COMPARED,
     NAMES,
+    PAGE,
     QUESTIONS,
     TABLES,
     first_answers,
@@ -76,6 +78,21 @@ def test_the_page_says_what_the_published_metrics_alone_give():
     found = measured_sets()["planted, 19 older families, H200"]["columns"]["the 19 columns"]
     text = (ROOT / "docs" / "explanation" / "truth.md").read_text(encoding="utf-8")
     assert f"the cause is first in {found['first']} of {found['cases']} cases" in text
+
+
+def test_the_page_begins_with_the_answer_and_folds_its_long_tables():
+    text = PAGE.read_text(encoding="utf-8")
+    answer = text.split("\n\n")[2]
+    latest = {
+        row.split(" | ")[0]: row.split(" | ") for row in table_of("firstasked").splitlines()[2:]
+    }
+    for row in latest.values():
+        assert f"({row[4].split(',')[0]} of {row[3]})" in answer, f"the last exam of {row[0]}"
+    pieces = re.split(r"<details markdown=\"1\">\n<summary>.+</summary>\n\n|\n\n</details>\n", text)
+    assert "details>" not in "".join(pieces)
+    assert len(pieces) % 2 == 1  # every fold is closed before the next
+    for name, table in re.findall(r"<!-- (\w+) -->\n(.*?)<!-- end -->", "".join(pieces[::2]), re.S):
+        assert table.count("\n") <= 14, f"{name} is long: fold it, a phone shows a row a thumb"
 
 
 @pytest.mark.slow
