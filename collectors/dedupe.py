@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collectors.profilers.timing import BYTES
 from perfml.errors import InputError
 from perfml.ingest.duplicate_layers import OCCURRENCE
 
@@ -89,7 +90,8 @@ def find_duplicates(
     with timing.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             layer = OCCURRENCE.sub("", row["layer"])
-            if not layer or (layers is not None and not re.fullmatch(layers, layer)):
+            wanted = layer and (layers is None or re.fullmatch(layers, layer))
+            if not wanted or row.get(BYTES):
                 continue
             first = row["iteration"] if first is None else first
             counts[layer] = counts.get(layer, 0) + 1

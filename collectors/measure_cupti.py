@@ -69,7 +69,7 @@ def measure_with_cupti(job: Job) -> Measured:
         raise
     about = _workload_says(subject, aside, job.folder)
     table = job.folder / "timing.csv"
-    if not table.is_file() and profile.timed:
+    if not table.is_file() and any(launch.bytes is None for launch in profile.timed):
         timing.write_timing(profile.timed, table)
     shutil.rmtree(aside, ignore_errors=True)
     mapped = subject.layer_map is not None

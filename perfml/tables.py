@@ -56,9 +56,18 @@ KERNEL_COLUMNS = (
 (run, iteration). ``time_us`` is missing when the source has no durations.
 """
 
+MOVED_COLUMNS = (
+    *("to_device_us", "to_device_bytes", "to_host_us", "to_host_bytes"),
+    *("copied_us", "copied_bytes", "filled_us", "filled_bytes"),
+)
+"""What a layer copies from and to the host, copies on the device, and fills, before a kernel.
+
+Microseconds in which no kernel runs, and bytes (`perfml.readers.moves`).
+"""
+
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
-    *("stream", "start_us", "gap_us"),
+    *("stream", "start_us", "gap_us", *MOVED_COLUMNS),
 )
 """Columns a Kernels table may have.
 
@@ -70,7 +79,8 @@ timed in several, from 1; iterations are numbered on through them.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
 ``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
-kernel began; missing for the first one), a program that `perfml collect` timed the last two.
+kernel began; missing for the first one), a program that `perfml collect` timed the last two, and
+what it copies and fills (`MOVED_COLUMNS`) where it does.
 """
 
 LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")

@@ -7,28 +7,36 @@ with a library that the CUDA driver loads into it (``injected/activity_trace.cpp
 
 from __future__ import annotations
 
+import bisect
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
 from collectors.profilers.inject import ACTIVITY, library
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run, signal_of
 from perfml.util.files import write_text
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
+BYTES = "bytes"
+"""Column of a program that copies or fills memory; empty for a kernel."""
 UNATTRIBUTED_LIMIT = 0.05
 """A run with a larger share of its time outside every layer says so."""
 _SEPARATOR = "\x1f"
 _FIELDS = 11
+"""Of a kernel; a copy or a fill has its bytes as one more."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch as the traced program made it.
+    """One kernel launch, or one copy or fill of memory, as the traced program made it.
 
     Attributes
     ----------
@@ -45,7 +53,9 @@ class Launch:
     ranges
         Names of the NVTX push/pop ranges around it, outermost first.
     kernel
-        Demangled name.
+        Demangled name; of a copy like ``Memcpy HtoD (Pageable -> Device)``.
+    bytes
+        That a copy or fill moves; None for a kernel.
     """
 
     sequence: int
@@ -57,6 +67,7 @@ class Launch:
     instance: int
     ranges: tuple[str, ...]
     kernel: str
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,8 @@ class Timing:
     Attributes
     ----------
     launches
-        In launch order, only those of the profiled region if the program marks one.
+        In launch order with copies and fills between them, only those of the profiled region if
+        the program marks one.
     region
         Whether the program calls cudaProfilerStart.
     seconds
@@ -119,7 +131,7 @@ def trace(
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
         parts = [read_activity(each) for each in files]
-    parts = [part for part in parts if part]
+    parts = [part for part in parts if any(each.bytes is None for each in part)]
     if not parts:
         msg = "the program launched no GPU kernel"
         raise ProfilerError(
@@ -132,7 +144,7 @@ def trace(
     if len(parts) > 1:
         warnings.append(f"{len(parts)} processes launched kernels; they are listed one by one")
     launches = [launch for part in parts for launch in part]
-    region = any(launch.profiled for launch in launches)
+    region = any(launch.profiled and launch.bytes is None for launch in launches)
     chosen = tuple(each for each in launches if each.profiled or not region)
     return Timing(chosen, region, ended.seconds, tuple(command), tuple(warnings))
 
@@ -187,34 +199,78 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     """Return the timing pass as CSV: ranges become iterations and layers.
 
     The rules are those of every reader (`perfml.readers`), so that the rows match a profile's.
+    Copies and fills stand below the kernels, where there are some.
     """
+    kernels = [launch for launch in launches if launch.bytes is None]
+    moves = [launch for launch in launches if launch.bytes is not None]
+    first = min(launch.start_ns for launch in launches)
+    frame = _in_layers(kernels, first)
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow([*COLUMNS, BYTES] if moves else COLUMNS)
+    blank = [""] if moves else []
+    for row in frame[list(COLUMNS)].itertuples(index=False):
+        layer = row.layer if isinstance(row.layer, str) else ""
+        times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
+        cells = [row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]]
+        writer.writerow(cells + blank)
+    places = list(zip(frame["iteration"], frame["layer"], strict=True))
+    for move, (iteration, layer) in zip(moves, _places_of(moves, kernels, places), strict=True):
+        time, start = _micros(move.start_ns, move.end_ns), _micros(first, move.start_ns)
+        writer.writerow([iteration, layer, move.kernel, time, "", "", start, move.bytes])
+    return lines.getvalue()
+
+
+def _in_layers(kernels: Sequence[Launch], first: int) -> pd.DataFrame:
     import pandas as pd
 
     from perfml.readers.frame import kernels_frame
 
-    first = min(launch.start_ns for launch in launches)
     table = pd.DataFrame(
         {
-            "kernel": [each.kernel for each in launches],
-            "time_us": [(each.end_ns - each.start_ns) / 1e3 for each in launches],
-            "grid": [each.grid for each in launches],
-            "block": [each.block for each in launches],
-            "start_us": [(each.start_ns - first) / 1e3 for each in launches],
+            "kernel": [each.kernel for each in kernels],
+            "time_us": [(each.end_ns - each.start_ns) / 1e3 for each in kernels],
+            "grid": [each.grid for each in kernels],
+            "block": [each.block for each in kernels],
+            "start_us": [(each.start_ns - first) / 1e3 for each in kernels],
         }
     )
-    frame = kernels_frame(
+    return kernels_frame(
         table,
-        [list(each.ranges) for each in launches],
-        instances=[each.instance for each in launches],
+        [list(each.ranges) for each in kernels],
+        instances=[each.instance for each in kernels],
     )
-    lines = io.StringIO(newline="")
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in frame[list(COLUMNS)].itertuples(index=False):
-        layer = row.layer if isinstance(row.layer, str) else ""
-        times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
-        writer.writerow([row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]])
-    return lines.getvalue()
+
+
+def _places_of(
+    moves: Sequence[Launch], kernels: Sequence[Launch], places: Sequence[tuple[int, Any]]
+) -> list[tuple[int, str]]:
+    """Return iteration and layer of copies and fills: those of the kernels of the same range.
+
+    Where a range launches nothing else its own name counts, and without a number in it the
+    iteration of the next kernel.
+    """
+    from perfml.readers.coded_ranges import split_range
+
+    known = {
+        (kernel.instance, kernel.ranges): place
+        for kernel, place in zip(kernels, places, strict=True)
+    }
+    order = sorted(range(len(kernels)), key=lambda row: kernels[row].start_ns)
+    starts = [kernels[row].start_ns for row in order]
+    found = []
+    for move in moves:
+        place = known.get((move.instance, move.ranges)) if move.ranges else None
+        if place is None:
+            number, rest = split_range(move.ranges)
+            following = order[min(bisect.bisect(starts, move.start_ns), len(kernels) - 1)]
+            place = places[following][0] if number is None else number, "/".join(rest)
+        found.append((place[0], place[1] if isinstance(place[1], str) else ""))
+    return found
+
+
+def _micros(start_ns: int, end_ns: int) -> str:
+    return f"{(end_ns - start_ns) / 1e3:.3f}"
 
 
 def write_timing(launches: Sequence[Launch], path: Path) -> None:
@@ -239,6 +295,8 @@ def unattributed_share(table: Path) -> tuple[float, int]:
                 raise KeyError("columns")  # noqa: EM101
             for row in rows:
                 duration = float(row["time_us"])
+                if row.get(BYTES):
+                    continue
                 total += duration
                 count += 1
                 if not row["layer"]:
@@ -291,7 +349,7 @@ def read_launch(line: str, path: Path) -> Launch:
     """
     cells = line.split("\t")
     try:
-        if len(cells) != _FIELDS:
+        if not _FIELDS <= len(cells) <= _FIELDS + 1:
             msg = f"{len(cells)} fields"
             raise ValueError(msg)
         return Launch(
@@ -304,6 +362,7 @@ def read_launch(line: str, path: Path) -> Launch:
             instance=int(cells[8]),
             ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
             kernel=cells[10],
+            bytes=int(cells[11]) if len(cells) > _FIELDS else None,
         )
     except ValueError as error:
         msg = "a line of the activity record is damaged"

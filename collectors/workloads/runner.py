@@ -191,16 +191,16 @@ def _timing(session: Session, given: argparse.Namespace) -> dict[str, Any]:
     own = getattr(session, "timed_kernels", None)
     if own is not None:
         kernels: list[TimedKernel] = own(given.iterations)
-        outside, memory = 0, 0
+        outside, moves = 0, []
     else:
         trace = given.out / TRACE_FILE
         _record_trace(session, given.iterations, trace)
         timing = read_trace(trace, session.layer_names())
-        kernels, outside, memory = timing.kernels, timing.outside, timing.memory_operations
-    write_text(given.out / TIMING_FILE, timing_csv(kernels))
+        kernels, outside, moves = timing.kernels, timing.outside, timing.moves
+    write_text(given.out / TIMING_FILE, timing_csv(kernels, moves))
     result = summarise(kernels, given.iterations)
     _say_timing(given, result)
-    return result | {"kernels_outside": outside, "memory_operations": memory}
+    return result | {"kernels_outside": outside, "memory_operations": len(moves)}
 
 
 def _record_trace(session: Session, iterations: int, path: Path) -> None:
@@ -220,16 +220,19 @@ def _record_trace(session: Session, iterations: int, path: Path) -> None:
             shutil.copyfileobj(source, target)
 
 
-def timing_csv(kernels: list[TimedKernel]) -> str:
-    """Return the timing table as CSV text; a start that is not known is an empty field."""
+def timing_csv(kernels: list[TimedKernel], moves: Sequence[TimedKernel] = ()) -> str:
+    """Return the timing table as CSV text; a start that is not known is an empty field.
+
+    Copies and fills of memory stand below the kernels, with their bytes.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in kernels:
+    writer.writerow((*COLUMNS, "bytes") if moves else COLUMNS)
+    for row in (*kernels, *moves):
         start = "" if math.isnan(row.start_us) else row.start_us
-        writer.writerow(
-            (row.iteration, row.layer, row.kernel, row.time_us, start, row.grid, row.block)
-        )
+        cells = (row.iteration, row.layer, row.kernel, row.time_us, start, row.grid, row.block)
+        moved = "" if row.bytes is None else row.bytes
+        writer.writerow((*cells, moved) if moves else cells)
     return text.getvalue()
 
 

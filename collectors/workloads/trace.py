@@ -26,7 +26,7 @@ COLUMNS = ("iteration", "layer", "kernel", "time_us", "start_us", "grid", "block
 
 @dataclasses.dataclass(frozen=True)
 class TimedKernel:
-    """One kernel launch of a measured iteration.
+    """One kernel launch, or one copy or fill of memory, of a measured iteration.
 
     Parameters
     ----------
@@ -39,10 +39,12 @@ class TimedKernel:
     time_us
         Duration in microseconds.
     start_us
-        Start in microseconds after the first kernel of the first measured iteration; NaN if the
-        library reports durations only.
+        Start in microseconds after the first kernel or copy of the first measured iteration; NaN
+        if the library reports durations only.
     grid, block
         Launch configuration as ``(x, y, z)``, empty if not known.
+    bytes
+        That a copy or fill moves; None for a kernel.
     """
 
     iteration: int
@@ -52,6 +54,7 @@ class TimedKernel:
     start_us: float
     grid: str
     block: str
+    bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +67,14 @@ class Timing:
         In order of start.
     outside
         Kernels launched outside every measured iteration.
-    memory_operations
-        Copies and fills on the device inside measured iterations; they are not kernels and a
-        counter profiler does not see them.
+    moves
+        Copies and fills on the device inside measured iterations, in order of start; they are not
+        kernels and a counter profiler does not see them.
     """
 
     kernels: list[TimedKernel]
     outside: int
-    memory_operations: int
+    moves: list[TimedKernel]
 
 
 class _Spans:
@@ -159,19 +162,17 @@ def attribute(events: list[dict[str, Any]], layers: Iterable[str], where: str) -
         cure = "Time fewer iterations: the profiler's buffers overflowed."
         found = f"{len(lost)} of {len(kernels)} kernels, first {lost[0][:60]}"
         raise InputError(what, where=where, found=found, cure=cure)
-    kernels.sort(key=lambda kernel: kernel["ts"])
-    rows = []
-    origin = None
-    for kernel in kernels:
-        launch = launches[kernel["args"]["correlation"]]
-        iteration = iterations.around(launch)
-        if iteration is None:
-            continue
-        origin = kernel["ts"] if origin is None else origin
-        rows.append(_row(kernel, iteration, ranges.around(launch) or "", origin))
-    inside = [launches.get(event["args"].get("correlation")) for event in memory]
-    operations = sum(1 for launch in inside if launch and iterations.around(launch))
-    return Timing(rows, len(kernels) - len(rows), operations)
+    inside = []
+    for event in sorted([*kernels, *memory], key=lambda event: event["ts"]):
+        launch = launches.get(event["args"].get("correlation"))
+        iteration = iterations.around(launch) if launch else None
+        if launch and iteration is not None:
+            inside.append((event, iteration, ranges.around(launch) or ""))
+    origin = inside[0][0]["ts"] if inside else 0.0
+    rows = [_row(*each, origin) for each in inside]
+    ran = [row for row in rows if row.bytes is None]
+    moves = [row for row in rows if row.bytes is not None]
+    return Timing(ran, len(kernels) - len(ran), moves)
 
 
 def _row(kernel: dict[str, Any], iteration: str, layer: str, origin: float) -> TimedKernel:
@@ -184,6 +185,7 @@ def _row(kernel: dict[str, Any], iteration: str, layer: str, origin: float) -> T
         start_us=round(kernel["ts"] - origin, 3),
         grid=_extent(args.get("grid")),
         block=_extent(args.get("block")),
+        bytes=int(args.get("bytes", 0)) if kernel.get("cat") in _MEMORY else None,
     )
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
 from perfml.readers.timeline import Spans, idle_before
-from perfml.tables import RUN_COLUMNS, validate_kernels
+from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, validate_kernels
 from perfml.util.words import count
 
 _OUTSIDE = "\0outside"
@@ -97,7 +97,9 @@ def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
     if "start_us" not in timing:
         return timing
     if not program:
-        return timing.drop(columns="start_us")
+        return timing.drop(columns=["start_us", "gap_us"], errors="ignore")
+    if "gap_us" in timing:  # with copies and fills between them
+        return timing
     process = np.zeros(len(timing), dtype=np.int64)
     if "process" in timing:
         process = timing["process"].to_numpy(dtype=np.int64)
@@ -106,7 +108,7 @@ def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
     return timing.assign(gap_us=idle_before(Spans(process, start.astype(np.int64), end)))
 
 
-_TIMELINE = ["stream", "start_us", "gap_us"]
+_TIMELINE = ["stream", "start_us", "gap_us", *MOVED_COLUMNS]
 _WORK = ["slot", "place", "function", "repeat"]
 
 

@@ -1,7 +1,8 @@
 """Read the timing pass: kernel durations without counters, as ``perfml collect`` writes them.
 
 Columns ``iteration, layer, kernel, time_us`` and, where known, ``grid``, ``block`` and
-``start_us``. ``layer`` is empty for a launch outside every range.
+``start_us``. ``layer`` is empty for a launch outside every range. A row with ``bytes`` is a copy or
+a fill of memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow.csv
 
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
+from perfml.readers.moves import with_moves
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -26,7 +28,7 @@ from perfml.util.words import Readable
 NAME = "timing-csv"
 
 _REQUIRED = ("iteration", "layer", "kernel", "time_us")
-_OPTIONAL = ("grid", "block", "start_us")
+_OPTIONAL = ("grid", "block", "start_us", "bytes")
 _BLOCK = 1 << 20
 _BESIDE = 0.02
 """Share of a layer's time above which launches that overlap are told."""
@@ -65,12 +67,22 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     launches["time_source"] = "timing"
     if rows.has_starts:
         launches["start_us"] = rows.numbers("start_us")
+    layers = rows.texts("layer")
+    moved = rows.moved
+    if moved.all():
+        raise rows.wrong(0, "no kernel in this timing CSV", "copies and fills of memory alone")
+    moves = launches.assign(iteration=iteration, layer=layers, bytes=rows.bytes)[moved]
+    launches, iteration, layers = launches[~moved], iteration[~moved], layers[~moved]
+    launches = launches.reset_index(drop=True)
     ranges = [
         [f"iter_{number:.0f}", *([layer] if layer else [])]
-        for number, layer in zip(iteration, rows.texts("layer"), strict=True)
+        for number, layer in zip(iteration, layers, strict=True)
     ]
+    frame = kernels_frame(launches, ranges)
+    if len(moves) and rows.has_starts:
+        frame = with_moves(frame, moves)
     return Kernels(
-        kernels_frame(launches, ranges),
+        frame,
         {
             "path": source.path.name,
             "sha256": source.sha256,
@@ -78,18 +90,18 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             "tool": "timing pass without counters",
             "iterations": len(np.unique(iteration)),
         },
-        _overlaps(rows, launches["time_us"].to_numpy(), iteration),
+        _overlaps(launches, iteration, layers),
     )
 
 
 def _overlaps(
-    rows: _Rows, time: npt.NDArray[np.float64], iteration: npt.NDArray[np.float64]
+    launches: pd.DataFrame, iteration: npt.NDArray[np.float64], layers: pd.Series[str]
 ) -> tuple[str, ...]:
     """Return a warning if launches of a layer run beside each other, as in several streams."""
-    if not rows.has_starts:
+    if "start_us" not in launches:
         return ()
-    table = pd.DataFrame({"iteration": iteration, "start": rows.numbers("start_us"), "time": time})
-    table["layer"] = rows.texts("layer").to_numpy()
+    table = pd.DataFrame({"iteration": iteration, "layer": layers.to_numpy()})
+    table["start"], table["time"] = launches["start_us"], launches["time_us"]
     table["end"] = table["start"] + table["time"]
     table = table.sort_values(["iteration", "start"], kind="stable")
     # what has begun before a launch and is not over hides the launch's own first part
@@ -135,13 +147,32 @@ class _Rows:
         """Whether every launch says when it began."""
         return "start_us" in self and not (self.texts("start_us") == "").any()
 
+    @property
+    def moved(self) -> npt.NDArray[np.bool_]:
+        """Whether each row is a copy or a fill of memory, shape (n,)."""
+        if "bytes" not in self:
+            return np.zeros(len(self._lines), dtype=bool)
+        return np.asarray(self.texts("bytes") != "", dtype=bool)
+
+    @property
+    def bytes(self) -> npt.NDArray[np.float64]:
+        """What a copy or a fill moves; NaN for a kernel, shape (n,)."""
+        if not self.moved.any():
+            return np.full(len(self._lines), np.nan)
+        return self.numbers("bytes", empty=True)
+
     def texts(self, name: str) -> pd.Series[str]:
         """Return a column of text; an empty cell is an empty text."""
         found: pd.Series[str] = self._table.column(name).to_pandas().astype("string")
         return found
 
-    def numbers(self, name: str, *, whole: bool = False) -> np.ndarray[Any, Any]:
-        """Return a column of numbers, none of them negative or infinite."""
+    def numbers(
+        self, name: str, *, whole: bool = False, empty: bool = False
+    ) -> np.ndarray[Any, Any]:
+        """Return a column of numbers, none of them negative or infinite.
+
+        With `empty` a cell may be empty, and is NaN.
+        """
         cells = self._table.column(name)
         try:
             found = np.asarray(pc.cast(cells, pa.float64()).to_numpy())
@@ -149,6 +180,8 @@ class _Rows:
             found = pd.to_numeric(cells.to_pandas(), errors="coerce").to_numpy(dtype=float)
         limit = _MOST if whole else np.inf
         good = (found >= 0) & (found < limit) & (not whole or found == np.floor(found))
+        if empty:
+            good |= np.asarray(self.texts(name) == "", dtype=bool)
         if not good.all():
             row = int(np.flatnonzero(~good)[0])
             kind = "a whole number" if whole else "a number"

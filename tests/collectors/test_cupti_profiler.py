@@ -347,3 +347,12 @@ def test_refusals_of_cupti_name_the_cure(measure, monkeypatch, variable, says, c
     with pytest.raises(ProfilerError, match=says) as error:
         measure("iter:8")
     assert cure in error.value.cure
+
+
+def test_copies_are_timed_beside_the_launches_and_are_none(measure):
+    profile = measure("copy:6")
+    found = [(each.ranges, each.kernel, each.bytes) for each in profile.timed]
+    name = "Memcpy HtoD (Pageable -> Device)"
+    # of the two iterations that are timed alone
+    assert found == [(("iter_0", "upload"), name, 4096), (("iter_1", "upload"), name, 4096)]
+    assert [row.ranges[1:] for row in profile.rows] == [("conv",), ("a/b",), ()]

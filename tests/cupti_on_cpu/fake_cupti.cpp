@@ -37,7 +37,12 @@ Profiler* g_open[2] = {nullptr, nullptr};
 void (*g_running)(const char*) = nullptr;
 std::atomic<unsigned> g_correlation{0};
 unsigned g_decoded = 0;
+CUpti_BuffersCallbackRequestFunc g_requested = nullptr;
 CUpti_BuffersCallbackCompleteFunc g_completed = nullptr;
+bool g_copies_are_recorded = false;
+std::vector<CUpti_ActivityMemcpy6> g_copies;  // not delivered yet
+size_t g_delivered = 0;
+constexpr CUpti_CallbackId kCopy = CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2;
 
 size_t passes_of(size_t metrics) { return (metrics + 1) / 2; }
 bool is(const char* variable) { return std::getenv(variable) != nullptr; }
@@ -83,6 +88,28 @@ void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* 
   g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &call);
 }
 
+void fake_copy(uint64_t bytes) {
+  CUpti_CallbackData call = {};
+  call.context = context_of(0);
+  call.functionName = "cuMemcpyHtoDAsync_v2";
+  call.correlationId = ++g_correlation;
+  for (CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+    call.callbackSite = site;
+    if (g_callback) g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, kCopy, &call);
+  }
+  if (!g_copies_are_recorded) return;
+  CUpti_ActivityMemcpy6 record = {};
+  record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+  record.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+  record.srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+  record.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  record.bytes = bytes;
+  record.start = 1000 * call.correlationId;
+  record.end = record.start + 250;
+  record.correlationId = call.correlationId;
+  g_copies.push_back(record);
+}
+
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void*) {
   if (is("FAKE_CUPTI_BUSY")) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   *handle = nullptr;
@@ -91,6 +118,11 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc ca
 }
 CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
                                 CUpti_CallbackId) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
+  const bool copies = domain == CUPTI_CB_DOMAIN_DRIVER_API && id == kCopy;
+  *name = copies ? "cuMemcpyHtoDAsync_v2" : "cuSomethingElse";
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
@@ -108,16 +140,34 @@ CUptiResult cuptiGetStreamIdEx(CUcontext, CUstream, uint8_t, uint32_t* stream) {
   *stream = 7;
   return CUPTI_SUCCESS;
 }
-CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                            CUpti_BuffersCallbackCompleteFunc completed) {
+  g_requested = requested;
   g_completed = completed;
   return CUPTI_SUCCESS;
 }
-CUptiResult cuptiActivityEnable(CUpti_ActivityKind) { return CUPTI_SUCCESS; }
-CUptiResult cuptiActivityDisable(CUpti_ActivityKind) { return CUPTI_SUCCESS; }
-CUptiResult cuptiActivityFlushAll(uint32_t) { return CUPTI_SUCCESS; }
-CUptiResult cuptiActivityGetNextRecord(uint8_t*, size_t, CUpti_Activity**) {
-  return CUPTI_ERROR_MAX_LIMIT_REACHED;
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
+  if (kind == CUPTI_ACTIVITY_KIND_MEMCPY) g_copies_are_recorded = true;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
+  if (kind == CUPTI_ACTIVITY_KIND_MEMCPY) g_copies_are_recorded = false;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityFlushAll(uint32_t) {
+  if (g_copies.empty()) return CUPTI_SUCCESS;
+  uint8_t* buffer = nullptr;
+  size_t size = 0, records = 0;
+  g_requested(&buffer, &size, &records);
+  g_delivered = 0;
+  g_completed(nullptr, 0, buffer, size, size);
+  g_copies.clear();
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityGetNextRecord(uint8_t*, size_t, CUpti_Activity** record) {
+  if (g_delivered == g_copies.size()) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  *record = reinterpret_cast<CUpti_Activity*>(&g_copies[g_delivered++]);
+  return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {
   *dropped = 0;

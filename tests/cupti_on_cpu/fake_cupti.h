@@ -4,6 +4,8 @@
 #include <cuda.h>
 #include <cupti.h>
 
+#include <cstdint>
+
 extern "C" {
 // With `refused` the driver returns an error and nothing runs.
 void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* symbol,
@@ -12,4 +14,5 @@ void fake_runs(void (*running)(const char* symbol));  // called while a launch i
 void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
+void fake_copy(uint64_t bytes);  // from pageable memory of the host, 250 ns
 }

@@ -16,6 +16,7 @@
 // meeting:N        iterations in which two threads launch into a context each, in turns that change;
 //                  the second kernels of the two wait for each other
 // captured:N       iterations with a launch into a stream that is captured
+// copy:N           iterations that copy 4096 bytes from the host in a range of their own
 // refused:N        iterations with a launch that the driver refuses
 // fork             a child that ends as programs do, which is not by _exit
 // abort, exit      end at once, by a signal or without cleaning up; exit as the first word: before
@@ -100,6 +101,11 @@ void work(const std::string& kind, bool odd, int more) {
     fake_capture(true);
     in_range("captured", 0, "_Z8capturedPf", 40);
     fake_capture(false);
+  }
+  if (kind == "copy") {
+    nvtxRangePushA("upload");
+    fake_copy(4096);
+    nvtxRangePop();
   }
   if (kind == "refused") {
     cuLaunchKernel_params given = {};

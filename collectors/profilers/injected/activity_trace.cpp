@@ -1,4 +1,5 @@
-// Timing pass for programs that know nothing of perfml: one line a kernel launch, no counters.
+// Timing pass for programs that know nothing of perfml: one line a kernel launch, copy or fill, no
+// counters.
 //
 // The CUDA driver loads this library (CUDA_INJECTION64_PATH) and so does NVTX
 // (NVTX_INJECTION64_PATH). CUPTI's activity records give the durations, the NVTX callbacks the
@@ -61,14 +62,18 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   note_launch(info->correlationId);
 }
 
+activity::Made made_by(uint32_t correlation) {
+  std::lock_guard<std::mutex> guard(state().lock);
+  const auto found = state().launches.find(correlation);
+  return found != state().launches.end() ? found->second : activity::Made{};
+}
+
 void kernel_ran(const activity::KernelRecord& kernel) {
-  activity::Made launch;
-  {
-    std::lock_guard<std::mutex> guard(state().lock);
-    const auto found = state().launches.find(kernel.correlationId);
-    if (found != state().launches.end()) launch = found->second;
-  }
-  state().file.line(activity::line(kernel, launch));
+  state().file.line(activity::line(kernel, made_by(kernel.correlationId)));
+}
+
+void memory_moved(const activity::Moved& moved) {
+  state().file.line(activity::line(moved, made_by(moved.correlation)));
 }
 
 void records_dropped(size_t count) { state().dropped += count; }
@@ -111,7 +116,7 @@ bool watch_launches(CUpti_SubscriberHandle subscriber) {
     if (failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, id), "runtime call"))
       return false;
   }
-  return true;
+  return !failed(activity::watch_memory(subscriber), "memory calls");
 }
 
 }  // namespace
@@ -123,14 +128,14 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) 
     const std::string folder = record::text_from("PERFML_ACTIVITY_DIR");
     if (folder.empty() || !state().file.open(folder)) return;
     std::atexit(finish);
-    activity::listener() = {kernel_ran, records_dropped};
+    activity::listener() = {kernel_ran, memory_moved, records_dropped};
     CUpti_SubscriberHandle subscriber = nullptr;
     if (failed(cuptiSubscribe(&subscriber, on_call, nullptr), "subscribe")) return;
     if (!watch_launches(subscriber)) return;
     if (failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted, activity::buffer_done),
                "buffers"))
       return;
-    failed(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "kernel activity");
+    failed(activity::enable(), "activity");
   });
   return 1;
 }

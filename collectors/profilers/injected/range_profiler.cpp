@@ -169,14 +169,21 @@ class Follower {
 
   // --- times ------------------------------------------------------------------------------------
 
+  // A copy or a fill is asked for. It is timed as launches are, and is none.
+  void memory_moves(uint32_t correlation) {
+    if (!file_.is_open() || !timing_) return;
+    std::lock_guard<std::recursive_mutex> guard(lock_);
+    Launch place;
+    place_in_ranges(place);
+    note_time(correlation, place);
+  }
+
   void kernel_ran(const activity::KernelRecord& kernel) {
-    activity::Made launch;
-    {
-      std::lock_guard<std::mutex> guard(times_lock_);
-      const auto entry = timed_.find(kernel.correlationId);
-      if (entry != timed_.end()) launch = entry->second;
-    }
-    file_.line("T\t" + activity::line(kernel, launch));
+    file_.line("T\t" + activity::line(kernel, made_by(kernel.correlationId)));
+  }
+
+  void memory_moved(const activity::Moved& moved) {
+    file_.line("T\t" + activity::line(moved, made_by(moved.correlation)));
   }
 
   void records_dropped(size_t count) { dropped_records_ += count; }
@@ -285,11 +292,7 @@ class Follower {
       begin_unit("", "");
     }
     place_in_ranges(launch);
-    if (timing_) {
-      std::lock_guard<std::mutex> guard(times_lock_);
-      timed_[call.correlationId] = {++sequence_, launch.instance,
-                                    unit_open_ && !beyond(request_.timed), launch.path};
-    }
+    if (timing_) note_time(call.correlationId, launch);
     if (!unit_open_) return false;
     if (launch.graph && measuring()) {
       file_.note("graph " + unit_path_);
@@ -297,6 +300,18 @@ class Follower {
     }
     measurer_.launch_begins(std::move(launch));
     return true;
+  }
+
+  void note_time(uint32_t correlation, const Launch& launch) {
+    std::lock_guard<std::mutex> guard(times_lock_);
+    timed_[correlation] = {++sequence_, launch.instance, unit_open_ && !beyond(request_.timed),
+                           launch.path};
+  }
+
+  activity::Made made_by(uint32_t correlation) {
+    std::lock_guard<std::mutex> guard(times_lock_);
+    const auto entry = timed_.find(correlation);
+    return entry != timed_.end() ? entry->second : activity::Made{};
   }
 
   void place_in_ranges(Launch& launch) const {
@@ -321,7 +336,7 @@ class Follower {
     if (!timing_) return;
     measurer_.synchronize();
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    activity::disable();
     timing_ = false;
   }
 
@@ -357,7 +372,9 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   }
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
   const bool enters = call.callbackSite == CUPTI_API_ENTER;
-  if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) {
+  if (activity::moves_memory(call.functionName)) {
+    if (enters) follower.memory_moves(call.correlationId);
+  } else if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) {
     if (!enters) follower.region_begins();
   } else if (id == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
     if (enters) follower.region_ends();
@@ -375,6 +392,7 @@ bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
                          "EnableCallback", why))
       return false;
   }
+  if (counters::failed(activity::watch_memory(subscriber), "EnableCallback", why)) return false;
   return !counters::failed(
       cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE,
                           CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING),
@@ -387,6 +405,7 @@ void range_pushed(const std::string& name, size_t depth) {
 void range_popping(size_t depth) { Follower::only().range_popping(depth); }
 void ranges_changed() { Follower::only().ranges_changed(); }
 void kernel_ran(const activity::KernelRecord& kernel) { Follower::only().kernel_ran(kernel); }
+void memory_moved(const activity::Moved& moved) { Follower::only().memory_moved(moved); }
 void records_dropped(size_t count) { Follower::only().records_dropped(count); }
 void finish() { Follower::only().finish(); }
 
@@ -406,12 +425,11 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) 
     bool broken = counters::failed(cuptiSubscribe(&subscriber, on_call, nullptr), "Subscribe", why) ||
                   !watch(subscriber, why);
     if (!broken && follower.timing()) {
-      activity::listener() = {kernel_ran, records_dropped};
+      activity::listener() = {kernel_ran, memory_moved, records_dropped};
       broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
                                                                activity::buffer_done),
                                 "ActivityRegisterCallbacks", why) ||
-               counters::failed(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
-                                "ActivityEnable", why);
+               counters::failed(activity::enable(), "ActivityEnable", why);
     }
     if (broken) follower.file().note("error " + why);
     nvtx::listener() = {range_pushed, range_popping, ranges_changed};

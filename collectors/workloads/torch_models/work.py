@@ -26,6 +26,9 @@ _RECURRENT = frozenset({"_cudnn_rnn", "miopen_rnn", "mkldnn_rnn_layer"})
 _SELF_ATTENTION = frozenset({"_transformer_encoder_layer_fwd", "_native_multi_head_attention"})
 """Operators that do many products in one, which torch's counter does not know."""
 
+_FACTORS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
+"""Which arguments of an operator are the matrices that it multiplies."""
+
 
 @dataclass
 class _Reads:
@@ -48,6 +51,7 @@ class _Work:
     operators: list[str] = field(default_factory=list)
     reads: dict[int, _Reads] = field(default_factory=dict)
     writes: dict[int, int] = field(default_factory=dict)
+    products: dict[tuple[Any, ...], int] = field(default_factory=dict)
     first_input: str = ""
     last_output: str = ""
 
@@ -73,8 +77,10 @@ def layer_rows(
     list of dict
         JSON values: ``layer``, ``kind`` (the module's class, or the first operator between
         modules), ``input`` and ``output`` (shapes), ``parameters``, ``flops`` (None where an
-        operator is not known), ``weight_bytes``, ``input_bytes``, ``output_bytes``; of a
-        convolution also ``size, stride, pad, filters, groups``.
+        operator is not known), ``weight_bytes``, ``input_bytes``, ``output_bytes``, ``products``
+        (of matrices: ``operator``, ``m``, ``n``, ``k``, ``dtype`` and how many; of a convolution
+        ``n`` and ``k`` are the channels of a group); of a convolution also ``size, stride, pad,
+        filters, groups``.
     """
     recorder = _recorder(lambda: whole or named.current)
     facts: dict[str, dict[str, Any]] = {}
@@ -112,6 +118,12 @@ def layer_rows(
                 size for key, size in work.writes.items() if readers.get(key, set()) - {name}
             ),
         }
+        if work.products:
+            names = ("operator", "m", "n", "k", "dtype")
+            row["products"] = [
+                {**dict(zip(names, product, strict=True)), "count": count}
+                for product, count in work.products.items()
+            ]
         rows.append(row | facts.get(name, {}))
     return rows
 
@@ -194,10 +206,30 @@ def _file(
         reads.views[view] = min(tensor.nbytes, made[0].nbytes) if looked_up else tensor.nbytes
     for tensor in made:
         work.writes[_storage(tensor)] = max(tensor.nbytes, work.writes.get(_storage(tensor), 0))
+    product = _product(name, args, kwargs, made)
+    if product is not None:
+        work.products[product] = work.products.get(product, 0) + 1
     if given and not work.first_input:
         work.first_input = _shape(given[0])
     if made:
         work.last_output = _shape(made[0])
+
+
+def _product(
+    name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], made: list[Any]
+) -> tuple[str, int, int, int, str] | None:
+    """Return operator, m, n, k and data type of a product of matrices; None for other operators."""
+    if name in _FACTORS:
+        left, right = (args[place] for place in _FACTORS[name])
+        m, k, n = (int(size) for size in (left.shape[-2], left.shape[-1], right.shape[-1]))
+    elif name == "convolution" and made:
+        left, right = args[0], args[1]
+        groups = int(args[8] if len(args) > 8 else kwargs.get("groups", 1))
+        m = int(made[0].numel() // made[0].shape[1])
+        n, k = int(right.shape[0]) // groups, int(right.shape[1])
+    else:
+        return None
+    return name, m, n, k, str(left.dtype).removeprefix("torch.")
 
 
 def _flops(

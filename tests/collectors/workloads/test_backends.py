@@ -269,7 +269,7 @@ def trace_events():
     events += launched(6, 315, "im2col", 600, 4.0)
     events += [
         event("cuda_runtime", "cudaMemsetAsync", 121, 1, correlation=9),
-        event("gpu_memset", "Memset", 504, 1, correlation=9),
+        event("gpu_memset", "Memset", 504, 1, correlation=9, bytes=640),
     ]
     return events
 
@@ -287,7 +287,8 @@ def test_a_kernel_belongs_to_the_range_that_launched_it():
     assert (first.time_us, first.start_us, second.start_us) == (4.64, 0.0, 5.0)
     assert (first.grid, first.block) == ("(4, 2, 1)", "(128, 1, 1)")
     assert timing.outside == 1
-    assert timing.memory_operations == 1
+    (fill,) = timing.moves
+    assert (fill.layer, fill.kernel, fill.start_us, fill.bytes) == ("conv_01", "Memset", 4.0, 640)
 
 
 def test_ranges_of_another_thread_do_not_take_a_kernel():

@@ -1,0 +1,111 @@
+"""Copies and fills of memory, which are no kernels, beside the kernels of their layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from perfml.readers.timeline import Spans, idle_before
+from perfml.tables import MOVED_COLUMNS
+from perfml.util.typing import Floats, Ints
+
+_KINDS = (
+    ("to_device", re.compile(r"Memcpy Hto[DA]\b")),
+    ("to_host", re.compile(r"Memcpy [DA]toH\b")),
+    ("filled", re.compile(r"Memset\b")),
+    ("copied", re.compile(r"")),
+)
+"""Which columns a copy's name stands for; what is none of the first stays on the device."""
+_OUTSIDE = ""
+
+
+def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
+    """Return kernels with what their layer copies and fills, and with their gaps.
+
+    A copy belongs to the next kernel of its layer in its iteration; after the last one to that;
+    where its layer has no kernel, to the next one of the iteration. Of its time counts what no
+    kernel and no earlier copy runs beside.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table in launch order with ``start_us``, shape (n,).
+    moves
+        ``iteration``, ``layer`` (empty outside), ``kernel`` (such as ``Memset (Device)``),
+        ``start_us``, ``time_us``, ``bytes``.
+
+    Returns
+    -------
+    DataFrame
+        With the columns `perfml.tables.MOVED_COLUMNS`, 0 where nothing is moved, and ``gap_us``,
+        for which copies and fills are work.
+    """
+    ran, moved = _spans(kernels), _spans(moves)
+    alone = _alone(moved, ran)
+    target = _targets(kernels, moves)
+    names = moves["kernel"].astype(str).tolist()
+    kinds = [next(kind for kind, form in _KINDS if form.match(name)) for name in names]
+    columns = {name: np.zeros(len(kernels)) for name in MOVED_COLUMNS}
+    size = moves["bytes"].to_numpy(dtype=float)
+    for row, (kind, place) in enumerate(zip(kinds, target, strict=True)):
+        if place >= 0:
+            columns[f"{kind}_us"][place] += alone[row]
+            columns[f"{kind}_bytes"][place] += size[row]
+    return kernels.assign(gap_us=idle_before(ran, moved), **columns)
+
+
+def _spans(rows: pd.DataFrame) -> Spans:
+    start, time = (np.rint(rows[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
+    device = np.zeros(len(rows), dtype=np.int64)
+    return Spans(device, start.astype(np.int64), (start + time).astype(np.int64))
+
+
+def _alone(moves: Spans, kernels: Spans) -> Floats:
+    """Return how long each copy runs while no kernel and no earlier copy does, microseconds."""
+    covered = _covered(kernels)
+    found = np.zeros(len(moves))
+    for rows in moves.by_device():
+        end = np.maximum.accumulate(moves.end[rows])
+        before = np.concatenate([moves.start[rows[:1]], end[:-1]])
+        start = np.minimum(np.maximum(moves.start[rows], before), moves.end[rows])
+        over = moves.end[rows]
+        found[rows] = (over - start - (covered(over) - covered(start))) / 1e3
+    return found
+
+
+def _covered(kernels: Spans) -> Callable[[Ints], Ints]:
+    """Return a function of times: for how long a kernel had been running until then."""
+    order = np.argsort(kernels.start, kind="stable")
+    start, end = kernels.start[order], np.maximum.accumulate(kernels.end[order])
+    begins = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
+    length = np.maximum(end - begins, 0)
+    total = np.concatenate([[0], np.cumsum(length)])
+
+    def until(times: Ints) -> Ints:
+        place = np.searchsorted(begins, times, side="right")
+        last = np.maximum(place - 1, 0)
+        inside = np.clip(times - begins[last], 0, length[last])
+        return np.where(place > 0, total[last] + inside, 0)
+
+    return until
+
+
+def _targets(kernels: pd.DataFrame, moves: pd.DataFrame) -> list[int]:
+    """Return the kernel's row that each copy belongs to; -1 in an iteration without kernels."""
+    layer = kernels["layer"].fillna(_OUTSIDE).astype(str)
+    start = kernels["start_us"].to_numpy()
+    of_layer = kernels.groupby(["iteration", layer], sort=False).indices
+    of_iteration = kernels.groupby("iteration", sort=False).indices
+    found = []
+    columns = (moves[name].tolist() for name in ("iteration", "layer", "start_us"))
+    for iteration, name, began in zip(*columns, strict=True):
+        rows = of_layer.get((iteration, name), of_iteration.get(iteration))
+        if rows is None:
+            found.append(-1)
+            continue
+        later = rows[start[rows] >= began]
+        found.append(int(later[0] if len(later) else rows[-1]))
+    return found
