@@ -20,7 +20,7 @@ from perfml.explain.compared import Side, check_conditions, make_side, rows_by, 
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.gaps import MOST_LAYERS, UNSEEN, Gaps, compare_gaps, layers_on_the_clock
+from perfml.explain.gaps import UNSEEN, Gaps
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -31,6 +31,7 @@ from perfml.explain.launches import (
 from perfml.explain.nested import pieces_apart
 from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.timelines import MOST_LAYERS, compare_gaps, layers_on_the_clock
 from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
 from perfml.time_sources import only_kernels, time_notes
 from perfml.util.typing import Progress

@@ -1,13 +1,18 @@
 """Gaps between kernels: how long a device waits for the host, which no kernel's time shows.
 
 A trace (Nsight Systems, torch.profiler) says when kernels began, and so does the timing of a
-program by ``perfml collect``, which does not see copies of memory: they count as gaps. From the
-first kernel of an iteration to the last the clock shows what the kernels take and what the device
-is idle, so
+program by ``perfml collect``. From the first kernel of an iteration to the last the clock shows
+what the kernels take and what the device is idle, so
 
     wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
 
-and the second factor is the cause ``launch_gaps``. Both add up in logarithms.
+and the second factor is the cause ``launch_gaps``. Where copies and fills are known beside the
+kernels (`perfml.explain.moved`) they are part of the wall time and no gaps, and
+
+    wall ratio = kernels' ratio x ratio of ((kernels + moved) / kernels) x ratio of (wall / those)
+
+with the cause ``memory_moves`` between. All add up in logarithms. Recordings of ``perfml collect``
+from before it timed copies have them as gaps.
 
 One gap is one event of the host. In one recorded iteration of blocks of PyTorch on an H200 gaps of
 6 ms (an allocation, most likely) stood before kernels that wait for nothing without a profiler. So
@@ -17,25 +22,19 @@ of a side of which one iteration is known, its longest gap proves nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
+from perfml.explain import moved as moves
 from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.moved import NOTHING, Moved
 from perfml.util.words import Readable, micros
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
 an H200 (``tests/data/torch_trace/gaps``)."""
-_SHOWN = 0.1
+SHOWN = 0.1
 """Smaller savings are not spoken of, and factors nearer to 1."""
-_TOLD = 1.2
-"""Layers are named from this factor on."""
-MOST_LAYERS = 3
-"""So many layers are named of a whole run."""
 UNSEEN = (
     "the kernels alone show no difference: if the program is slower, its time lies between them "
     "(copies from and to the host, memsets, waiting for the host, kernels one after another in one "
@@ -43,7 +42,6 @@ UNSEEN = (
     "record both sides by nsys profile --trace cuda,nvtx and give the traces to perfml explain"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""
-_REPEAT = ("run_id", "device", "process", "iteration")
 _TERM = TERMS["launch_gaps"]
 
 
@@ -67,6 +65,10 @@ class Timeline:
         The longest of them.
     iterations
         How many are known, of which this is the usual one.
+    moved
+        Copies and fills of memory while no kernel runs.
+    clock
+        Whether it is known what is idle.
     """
 
     name: str
@@ -76,6 +78,8 @@ class Timeline:
     gap_us: float
     longest_us: float = 0.0
     iterations: int = 1
+    moved: Moved = NOTHING
+    clock: bool = True
 
     @property
     def busy_us(self) -> float:
@@ -93,6 +97,16 @@ class Timeline:
         return self.wall_us / self.busy_us
 
     @property
+    def moved_share(self) -> float:
+        """The part of the wall time that are copies and fills."""
+        return self.moved.total_us / self.wall_us
+
+    @property
+    def moved_stretch(self) -> float:
+        """How much longer kernels and copies take than kernels alone."""
+        return self.busy_us / (self.busy_us - self.moved.total_us)
+
+    @property
     def proven_stretch(self) -> float:
         """The same without what may be one event of the host: the longest gap of one iteration."""
         chance = self.longest_us if self.iterations == 1 else 0.0
@@ -105,7 +119,7 @@ class Timeline:
 
     def sentence(self) -> str | None:
         """Say how much is idle and what to do; None where that would save little."""
-        if self.as_graph_us > (1 - _SHOWN) * self.wall_us:
+        if self.as_graph_us > (1 - SHOWN) * self.wall_us:
             return None
         whose = f"{self.name}: " if self.name else ""
         return (
@@ -115,20 +129,33 @@ class Timeline:
             f"As one CUDA graph it would take about {micros(self.as_graph_us)}."
         )
 
+    def moved_sentence(self) -> str | None:
+        """Say what is copied and filled and what to do; None where that is little."""
+        if self.moved_share < SHOWN:
+            return None
+        whose = f"{self.name}: " if self.name else ""
+        return (
+            f"{whose}{micros(self.moved.total_us)} of {micros(self.wall_us)} "
+            f"({Readable(self.moved_share):.0%}) are copies and fills of memory while no kernel "
+            f"runs: {self.moved.words()}. {self.moved.action()}"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
+        moved = self.moved.to_dict()
         return {
             "kernels": self.kernels,
             "wall_us": self.wall_us,
             "idle_us": self.idle_us,
             "gap_us": self.gap_us,
             "as_graph_us": self.as_graph_us,
+            **({"moved": moved} if moved else {}),
         }
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Two sides on the clock, and what gaps between kernels account for."""
+    """Two sides on the clock, and what gaps between kernels, copies and fills account for."""
 
     baseline: Timeline
     target: Timeline
@@ -145,16 +172,35 @@ class Gaps:
         return Contribution(_TERM, *shares, math.log(self.target.stretch / self.baseline.stretch))
 
     @property
+    def copies(self) -> Contribution:
+        """The cause: shares of copies and fills of both sides, and their factor's logarithm."""
+        shares = (self.baseline.moved_share, self.target.moved_share)
+        factor = self.target.moved_stretch / self.baseline.moved_stretch
+        return Contribution(moves.TERM, *shares, math.log(factor))
+
+    @property
+    def most(self) -> Contribution:
+        """The cause of the two that makes more of what is proven."""
+        copies = self.copies
+        return copies if abs(copies.log_ratio) > abs(self._proven_gaps) else self.contribution
+
+    @property
     def proven(self) -> float:
-        """The logarithm of the factor of gaps that is no chance of one gap; 0 if that is none."""
+        """The logarithm of both causes' factors, without what may be chance of one gap."""
+        return self._proven_gaps + self.copies.log_ratio
+
+    @property
+    def _proven_gaps(self) -> float:
         proven = math.log(self.target.proven_stretch / self.baseline.proven_stretch)
         whole = self.contribution.log_ratio
         return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
 
     def sentence(self) -> str | None:
         """Say what gaps account for; None where that is little, or may be chance."""
-        if abs(self.proven) < _SHOWN:
+        if abs(self.proven) < SHOWN:
             return None
+        if not self.baseline.clock:
+            return self.of_layer()
         return self.in_words("from the first kernel to the last")
 
     @property
@@ -169,12 +215,15 @@ class Gaps:
 
     @property
     def _kernels(self) -> float:
-        return math.log(self.wall_ratio) - self.contribution.log_ratio
+        between = self.contribution.log_ratio + self.copies.log_ratio
+        return math.log(self.wall_ratio) - between
 
     def action(self) -> str:
-        """Say what to do on the side that waits longer."""
-        waiting = self.target if self.contribution.log_ratio > 0 else self.baseline
-        return f"do in {waiting.name}: {_TERM.action}"
+        """Say what to do on the side that waits or copies longer."""
+        most = self.most
+        waiting = self.target if most.log_ratio > 0 else self.baseline
+        what = waiting.moved.action() if most.term is moves.TERM else _TERM.action
+        return f"do in {waiting.name}: {what}"
 
     def points(self) -> tuple[str, str]:
         """Say it of a layer, and what to do."""
@@ -182,22 +231,37 @@ class Gaps:
 
     def of_layer(self) -> str:
         """Say it of a layer."""
+        if not self.baseline.clock:
+            return self.in_words("with copies and fills of memory")
         return self.in_words("with what was idle before each of its kernels")
 
     def in_words(self, span: str) -> str:
         """Say how both sides differ on the clock, over a span in words."""
-        factor = math.exp(self.contribution.log_ratio)
+        factors = []
+        seen = "on the clock" if self.baseline.clock else "by their times"
+        if self.baseline.clock:
+            factors.append(f"{_TERM.label} ×{math.exp(self.contribution.log_ratio):.2f}")
+        if self.baseline.moved_share or self.target.moved_share:
+            held = [
+                f"{side.name}: {side.moved.words()}"
+                for side in (self.target, self.baseline)
+                if side.moved_share >= SHOWN
+            ]
+            told = f" ({'; '.join(held)})" if held else ""
+            factors.append(f"{moves.TERM.label} ×{math.exp(self.copies.log_ratio):.2f}{told}")
         return (
-            f"on the clock, {span}, {self.target.name} takes "
+            f"{seen}, {span}, {self.target.name} takes "
             f"{micros(self.target.wall_us)} and {self.baseline.name} "
             f"{micros(self.baseline.wall_us)} "
-            f"(×{self.wall_ratio:.2f}): {_TERM.label} ×{factor:.2f}, the kernels themselves "
-            f"×{self.wall_ratio / factor:.2f}"
+            f"(×{self.wall_ratio:.2f}): {', '.join(factors)}, the kernels themselves "
+            f"×{math.exp(self._kernels):.2f}"
         )
 
     def sentences(self) -> tuple[str, ...]:
         """Say it of both sides and of each."""
-        said = (self.sentence(), self.baseline.sentence(), self.target.sentence())
+        sides = (self.baseline, self.target)
+        said = [self.sentence(), *(side.sentence() for side in sides)]
+        said += [side.moved_sentence() for side in sides]
         return tuple(each for each in said if each is not None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,148 +272,5 @@ class Gaps:
             "wall_ratio": self.wall_ratio,
             "term": _TERM.id,
             "log_ratio": self.contribution.log_ratio,
+            **({"moves_log_ratio": self.copies.log_ratio} if self.copies.log_ratio else {}),
         }
-
-
-def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
-    """Return what the clock shows of a Kernels table; None for one that is not from a trace.
-
-    Parameters
-    ----------
-    kernels
-        With the columns ``start_us`` and ``gap_us``.
-    name
-        What its side is called.
-    """
-    if kernels is None or not {"start_us", "gap_us"} <= set(kernels.columns):
-        return None
-    keys = [key for key in _REPEAT if key in kernels.columns]
-    found = [
-        each
-        for _, part in kernels.groupby(keys, dropna=False, sort=False)
-        if (each := _of_iteration(part, name)) is not None
-    ]
-    if not found:
-        return None
-    usual = sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
-    return replace(usual, iterations=len(found))
-
-
-def layers_on_the_clock(
-    baseline: pd.DataFrame | None,
-    target: pd.DataFrame | None,
-    names: tuple[str, str],
-    pairs: Sequence[tuple[str, str]],
-) -> dict[str, Gaps]:
-    """Say of which layers the clock shows something else than their kernels' times.
-
-    Parameters
-    ----------
-    baseline, target
-        Kernels tables.
-    names
-        What the sides are called.
-    pairs
-        Names of each layer on both sides.
-
-    Returns
-    -------
-    dict
-        The layers of the baseline whose gaps make a factor of `_TOLD` or more between the sides
-        (without the longest gap, of one iteration), the one with the largest difference in
-        microseconds first.
-    """
-    sides = [
-        {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
-        for side, (table, name) in enumerate(zip((baseline, target), names, strict=True))
-    ]
-    found = []
-    for layer, partner in pairs:
-        before, after = sides[0].get(layer), sides[1].get(partner)
-        if before is None or after is None:
-            continue
-        gaps = Gaps(before, after)
-        if abs(gaps.proven) >= math.log(_TOLD):
-            found.append((abs(after.idle_us - before.idle_us), layer, gaps))
-    return {layer: gaps for _, layer, gaps in sorted(found, key=lambda each: -each[0])}
-
-
-def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = None) -> str | None:
-    """Say in which layers, of those asked for, a device is idle longest.
-
-    None where it is said of the whole at best.
-    """
-    if kernels is None or "layer" not in kernels:
-        return None
-    layers = set(kernels["layer"].dropna().astype(str))
-    if len(layers) < 2:
-        return None
-    found = [
-        (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
-        for layer, each in _layers_of(kernels, layers, "").items()
-        if each.idle_us >= _SHOWN * each.wall_us and (asked is None or layer in asked)
-    ]
-    if not found:
-        return None
-    most = sorted(found, key=lambda each: -each[0])[:MOST_LAYERS]
-    return f"Within layers it is idle longest in {', '.join(said for _, said in most)}."
-
-
-def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, Timeline]:
-    """Return the usual repeat of some layers: their kernels, and what was idle before each.
-
-    Of the first kernel of an iteration nobody knows what it waited for, so that counts as nothing.
-    """
-    if not {"start_us", "gap_us", "layer"} <= set(kernels.columns):
-        return {}
-    keys = [key for key in _REPEAT if key in kernels.columns]
-    rows = kernels.dropna(subset=["start_us", "time_us"]).sort_values("start_us", kind="stable")
-    repeats = rows.groupby(keys, dropna=False, sort=False)
-    end = rows["start_us"] + rows["time_us"]
-    over = end.groupby([rows[key] for key in keys], dropna=False).cummax()
-    over = over.groupby([rows[key] for key in keys], dropna=False).shift()
-    # of kernels beside each other only what the ones before do not hide
-    busy = (end - np.maximum(over.fillna(-np.inf), rows["start_us"])).clip(lower=0.0)
-    idle = rows["gap_us"].where(repeats.cumcount() > 0, 0.0).fillna(0.0)
-    parts = rows.assign(busy=busy, idle=idle)
-    parts = parts[parts["layer"].isin(layers)]
-    sums = parts.groupby(["layer", *keys], dropna=False, sort=False, observed=True).agg(
-        kernels=("idle", "size"),
-        idle=("idle", "sum"),
-        busy=("busy", "sum"),
-        gap=("idle", "median"),
-        longest=("idle", "max"),
-    )
-    sums["wall"] = sums["idle"] + sums["busy"]
-    found = {}
-    for layer, repeated in sums[sums["busy"] > 0].groupby(level="layer", sort=False):
-        usual = repeated.sort_values("wall").iloc[(len(repeated) - 1) // 2]
-        wall, idle, gap, longest = usual[["wall", "idle", "gap", "longest"]].tolist()
-        found[str(layer)] = Timeline(
-            name, int(usual["kernels"]), wall, idle, gap, longest, len(repeated)
-        )
-    return found
-
-
-def _of_iteration(part: pd.DataFrame, name: str) -> Timeline | None:
-    rows = part[["start_us", "time_us", "gap_us"]].astype(float).dropna(subset=["start_us"])
-    rows = rows.sort_values("start_us")
-    if len(rows) < 2 or rows["time_us"].isna().any():
-        return None
-    wall = float((rows["start_us"] + rows["time_us"]).max() - rows["start_us"].iloc[0])
-    # what was before the first kernel is no part of the iteration
-    gaps = rows["gap_us"].to_numpy()[1:]
-    idle = float(np.nansum(gaps))
-    if not 0 <= idle < wall:
-        return None
-    return Timeline(name, len(rows), wall, idle, float(np.nanmedian(gaps)), float(np.nanmax(gaps)))
-
-
-def compare_gaps(
-    baseline: pd.DataFrame | None, target: pd.DataFrame | None, names: tuple[str, str]
-) -> Gaps | None:
-    """Return two sides on the clock; None unless both are from traces."""
-    sides = [timeline(table, name) for table, name in zip((baseline, target), names, strict=True)]
-    if sides[0] is None or sides[1] is None:
-        return None
-    return Gaps(sides[0], sides[1])

@@ -54,7 +54,15 @@ def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
         if place >= 0:
             columns[f"{kind}_us"][place] += alone[row]
             columns[f"{kind}_bytes"][place] += size[row]
-    return kernels.assign(gap_us=idle_before(ran, moved), **columns)
+    return kernels.assign(gap_us=_idle_before(ran, moved), **columns)
+
+
+def _idle_before(kernels: Spans, moves: Spans) -> Floats:
+    """Return how long neither a kernel nor a copy ran since the kernel before, microseconds."""
+    idle = idle_before(kernels)
+    moving = _covered(moves)
+    since = kernels.start - np.nan_to_num(1e3 * idle).round().astype(np.int64)
+    return idle - (moving(kernels.start) - moving(since)) / 1e3
 
 
 def _spans(rows: pd.DataFrame) -> Spans:
@@ -76,10 +84,10 @@ def _alone(moves: Spans, kernels: Spans) -> Floats:
     return found
 
 
-def _covered(kernels: Spans) -> Callable[[Ints], Ints]:
-    """Return a function of times: for how long a kernel had been running until then."""
-    order = np.argsort(kernels.start, kind="stable")
-    start, end = kernels.start[order], np.maximum.accumulate(kernels.end[order])
+def _covered(spans: Spans) -> Callable[[Ints], Ints]:
+    """Return a function of times: for how long one of some spans had been under way until then."""
+    order = np.argsort(spans.start, kind="stable")
+    start, end = spans.start[order], np.maximum.accumulate(spans.end[order])
     begins = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
     length = np.maximum(end - begins, 0)
     total = np.concatenate([[0], np.cumsum(length)])

@@ -34,6 +34,8 @@ _BESIDE = 0.02
 """Share of a layer's time above which launches that overlap are told."""
 _MOST = 1e15
 """Beyond it a floating-point number is no longer every whole number."""
+_LONGEST = 3e13
+"""Microseconds; nanoseconds have to fit into whole numbers."""
 _PLACE = re.compile(r"Row #(\d+)")
 _CURE = "Copy it again, or collect the timing again; a whole file ends in a newline."
 
@@ -80,6 +82,9 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     ]
     frame = kernels_frame(launches, ranges)
     if len(moves) and rows.has_starts:
+        late = np.flatnonzero(rows.numbers("start_us") + rows.numbers("time_us") > _LONGEST)
+        if len(late):
+            raise rows.wrong(int(late[0]), "start_us and time_us go on for over a year", None)
         frame = with_moves(frame, moves)
     return Kernels(
         frame,

@@ -271,9 +271,9 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
 
 def _gaps(clock: Gaps) -> dict[str, Any]:
     """Return what an explanation begins with where the time passes between the kernels."""
-    gaps = clock.contribution
-    part = round(gaps.log_ratio / math.log(clock.wall_ratio), 3)
-    return {"term": gaps.term.id, "residual": False, "part": part}
+    most = clock.most
+    part = round(most.log_ratio / math.log(clock.wall_ratio), 3)
+    return {"term": most.term.id, "residual": False, "part": part}
 
 
 def _doubt(detail: LayerDiff) -> str | None:

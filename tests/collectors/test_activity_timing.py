@@ -41,6 +41,40 @@ def test_a_program_of_several_kernels_a_range_keeps_their_order():
     }
 
 
+def test_copies_stand_below_the_kernels_in_the_layer_whose_range_made_them(tmp_path):
+    """A copy in the range of a kernel, one in a range of its own, and one before all ranges."""
+    lines = VECTORS.read_text().splitlines()
+    cells = next(line.split("\t") for line in lines if "\x1freduce\t" in line)
+    begin = int(cells[2])
+
+    def copy(instance, ranges, size, start):
+        moved = ["99", "0", str(start), str(start + 2500), *cells[4:6], "", "", instance, ranges]
+        return "\t".join([*moved, "Memcpy HtoD (Pageable -> Device)", str(size)])
+
+    alone = "\x1f".join([cells[9].split("\x1f")[0], "alone"])
+    more = [
+        copy(cells[8], cells[9], 100, begin - 3000),
+        copy("98", alone, 200, begin + 1),
+        copy("0", "", 300, begin - 10**6),
+    ]
+    (tmp_path / "1.tsv").write_text("\n".join([*more, *lines]) + "\n")
+    text = timing.timing_csv(timing.read_activity(tmp_path / "1.tsv"))
+    rows = [line.split(",") for line in text.splitlines()]
+    assert [row[-1] for row in rows[1:8]] == [""] * 7
+    found = [(row[0], row[1], float(row[3]), row[-1]) for row in rows[8:]]
+    step = rows[4][0]
+    assert sorted(found, key=lambda row: row[3]) == [
+        (step, "reduce", 2.5, "100"),
+        (step, "alone", 2.5, "200"),
+        ("0", "", 2.5, "300"),
+    ]
+    # what was copied is no launch of a layer
+    timing.write_timing(timing.read_activity(tmp_path / "1.tsv"), tmp_path / "timing.csv")
+    assert timing.unattributed_share(tmp_path / "timing.csv")[1] == 7
+    frame = ingest([tmp_path / "timing.csv"]).frame
+    assert frame["to_device_bytes"].sum() == 600
+
+
 def test_share_of_time_outside_ranges_is_counted(tmp_path):
     timing.write_timing(timing.read_activity(VECTORS), tmp_path / "t.csv")
     share, launches = timing.unattributed_share(tmp_path / "t.csv")

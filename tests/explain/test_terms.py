@@ -13,10 +13,11 @@ from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
 from perfml.explain.gaps import Gaps, Timeline
 from perfml.explain.launches import Launch, Launches, changes_between
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
+from perfml.tables import MOVED_COLUMNS
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 
-COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us"}
+COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us", *MOVED_COLUMNS}
 """Evidence that is a column of a launch, not a metric."""
 
 
@@ -101,7 +102,7 @@ def emitted():
         causes = kernel_causes(changes, before, after, same_device=True)
         found.update(total.term.id for total in causes.totals)
     sides = [Timeline(name, 2, 10.0, idle, idle) for name, idle in (("a", 0.0), ("b", 5.0))]
-    found.add(Gaps(*sides).contribution.term.id)
+    found |= {Gaps(*sides).contribution.term.id, Gaps(*sides).copies.term.id}
     return found
 
 

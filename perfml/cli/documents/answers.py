@@ -238,6 +238,13 @@ class Layer(TypedDict):
     lines: list[Line]
 
 
+class Move(TypedDict):
+    """What is copied one way, or filled."""
+
+    us: Microseconds
+    bytes: Number
+
+
 class Timeline(TypedDict):
     """What the clock shows of the usual iteration, from its first kernel to its last."""
 
@@ -246,16 +253,20 @@ class Timeline(TypedDict):
     idle_us: Annotated[Microseconds, "neither a kernel nor a copy ran"]
     gap_us: Annotated[Microseconds, "median of the gaps"]
     as_graph_us: Annotated[Microseconds, "about what it would take as one CUDA graph"]
+    moved: NotRequired[
+        Annotated[dict[str, Move], "copies and fills while no kernel runs, where they are known"]
+    ]
 
 
 class Gaps(TypedDict):
-    """Both sides on the clock, and what gaps between kernels account for."""
+    """Both sides on the clock, and what gaps between kernels, copies and fills account for."""
 
     baseline: Timeline
     target: Timeline
     wall_ratio: Number
     term: str
     log_ratio: Annotated[Number, "of the factor that is the gaps'"]
+    moves_log_ratio: NotRequired[Annotated[Number, "of the factor of copies and fills"]]
 
 
 class Explain(TypedDict):

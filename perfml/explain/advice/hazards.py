@@ -44,8 +44,8 @@ from perfml.explain.advice.representative import (
 )
 from perfml.explain.advice.rules import Rules, load_rules
 from perfml.explain.compared import make_side
-from perfml.explain.gaps import idle_layers, timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
+from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
 from perfml.util.html import section
 from perfml.util.json_values import records
@@ -89,8 +89,8 @@ class Advice:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times that come from under a profiler (`perfml.time_sources`), and of gaps
-        between kernels (`perfml.explain.gaps`).
+        What to know of times that come from under a profiler (`perfml.time_sources`), of gaps
+        between kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
     """
 
     table: pd.DataFrame
@@ -251,11 +251,15 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 def _of_gaps(kernels: pd.DataFrame | None, layers: Sequence[str] | None) -> tuple[str, ...]:
     found = timeline(kernels)
-    said = None if found is None else found.sentence()
-    if said is None:
+    if found is None:
         return ()
-    where = idle_layers(kernels, layers)
-    return (said[:1].upper() + said[1:], *(() if where is None else (where,)))
+    said = []
+    if (idle := found.sentence()) is not None:
+        said += [idle[:1].upper() + idle[1:]]
+        said += [where] if (where := idle_layers(kernels, layers)) is not None else []
+    of_layers = moving_layers(kernels, layers)
+    whole = None if of_layers else found.moved_sentence()
+    return (*said, *of_layers, *([whole[:1].upper() + whole[1:]] if whole is not None else []))
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:

@@ -488,6 +488,15 @@ _LAUNCHES = (
         "the device is idle {target:.0%} of the time, {baseline:.0%} in the baseline",
     ),
     Term(
+        "memory_moves",
+        "copies and fills of memory",
+        Kind.LAUNCH,
+        ("to_device_us", "to_host_us", "copied_us", "filled_us"),
+        "Leave data on the device; what has to cross, copy once, from pinned memory, beside "
+        "kernels; let kernels write where a copy or a fill would.",
+        "{target:.0%} of the time are copies and fills, {baseline:.0%} in the baseline",
+    ),
+    Term(
         "kernels_appeared",
         "kernels that appeared",
         Kind.LAUNCH,

@@ -1,0 +1,129 @@
+"""Copies and fills of memory: what a layer moves beside its kernels, whose times do not show it.
+
+``perfml collect`` times copies from and to the host, copies on the device and fills (memsets). Of
+each counts the time in which no kernel runs (`perfml.readers.moves`), so that
+
+    kernels + what is moved + what is idle = wall time
+
+and the ratio of (kernels + moved) / kernels between two sides is the cause ``memory_moves``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.counters.terms import TERMS
+from perfml.tables import MOVED_COLUMNS
+from perfml.util.words import micros, number
+
+TERM = TERMS["memory_moves"]
+_SHOWN = 0.1
+"""A smaller part of what is moved has no words of its own."""
+_WORDS = {
+    "to_host": "copied to the host",
+    "to_device": "copied from the host",
+    "copied": "copied on the device",
+    "filled": "filled (memset)",
+}
+"""Ids of `perfml.tables.MOVED_COLUMNS`, in words."""
+_ACTIONS = {
+    "to_host": "Leave it on the device: in PyTorch no .cpu(), .numpy(), .tolist() or .item() in a "
+    "step. The host waits for such a copy, and the device then for the host.",
+    "to_device": "Make it on the device, or copy it once before the loop; what comes new in each "
+    "step, copy from pinned memory beside kernels (in PyTorch pin_memory=True and "
+    '.to("cuda", non_blocking=True)).',
+    "copied": "Let the kernel before write to where it is needed, or the one after read it as it "
+    "lies (in PyTorch: fewer .contiguous(), .clone() and torch.cat).",
+    "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "
+    "cleared.",
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What some launches copy and fill, by the ids of the columns.
+
+    Attributes
+    ----------
+    us
+        Microseconds in which no kernel runs.
+    bytes
+        How much.
+    """
+
+    us: Mapping[str, float]
+    bytes: Mapping[str, float]
+
+    @property
+    def total_us(self) -> float:
+        """All of the time."""
+        return sum(self.us.values())
+
+    def words(self) -> str:
+        """Say how much is moved where, the longest first.
+
+        Examples
+        --------
+        >>> Moved({"to_host": 640.0, "to_device": 2.0}, {"to_host": 4e6, "to_device": 4e3}).words()
+        '4 MB copied to the host in 640 µs'
+        """
+        shown = [kind for kind in self._longest if self.us[kind] >= _SHOWN * self.total_us]
+        return ", ".join(
+            f"{_bytes(self.bytes[kind])} {_WORDS[kind]} in {micros(self.us[kind])}"
+            for kind in shown
+        )
+
+    def action(self) -> str:
+        """Say what to do about what takes longest."""
+        return _ACTIONS[self._longest[0]]
+
+    @property
+    def _longest(self) -> list[str]:
+        return sorted(self.us, key=lambda kind: -self.us[kind])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values: of each kind that there is, microseconds and bytes."""
+        return {
+            kind: {"us": self.us[kind], "bytes": self.bytes[kind]}
+            for kind in self._longest
+            if self.bytes[kind] > 0
+        }
+
+
+NOTHING = Moved(dict.fromkeys(_WORDS, 0.0), dict.fromkeys(_WORDS, 0.0))
+
+
+def are_known(kernels: pd.DataFrame) -> bool:
+    """Return whether a Kernels table says what is moved."""
+    return set(MOVED_COLUMNS) <= set(kernels.columns)
+
+
+def moved_by(rows: pd.DataFrame) -> Moved:
+    """Return what some launches move together; nothing where that is not known of one of them."""
+    if not are_known(rows):
+        return NOTHING
+    sums = rows[list(MOVED_COLUMNS)].to_numpy(dtype=float).sum(axis=0)
+    if np.isnan(sums).any():
+        return NOTHING
+    found = dict(zip(MOVED_COLUMNS, sums.tolist(), strict=True))
+    us, size = ({kind: found[f"{kind}_{unit}"] for kind in _WORDS} for unit in ("us", "bytes"))
+    return Moved(us, size)
+
+
+def _bytes(size: float) -> str:
+    """Return a number of bytes in words; a thousand is a kB.
+
+    Examples
+    --------
+    >>> _bytes(4194304), _bytes(12)
+    ('4.19 MB', '12 bytes')
+    """
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= least:
+            return f"{number(size / least)} {unit}"
+    return f"{size:.0f} bytes"
