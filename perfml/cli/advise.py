@@ -62,7 +62,9 @@ def advise(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say what slow layers suffer from: hazard, numbers, what helps, and how much at most.
+    """Say what slow layers suffer from, and what helps.
+
+    With the numbers that show it, and how much it can give at most.
 
     Example: perfml advise h200-sweep --where batch=1 --where backend=cudnn;
     perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
@@ -121,7 +123,7 @@ def roofline(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Place layers or kernels under the roofs of their device: intensity, bound, fraction.
+    """Place layers or kernels under the roofs of their device.
 
     Example: perfml roofline h200-yolov4-tiny --where batch=8 --where precision=fp32;
     perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --by kernel

@@ -94,9 +94,10 @@ def explain(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Explain why one side is slower than the other, on one screen; --more shows all of it.
+    """Explain why one side is slower than the other.
 
-    Kernels, causes by counters, metrics that changed, a model's view, and what to do.
+    One screen; --more shows all of it: kernels, causes by counters, metrics that changed, a
+    model's view, and what to do.
 
     Example: perfml explain before.ncu-rep after.ncu-rep;
     perfml explain A.ncu-rep --kernel naive --kernel-b tiled;

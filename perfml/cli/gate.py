@@ -57,7 +57,9 @@ def gate(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say whether a new version does more work: exit 0 same or better, 1 worse, 3 cannot tell.
+    """Say whether a new version does more work, for CI.
+
+    Exit 0: the same or better; 1: worse; 3: cannot tell.
 
     Counted work decides (instructions, requests, sectors, launches), because it repeats; times
     confirm. What cannot be read or compared is exit 3 too: a gate must not close on a broken file.

@@ -60,7 +60,7 @@ def train(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Train the models and score them on random splits and on unseen layers, side by side.
+    """Train models and score them on random splits and unseen layers.
 
     Example: perfml train layers.parquet --model gbr --where batch=1
     """
@@ -124,11 +124,11 @@ def rank(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Rank the metrics, with intervals and the probability of being among the first three.
+    """Rank the metrics, with intervals and what chance gives.
 
-    Beside it stands what the leading metric gets by chance: the 95 % point with the times permuted
-    between layers. It needs five distinct layers. With --kernels also by weights that do not hold
-    the row's own time: does the ranking stay.
+    With the probability of being among the first three, and what the leading metric gets by
+    chance: the 95 % point with the times permuted between layers. It needs five distinct layers.
+    With --kernels also by weights that do not hold the row's own time: does the ranking stay.
 
     Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
     """

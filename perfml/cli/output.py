@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from perfml.cli.help import whole_words
 from perfml.errors import PerfmlError, did_you_mean, plain
 from perfml.util.files import require_place
 from perfml.util.json_values import json_value
@@ -30,7 +31,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 Verbose = Annotated[
     int,
-    typer.Option("--verbose", "-v", count=True, help="More notes; -vv shows tracebacks."),
+    typer.Option(
+        *("--verbose", "-v"),
+        count=True,
+        show_default=False,
+        help="More notes; -vv shows tracebacks.",
+    ),
 ]
 
 PIPE_WIDTH = 200
@@ -197,6 +203,11 @@ class Output:
 
 class Commands(TyperGroup):
     """The command group: turns errors into two lines and an exit code."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb, with help that breaks no word."""
+        command = super().get_command(ctx, cmd_name)
+        return command and whole_words(command)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words name, and note what it is called."""

@@ -45,7 +45,7 @@ def select(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Find the smallest set of metrics that predicts about as well as all of them.
+    """Find the fewest metrics that predict about as well as all.
 
     The search is repeated without each quarter of the layers, and judged on that quarter.
 
@@ -92,7 +92,7 @@ def plan(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Choose what to collect next within a budget of replay passes, and show what it costs.
+    """Choose what to collect next within a budget of replay passes.
 
     Passes are Nsight Compute's, measured on one chip; CUPTI, which perfml collect takes where it
     can, mostly needs one less, at a hundredth of the time. Every budget's error is shown, on

@@ -56,7 +56,8 @@ def register(app: typer.Typer) -> None:
 
 def plot(
     figure: Annotated[
-        Figure | None, typer.Argument(help="Which figure; --list describes them.")
+        Figure | None,
+        typer.Argument(help="Which one, such as times; --list describes all."),
     ] = None,
     dataset: Annotated[
         list[str] | None,

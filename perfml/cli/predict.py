@@ -38,10 +38,11 @@ def predict(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say which layers are slower than layers like them usually are, by how much, and why.
+    """Say which layers are slower than layers like them usually are.
 
-    Layers of the same kind, shape, precision and backend in other networks say what is usual; 90 %
-    of them lie inside the interval. What is learned from comes with perfml; nothing is downloaded.
+    And by how much, and why. Layers of the same kind, shape, precision and backend in other
+    networks say what is usual; 90 % of them lie inside the interval. What is learned from comes
+    with perfml; nothing is downloaded.
 
     Example: perfml collect torch:torchvision/resnet18 --out run/; perfml predict run/
     """

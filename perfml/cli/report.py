@@ -69,7 +69,7 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write one self-contained HTML file: the answer, its evidence, its provenance.
+    """Write one HTML file: the answer, its evidence, its provenance.
 
     With a second dataset the page compares both: times, what changed, and why. A name ending in
     .md, or --format md, gives Markdown for a pull request.

@@ -61,7 +61,7 @@ def sweep(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Profile a matrix of runs, on every GPU at once, and survive what goes wrong on the way.
+    """Profile a matrix of runs, on every GPU at once.
 
     A run that fails does not stop the others; after an interruption --resume does what is left.
 

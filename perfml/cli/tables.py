@@ -163,7 +163,7 @@ def merge(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Merge the kernels of each layer, weighted by their running time.
+    """Merge the kernels of each layer, weighted by running time.
 
     Example: perfml merge kernels.parquet --out layers.parquet
     """
@@ -306,7 +306,9 @@ def metrics(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Explain metrics, and how Nsight Compute spells them; its own names are looked up, too.
+    """Explain metrics, and how Nsight Compute spells them.
+
+    Its own names are looked up, too.
 
     Example: perfml metrics gld_efficiency; perfml metrics sm__warps_active;
     ncu --metrics $(perfml metrics published --request) ...

@@ -170,3 +170,23 @@ def test_the_counter_of_a_metric_is_whole_in_a_narrow_terminal(monkeypatch):
     printed = CliRunner().invoke(app, ["metrics", "gld_efficiency"]).output
     assert "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct" in printed
     assert printed.startswith("metric: gld_efficiency")
+
+
+def _verbs():
+    return sorted(each.name or each.callback.__name__ for each in app.registered_commands)
+
+
+def test_the_list_of_verbs_says_each_in_a_whole_sentence():
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    listed = shown.partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(_verbs()) + 1  # and datasets
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
+@pytest.mark.parametrize("verb", _verbs())
+def test_help_fits_and_breaks_no_word(verb):
+    shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, shown.splitlines())) <= 80
+    assert not [line for line in shown.splitlines() if re.search(r"\w-$", line)]
+    assert " range>" not in shown
+    assert "list[" not in shown
