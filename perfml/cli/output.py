@@ -167,7 +167,7 @@ class Output:
 
         A raised `PerfmlError` would be a second document there.
         """
-        sys.stderr.write(f"error: {what}\n{cure}\n")
+        _said(f"{what}\n{cure}")
         raise typer.Exit(1)
 
     @contextmanager
@@ -310,11 +310,18 @@ def _refused(error: OSError) -> None:
         sys.stdout.flush()
         _document({"what": what, "where": where, "cure": cure})
         sys.stdout.flush()
-        sys.stderr.write(f"error: {_sentence(where, what, cure)}\n")
+        _said(_sentence(where, what, cure))
         return
     # It is standard output itself: Python would try again, and fail, when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.stderr.write(f"error: {_sentence(where or 'standard output', what, cure)}\n")
+    _said(_sentence(where or "standard output", what, cure))
+
+
+def _said(text: str) -> None:
+    """Write an error on stderr; a terminal folds it between words."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+    for line in f"error: {text}".split("\n"):
+        sys.stderr.write("\n".join(_folded(line, width)) + "\n")
 
 
 def _sentence(where: str | None, what: str, cure: str) -> str:
@@ -323,7 +330,7 @@ def _sentence(where: str | None, what: str, cure: str) -> str:
 
 def _report(document: dict[str, Any], text: str) -> None:
     _document(document)
-    sys.stderr.write(f"error: {text}\n")
+    _said(text)
 
 
 def _document(error: dict[str, Any]) -> None:

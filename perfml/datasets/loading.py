@@ -24,6 +24,7 @@ from perfml.datasets.registry import DATASETS, fetch, layers_meant
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
+from perfml.util.files import files_like
 from perfml.util.shared import SharedDict, SharedList
 from perfml.util.words import count
 
@@ -35,9 +36,6 @@ DEVICE_FACTS = "device_facts"
 
 KERNELS_FILE = "kernels.parquet"
 """The Kernels table of a folder; its layers are merged from it where no Layers table is there."""
-
-_MOST_NEIGHBOURS = 1000
-"""Files of a folder that are looked at for a name like one that does not exist."""
 
 UNKNOWN = "unknown"
 """A workload that nobody named."""
@@ -388,15 +386,6 @@ def _only(
     return None if kept.empty else kept
 
 
-def _neighbours(path: Path) -> list[str]:
-    """Return what lies in the folder of a path that does not exist, as it would be named."""
-    try:
-        found = sorted(each.name for each in path.parent.iterdir())[:_MOST_NEIGHBOURS]
-    except OSError:
-        return []
-    return [str(path.parent / each) if str(path.parent) != "." else each for each in found]
-
-
 def _opened(name: str) -> Given:
     path = Path(name)
     if name in DATASETS and not path.exists():
@@ -406,7 +395,7 @@ def _opened(name: str) -> Given:
     if not path.exists():
         msg = "no such file or dataset"
         known = f"Give a profile, a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
-        cure = did_you_mean(name, [*DATASETS, *_neighbours(path)], known)
+        cure = did_you_mean(name, [*DATASETS, *files_like(path)], known)
         raise InputError(msg, where=name, cure=cure)
     require_file(path)
     with path.open("rb") as stream:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.tables import Table, read_table, write_table
+from perfml.util.files import files_like
 
 FOLDER = Path(".perfml") / "baselines"
 """Where named baselines lie, from the folder that the command runs in."""
@@ -53,11 +54,15 @@ def unknown_baseline(name: str) -> InputError:
     """Return the error for what is neither a file, a data set nor a named baseline."""
     names = sorted(path.stem for path in FOLDER.glob("*.parquet"))
     msg = "neither a file, a data set nor a named baseline"
+    path = Path(name)
+    meant = (
+        "Check the path." if path.suffix else f"Save one with: perfml gate --save {name} PROFILE"
+    )
     return InputError(
         msg,
         where=name,
         found=f"baselines: {', '.join(names)}" if names else "no baseline was saved here",
-        cure=f"Save one with: perfml gate --save {name} PROFILE",
+        cure=did_you_mean(name, [*names, *files_like(path)], meant),
     )
 
 

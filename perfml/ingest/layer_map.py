@@ -76,7 +76,8 @@ class LayerMap:
             raise _wrong(where, "unknown key", unknown[0])
         rows = document.get("layer")
         if not isinstance(rows, list) or not rows:
-            raise _wrong(where, "no [[layer]] in it", repr(rows)[:80])
+            found = "nothing" if rows is None else repr(rows)[:80]
+            raise _wrong(where, "no [[layer]] in it", found)
         layers: list[tuple[str, tuple[str, ...]]] = []
         for number, row in enumerate(rows, 1):
             place = f"{where}, layer {number}"

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfml.errors import InputError
+from perfml.errors import InputError, did_you_mean
 
 LARGEST_DOCUMENT = 256 << 20
 """Bytes of the largest JSON or TOML document that is read."""
+
+
+_MOST_BESIDE = 1000
+"""Files of a folder that are looked at for a name like one that does not exist."""
 
 
 def require_file(path: Path) -> None:
@@ -23,7 +27,8 @@ def require_file(path: Path) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             msg = "no such file"
-            raise InputError(msg, where=str(path), cure="Check the path.") from error
+            cure = did_you_mean(str(path), files_like(path), "Check the path.")
+            raise InputError(msg, where=str(path), cure=cure) from error
         msg = "cannot look at this file"
         said = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(msg, where=str(path), found=said, cure="Check the path.") from error
@@ -34,6 +39,22 @@ def require_file(path: Path) -> None:
     if not os.access(path, os.R_OK):
         msg = "no permission to read this file"
         raise InputError(msg, where=str(path), cure="Check its mode and owner.")
+
+
+def files_like(path: Path) -> list[str]:
+    """Return what is called nearly as a path that does not exist, and lies in its folder.
+
+    Endings do not count: one report has little in common with another.
+    """
+    import difflib
+
+    try:
+        found = sorted(each.name for each in path.parent.iterdir())[:_MOST_BESIDE]
+    except (OSError, ValueError):
+        return []
+    near = difflib.get_close_matches(path.stem, {Path(name).stem for name in found}, n=3)
+    beside = [name for name in found if Path(name).stem in near]
+    return [str(path.parent / name) if str(path.parent) != "." else name for name in beside]
 
 
 NOT_PARQUET = (".csv", ".tsv", ".txt", ".json", ".xlsx")

@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from perfml.cli import app
+from perfml.cli import app, output
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.tables import write_table
@@ -52,6 +52,32 @@ def test_a_name_that_is_nearly_right_gets_a_proposal(words, meant, table):
     said = " ".join(result.output.split())
     assert "Did you mean" in said, said
     assert meant in said.partition("Did you mean")[2]
+
+
+@pytest.mark.parametrize("verb", ["ingest", "inspect", "explain", "gate"])
+def test_a_file_that_is_nearly_called_so_is_proposed_and_one_of_the_same_ending_is_not(
+    verb, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("nightly_conv.ncu-rep", "mm.ncu-rep"):
+        (tmp_path / name).write_bytes(b"")
+    said = run(verb, *["nightly_cnv.ncu-rep"] * (2 if verb == "gate" else 1)).output
+    assert "Did you mean nightly_conv.ncu-rep?" in said
+    assert "mm.ncu-rep" not in said
+    assert "Did you mean" not in run(verb, *["qx.ncu-rep"] * (2 if verb == "gate" else 1)).output
+
+
+def test_an_error_is_folded_between_words_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "24")
+    output._said(
+        "a.csv: not a profile in a format that is read\nExport it again with --csv --page raw."
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[-1].endswith("raw.")
+    assert [line for line in lines if line.startswith("Export it")]
 
 
 def test_a_name_like_nothing_gets_the_list():
