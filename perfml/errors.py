@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -72,13 +73,21 @@ def did_you_mean(name: str, known: Iterable[object], otherwise: str) -> str:
     --------
     >>> did_you_mean("cudn", ["cublas", "cudnn"], "Choose one of these.")
     'Did you mean cudnn? Choose one of these.'
+    >>> did_you_mean("conv_1", ["conv_01", "conv_11"], "")
+    'Did you mean conv_01? '
     >>> did_you_mean("x", ["cublas", "cudnn"], "Choose one of these.")
     'Choose one of these.'
     """
     import difflib
 
-    near = difflib.get_close_matches(name, list(dict.fromkeys(map(str, known))), n=3)
+    names = list(dict.fromkeys(map(str, known)))
+    near = [each for each in names if _unpadded(each) == _unpadded(name)]
+    near = near or difflib.get_close_matches(name, names, n=3)
     return f"Did you mean {' or '.join(map(plain, near))}? {otherwise}" if near else otherwise
+
+
+def _unpadded(name: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", name).lower()
 
 
 LONGEST = 1000

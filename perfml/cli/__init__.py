@@ -7,6 +7,7 @@ Here to change: a verb is one function in the module of its room, added by that 
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Annotated
 
 import typer
@@ -27,7 +28,7 @@ from perfml.cli import (
     sweep,
     tables,
 )
-from perfml.cli.output import Commands
+from perfml.cli.output import Commands, refused
 
 app = typer.Typer(
     cls=Commands,
@@ -77,4 +78,9 @@ def main() -> None:
     # A verb makes many objects that live to its end, and looking for cycles among them at every
     # 700 new ones takes a tenth of its time.
     gc.set_threshold(100_000, 20, 20)
-    app()
+    try:
+        app()
+        sys.stdout.flush()
+    except OSError as error:  # --help and --version end before a verb's own handling begins
+        refused(error)
+        sys.exit(1)

@@ -64,6 +64,7 @@ def doctor(
     if out is not None and not measure_peaks:
         msg = "--out is the file of the measured peaks"
         raise PerfmlError(msg, where=str(out), cure="Add --measure-peaks.")
+    out_.place(out)
     checks = diagnose()
     document = None
     if measure_peaks:
@@ -160,7 +161,7 @@ def collect(
         msg = f"no workload and no program is called {what[0]!r}"
         cure = f"Workloads are: {', '.join(workloads())}, torch:LIBRARY/NAME. "
         cure += "Any command goes behind --."
-        raise PerfmlError(msg, cure=cure)
+        raise PerfmlError(msg, cure=did_you_mean(what[0], workloads(), cure))
     if settings and not built_in:
         msg = "--set is for built-in workloads"
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")

@@ -11,6 +11,7 @@ import typer
 
 from perfml.cli.complete import conditions, datasets
 from perfml.cli.output import ALIKE, Output
+from perfml.errors import PerfmlError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -240,7 +241,12 @@ def peaks_given(given: str | None, table: pd.DataFrame) -> Peaks | None:
 
     if given is None:
         return None
-    if given not in ("measured", "data-sheet"):
+    known = ("measured", "data-sheet")
+    if given not in known:
+        if not Path(given).exists():
+            msg = "no file of peaks is called so"
+            cure = did_you_mean(given, known, "Give measured, data-sheet or a file.")
+            raise PerfmlError(msg, where=given, cure=cure)
         return load_peaks(given)
     devices = sorted(map(str, table["device"].dropna().unique()))
     return known_peaks(", ".join(devices), MEASURED if given == "measured" else DATA_SHEET)

@@ -241,7 +241,7 @@ class Commands(TyperGroup):
         except OSError as error:
             if _wants_traceback():
                 raise
-            _refused(error)
+            refused(error)
             raise typer.Exit(1) from error
         except (typer.Exit, typer.Abort):
             raise
@@ -293,14 +293,15 @@ def _suggest(error: Any) -> None:
     found = _CHOICES.search(str(getattr(error, "message", "")))
     if found is not None:
         known = re.findall(r"'([^']+)'", found[2])
-        error.message = f"{error.message} {did_you_mean(found[1], known, '')}".rstrip()
+        said = str(error.message).removeprefix("Value error, ")
+        error.message = f"{said} {did_you_mean(found[1], known, '')}".rstrip()
 
 
 def _wants_traceback() -> bool:
     return Output.current is not None and Output.current.verbose > 1
 
 
-def _refused(error: OSError) -> None:
+def refused(error: OSError) -> None:
     """Report what the system refused: a full disk, a folder that cannot be written."""
     found = error.strerror or str(error)
     where = plain(str(error.filename)) if error.filename else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -363,22 +364,34 @@ def datasets_list(as_json: Json = False, quiet: Quiet = False, verbose: Verbose 
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import DATASETS, find
 
-    rows = []
-    for each in DATASETS.values():
-        path = find(each.name)
-        rows.append(
-            [each.name, each.what, str(path) if path else "not here: perfml datasets fetch"]
-        )
+    absent = "not here: perfml datasets fetch"
+    found = [(each, find(each.name)) for each in DATASETS.values()]
     out_.result(
-        {"datasets": [dict(zip(("name", "what", "path"), row, strict=True)) for row in rows]}
+        {
+            "datasets": [
+                {"name": each.name, "what": each.what, "path": str(path or absent)}
+                for each, path in found
+            ]
+        }
     )
-    out_.table(["name", "what", "where"], [[*row[:2], _from_here(row[2])] for row in rows])
+    # A folder that many share stands in a line of its own, where no column cuts it.
+    folders = Counter(path.parent for _, path in found if path)
+    shared = max(folders, key=folders.__getitem__, default=None)
+    rows = [
+        [each.name, each.what, _place(path, shared) if path else absent] for each, path in found
+    ]
+    out_.table(["name", "what", "where"], rows)
+    if shared and not as_json:
+        out_.result({}, [f"here: in {_from_here(shared)}"], whole=True)
 
 
-def _from_here(path: str) -> str:
+def _place(path: Path, shared: Path | None) -> str:
+    return "here" if path.parent == shared else _from_here(path)
+
+
+def _from_here(path: Path) -> str:
     """Return a path as short as it can be given here: relative where it lies below."""
-    here = f"{Path.cwd()}{os.sep}"
-    return path.removeprefix(here)
+    return str(path).removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 @datasets.command("path")

@@ -76,12 +76,16 @@ def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = Tru
         if not equals or column not in frame.columns:
             msg = f"--where needs COLUMN=VALUE with a column of the table, not {condition!r}"
             columns = f"Columns are: {', '.join(map(str, frame.columns[:12]))}."
+            if column in frame.columns:
+                columns = f"Write {column}=VALUE, such as {column}={next(iter(frame[column]), 1)}."
+                raise PerfmlError(msg, cure=columns)
             raise PerfmlError(msg, cure=did_you_mean(column, frame.columns, columns))
         kept = frame[frame[column].astype("string") == value]
         if kept.empty and strict:
             values = sorted(map(str, frame[column].dropna().unique()))[:8]
             msg = f"no row has {column}={value}"
-            raise PerfmlError(msg, found=", ".join(values), cure="Choose one of these values.")
+            cure = did_you_mean(value, values, "Choose one of these values.")
+            raise PerfmlError(msg, found=", ".join(values), cure=cure)
         frame = kept
     return frame.reset_index(drop=True)
 

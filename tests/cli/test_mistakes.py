@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,10 @@ from perfml.cli import app, output
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.tables import write_table
+from tests.support.paths import ROOT
 from tests.support.report_data import layers
+
+SIDES = ("--baseline", "cublas", "--target", "cudnn")
 
 
 def run(*words):
@@ -44,6 +48,10 @@ def table(tmp_path_factory):
         (("rank", "{table}", "--features", "gld_efficiency,stall_sycn"), "stall_sync"),
         (("train", "{table}", "--target", "log-tim"), "log-time"),
         (("train", "{table}x"), "layers.parquet"),
+        (("advise", "{table}", "--layer", "conv_1"), "conv_01? "),
+        (("train", "{table}", "--where", "backend=cudn"), "cudnn"),
+        (("explain", "{table}", *SIDES, "--peaks", "datasheet"), "data-sheet"),
+        (("collect", "yolov4", "--dry-run"), "yolov4-tiny"),
     ],
 )
 def test_a_name_that_is_nearly_right_gets_a_proposal(words, meant, table):
@@ -120,6 +128,43 @@ def test_a_folder_is_no_place_for_a_file(table, tmp_path):
     assert result.exit_code == 1
     assert "a directory" in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_condition_without_a_value_is_shown_one(table):
+    said = run("train", table, "--where", "backend").output
+    assert "Write backend=VALUE, such as backend=cublas." in said
+
+
+def test_an_unknown_choice_is_said_without_the_words_of_the_parser(table):
+    said = run("plot", "tims", table).output
+    assert "Value error" not in said
+    assert "'tims' is not one of 'times'" in " ".join(said.split())
+
+
+def test_doctor_says_before_it_measures_that_it_cannot_write(tmp_path):
+    result = run("doctor", "--measure-peaks", "--out", tmp_path / "nowhere" / "x.json")
+    assert result.exit_code == 1
+    assert "cannot write here" in result.output
+    assert "python" not in result.output
+
+
+def test_the_folder_of_the_data_sets_stands_once_and_whole(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = run("datasets", "list").output.splitlines()
+    assert shown[-1] == f"here: in {ROOT / 'datasets'}"
+    assert "…" not in "".join(shown)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", ["--help", "--version", "metrics gld_efficiency"])
+def test_an_output_that_is_full_is_no_traceback(words):
+    command = f"exec {sys.executable} -m perfml {words} >/dev/full"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.process
