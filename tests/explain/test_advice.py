@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import InputError, PerfmlError
 from perfml.explain import advise
-from perfml.explain.advice.inputs import INPUTS, LEVELS
+from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.advice.layer_inputs import LAYER_INPUTS
+from perfml.explain.advice.pressures import LEVELS
 from perfml.explain.advice.rules import load_rules, read_rules, shipped_rules
 from perfml.explain.load import load_tables
 from perfml.metrics import load_catalogue

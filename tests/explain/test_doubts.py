@@ -70,6 +70,13 @@ def test_memory_that_is_waited_for_has_room_without_being_busy():
     assert reason(cause, slow={**waits, "stall_memory_dependency": 0.1}) is Reason.ROOM
 
 
+def test_a_unit_of_which_nobody_counted_how_busy_it_is_leaves_room():
+    busy = {"shared_utilization": 0.1, "stall_pipe_busy": 0.1}
+    assert room_of(TERMS["shared_loads"], launch({**SLOW, **busy})) == pytest.approx(0.1)
+    unknown = {**busy, "shared_utilization": math.nan}
+    assert room_of(TERMS["shared_loads"], launch({**SLOW, **unknown})) == 1
+
+
 def test_fewer_warps_cost_nothing_where_a_unit_is_always_busy():
     assert room_of(TERMS["theoretical_occupancy"], launch({**SLOW, "dram_utilization": 0.95})) == (
         pytest.approx(0.05)

@@ -14,6 +14,7 @@ import pandas as pd
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.slow_launch import SUSTAINED
 from perfml.explain.counters import traffic
+from perfml.explain.counters.companions import DIVISION
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
@@ -58,6 +59,36 @@ def mean_of_each(parts: str, requests: str, otherwise: float) -> Callable[[pd.Da
     return make
 
 
+def most_of(*names: str) -> Callable[[pd.DataFrame], Array]:
+    """Make the largest of some columns; NaN where one is missing."""
+
+    def make(frame: pd.DataFrame) -> Array:
+        highest: Array = np.max([numbers(frame, name) for name in names], axis=0)
+        return highest
+
+    return make
+
+
+def share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
+    """Make the share of one kind of access among the sectors of all global ones."""
+
+    def make(frame: pd.DataFrame) -> Array:
+        if not set(SECTORS) <= set(frame.columns):
+            return np.ones(len(frame))
+        own = numbers(frame, name)
+        whole = np.sum([numbers(frame, each) for each in SECTORS], axis=0)
+        share = own / np.where(whole > 0, whole, np.nan)
+        return np.where(np.isnan(share), 1.0, share)
+
+    return make
+
+
+def without_fences(frame: pd.DataFrame) -> Array:
+    """Return the waits for synchronisation that are none for memory fences."""
+    fences = numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
+    return np.maximum(numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
+
+
 def shared_filled(frame: pd.DataFrame) -> Array:
     """Return what a round of shared memory carries of its width, broadcasts as full ones."""
     filled = numbers(frame, "shared_efficiency")
@@ -89,6 +120,22 @@ def integer_level(frame: pd.DataFrame) -> Array:
     slots, pipe = integer_slots(frame), numbers(frame, "alu_utilization")
     busy = first_known(frame, "issue_slot_utilization")
     return np.asarray(np.where(slots >= _OF_SLOTS, np.fmax(pipe, busy), pipe))
+
+
+def divisions(frame: pd.DataFrame) -> Array:
+    """Return the share of conversions among what keeps the unit of special functions busy.
+
+    Only where as many integer instructions go with them as a division of integers takes.
+    """
+    lanes = 32 * 0.5  # the unit takes 16 lanes a cycle of the 32 of a warp
+    names = ("inst_bit_convert", "inst_integer", "inst_executed", "ipc")
+    if not all(is_present(frame, name) for name in names):
+        return np.zeros(len(frame))
+    converted, integers, executed, ipc = (numbers(frame, name) for name in names)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        done = numbers(frame, "special_fu_utilization") * executed / ipc * lanes
+        share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
+    return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
 
 
 l1_level: Callable[[pd.DataFrame], Array] = per_launch(

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.explain.advice.after_fix import time_after
-from perfml.explain.advice.inputs import InputValues, busiest, why_missing
+from perfml.explain.advice.inputs import InputValues, why_missing
 from perfml.explain.advice.layer_inputs import LAYER_INPUTS
 from perfml.explain.advice.persons import Person, person_of, person_of_all
+from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
 from perfml.explain.advice.situations import action_here

@@ -18,39 +18,34 @@ from perfml.explain.advice.accesses import (
     LOCAL,
     SECTORS,
     cache_level,
+    divisions,
     first_known,
     integer_level,
     integer_slots,
     is_present,
     l1_level,
     mean_of_each,
+    most_of,
     numbers,
+    share_of_sectors,
     shared_filled,
+    without_fences,
+)
+from perfml.explain.advice.blocks import (
+    even_blocks,
+    filled_waves,
+    limited_by,
+    missing_blocks,
+    sm_balance,
+    tail_share,
 )
 from perfml.explain.advice.pressures import per_launch
-from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.resources import wave_fill
 from perfml.explain.launches import Launch
-from perfml.explain.residency import SHAPE, product, resident_blocks
+from perfml.explain.residency import SHAPE, product
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
-
-LEVELS = (
-    "dram_utilization",
-    "l2_utilization",
-    "shared_utilization",
-    "single_precision_fu_utilization",
-    "double_precision_fu_utilization",
-    "half_precision_fu_utilization",
-    "special_fu_utilization",
-    "ldst_fu_utilization",
-    "tensor_utilization",
-    "tensor_cycles_utilization",
-    "issue_slot_utilization",
-)
-"""Busy fractions of units; a launch cannot become shorter than its busiest unit is busy."""
 
 
 @dataclass(frozen=True)
@@ -82,126 +77,6 @@ class Input:
         return absent
 
 
-def _most(*names: str) -> Callable[[pd.DataFrame], Array]:
-    def make(frame: pd.DataFrame) -> Array:
-        highest: Array = np.max([numbers(frame, name) for name in names], axis=0)
-        return highest
-
-    return make
-
-
-def _share_of_sectors(name: str) -> Callable[[pd.DataFrame], Array]:
-    """Make the share of one kind of access among the sectors of all global ones."""
-
-    def make(frame: pd.DataFrame) -> Array:
-        if not set(SECTORS) <= set(frame.columns):
-            return np.ones(len(frame))
-        own = numbers(frame, name)
-        whole = np.sum([numbers(frame, each) for each in SECTORS], axis=0)
-        share = own / np.where(whole > 0, whole, np.nan)
-        return np.where(np.isnan(share), 1.0, share)
-
-    return make
-
-
-def _without_fences(frame: pd.DataFrame) -> Array:
-    fences = numbers(frame, "stall_membar") if "stall_membar" in frame.columns else np.nan
-    return np.maximum(numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
-
-
-def _waves(frame: pd.DataFrame) -> Array:
-    return np.array([wave_fill(value) for value in numbers(frame, "waves_per_sm")])
-
-
-def _tail(frame: pd.DataFrame) -> Array:
-    """Return the part of the time that the last wave of blocks takes, at most what it lacks.
-
-    While it runs, multiprocessors without a block are idle, and how long they are was counted. One
-    with few blocks is not idle, and works them faster than a full one.
-    """
-    waves = numbers(frame, "waves_per_sm")
-    lacks = 1 - _waves(frame)
-    if not set(SHAPE) <= set(frame.columns):
-        return lacks
-    fit = resident_blocks(frame).min(axis=1).to_numpy(dtype=float)
-    empty = 1 - (waves - np.floor(waves)) * fit
-    with np.errstate(invalid="ignore", divide="ignore"):
-        takes = (1 - _balance(frame)) / np.where(empty > _EMPTY, empty, np.nan)
-    return np.where(np.isnan(takes), lacks, np.fmin(lacks, takes))
-
-
-def _missing_blocks(frame: pd.DataFrame) -> Array:
-    """Return what more blocks can gain: idle multiprocessors work, and waiting is hidden."""
-    lacks = 1 - numbers(frame, "waves_per_sm")
-    stalls = [
-        numbers(frame, name)
-        for name in ("stall_memory_dependency", "stall_exec_dependency")
-        if is_present(frame, name)
-    ]
-    if not stalls:
-        return lacks
-    helped = np.fmax(1 - _balance(frame), np.minimum(np.sum(stalls, axis=0), 1.0))
-    return np.where(np.isnan(helped) | np.isnan(_balance(frame)), lacks, lacks * helped)
-
-
-def _balance(frame: pd.DataFrame) -> Array:
-    names = ("sm_active_cycles_mean", "sm_active_cycles_max")
-    if not all(is_present(frame, name) for name in names):
-        return np.full(len(frame), np.nan)
-    return np.asarray(numbers(frame, names[0]) / numbers(frame, names[1]))
-
-
-def _even_blocks(frame: pd.DataFrame) -> Array:
-    """Return how busy blocks of equal work would keep multiprocessors, over the busiest one.
-
-    132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
-    some of them, and two waves of time.
-    """
-    waves, fill = numbers(frame, "waves_per_sm"), _waves(frame)
-    if not set(SHAPE) <= set(frame.columns):
-        return np.where(waves > _HALF, fill, 0.0)
-    each = waves * resident_blocks(frame).min(axis=1).to_numpy(dtype=float)
-    # Nsight Compute says waves to two digits
-    each = np.where(np.abs(each - np.round(each)) <= _DIGITS * each, np.round(each), each)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.where(each >= 1, each / np.ceil(each), 0.0)
-    spread = np.where(np.isnan(each), np.where(waves > _HALF, fill, 0.0), spread)
-    return np.where(waves > 1, fill, spread)
-
-
-def _divisions(frame: pd.DataFrame) -> Array:
-    """Return the share of conversions among what keeps the unit of special functions busy.
-
-    Only where as many integer instructions go with them as a division of integers takes.
-    """
-    lanes = 32 * 0.5  # the unit takes 16 lanes a cycle of the 32 of a warp
-    names = ("inst_bit_convert", "inst_integer", "inst_executed", "ipc")
-    if not all(is_present(frame, name) for name in names):
-        return np.zeros(len(frame))
-    converted, integers, executed, ipc = (numbers(frame, name) for name in names)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        done = numbers(frame, "special_fu_utilization") * executed / ipc * lanes
-        share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
-    return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
-
-
-_HALF, _DIGITS = 0.5, 0.02
-_EMPTY = 0.25
-"""Of fewer multiprocessors without a block, idle time does not tell how long a wave takes."""
-
-
-def _limited_by(name: str) -> Callable[[pd.DataFrame], Array]:
-    """Make the blocks that one resource allows, over those that all else allows."""
-
-    def make(frame: pd.DataFrame) -> Array:
-        fit = resident_blocks(frame)
-        others = fit.drop(columns=name).min(axis=1, skipna=name == "slots").to_numpy(dtype=float)
-        mine: Array = fit[name].to_numpy(dtype=float) / np.where(others > 0, others, np.nan)
-        return mine
-
-    return make
-
-
 _REQUESTS = ("global_load_requests", "global_store_requests")
 _COPIES = "inst_executed_async_copies"
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization")
@@ -210,17 +85,17 @@ INPUTS: dict[str, Input] = {
     "load_share": Input(
         "share of loads and copies among sectors of global memory; 1 where it was not counted",
         (),
-        _share_of_sectors("gld_transactions"),
+        share_of_sectors("gld_transactions"),
     ),
     "store_share": Input(
         "share of stores among sectors of global memory; 1 where it was not counted",
         (),
-        _share_of_sectors("gst_transactions"),
+        share_of_sectors("gst_transactions"),
     ),
     "memory_pressure": Input(
         "largest of DRAM level, L2 level and stalls on global memory",
         ("dram_utilization", "l2_utilization", "stall_memory_dependency"),
-        _most("dram_utilization", "l2_utilization", "stall_memory_dependency"),
+        most_of("dram_utilization", "l2_utilization", "stall_memory_dependency"),
     ),
     "sector_pressure": Input(
         "time that fewer sectors can save: L1, L2 or DRAM is busy, of what it sustains, or loads "
@@ -286,7 +161,7 @@ INPUTS: dict[str, Input] = {
     "barrier_waits": Input(
         "stalls at barriers: those of synchronisation without memory fences",
         ("stall_sync",),
-        _without_fences,
+        without_fences,
     ),
     "async_copies": Input(
         "asynchronous copies of warps; 0 where they were not counted",
@@ -300,48 +175,48 @@ INPUTS: dict[str, Input] = {
         (),
         pressures.shared_access_share,
     ),
-    "wave_fill": Input("filled share of the waves that run", ("waves_per_sm",), _waves),
+    "wave_fill": Input("filled share of the waves that run", ("waves_per_sm",), filled_waves),
     "blocks": Input("blocks launched", ("grid",), lambda frame: product(frame["grid"])),
     "block_threads": Input("threads a block", ("block",), lambda frame: product(frame["block"])),
     "register_limit": Input(
         "resident blocks that registers allow, over those that all else allows",
         SHAPE,
-        _limited_by("registers"),
+        limited_by("registers"),
     ),
     "shared_limit": Input(
         "resident blocks that shared memory allows, over those that all else allows",
         SHAPE,
-        _limited_by("shared_memory"),
+        limited_by("shared_memory"),
     ),
     "slot_limit": Input(
         "places for blocks, over the resident blocks that all else allows",
         SHAPE,
-        _limited_by("slots"),
+        limited_by("slots"),
     ),
     "sm_balance": Input(
         "time in which a multiprocessor has a block, over that of the busiest one",
         ("sm_active_cycles_mean", "sm_active_cycles_max"),
-        _balance,
+        sm_balance,
     ),
     "tail_share": Input(
         "part of the time that the last wave takes, at most what it lacks of a full one",
         ("waves_per_sm",),
-        _tail,
+        tail_share,
     ),
     "even_blocks": Input(
         "how busy blocks of equal work would keep multiprocessors, over the busiest one",
         ("waves_per_sm",),
-        _even_blocks,
+        even_blocks,
     ),
     "division_share": Input(
         "conversions of integer divisions, of what special functions do; 0 if not counted",
         ("special_fu_utilization",),
-        _divisions,
+        divisions,
     ),
     "missing_blocks": Input(
         "blocks that one wave lacks, as far as multiprocessors are idle or warps wait",
         ("waves_per_sm",),
-        _missing_blocks,
+        missing_blocks,
     ),
     "atomic_pressure": Input(
         "time that atomics on global memory take: busiest slice of L2, or waiting",
@@ -403,16 +278,6 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
         absent = INPUTS[name].lacks(frame)
         return INPUTS[name].make(frame) if not absent else ", ".join(absent)
     return numbers(frame, name) if is_present(frame, name) else name
-
-
-def busiest(rows: pd.DataFrame, relieved: Sequence[str] = ()) -> Array:
-    """Return the busy fraction of the busiest unit, but for those that a mitigation relieves."""
-    levels = [name for name in LEVELS if name in rows.columns and name not in relieved]
-    if not levels:
-        return np.zeros(len(rows))
-    table = [rows[name].to_numpy(dtype=float, na_value=np.nan) for name in levels]
-    highest: Array = np.clip(np.nan_to_num(np.fmax.reduce(table), nan=0.0), 0, 1)
-    return highest
 
 
 class InputValues:

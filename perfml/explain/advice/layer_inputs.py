@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfml.explain.advice.inputs import busiest
+from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.library_kernels import is_full, is_product
 

@@ -20,6 +20,21 @@ from perfml.tables import metric_columns
 
 Pressure = Callable[[Launch], float]
 
+LEVELS = (
+    "dram_utilization",
+    "l2_utilization",
+    "shared_utilization",
+    "single_precision_fu_utilization",
+    "double_precision_fu_utilization",
+    "half_precision_fu_utilization",
+    "special_fu_utilization",
+    "ldst_fu_utilization",
+    "tensor_utilization",
+    "tensor_cycles_utilization",
+    "issue_slot_utilization",
+)
+"""Busy fractions of units; a launch cannot become shorter than its busiest unit is busy."""
+
 
 def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Array]:
     """Return a function that makes an input of launches; 0 for those that do nothing of the kind.
@@ -129,3 +144,13 @@ def shared_access_share(frame: pd.DataFrame) -> Array:
 def _own_share(launch: Launch) -> float:
     traffic = shared_traffic(launch)
     return traffic["shared"] / max(sum(traffic.values()), 1.0)
+
+
+def busiest(rows: pd.DataFrame, relieved: Sequence[str] = ()) -> Array:
+    """Return the busy fraction of the busiest unit, but for those that a mitigation relieves."""
+    levels = [name for name in LEVELS if name in rows.columns and name not in relieved]
+    if not levels:
+        return np.zeros(len(rows))
+    table = [rows[name].to_numpy(dtype=float, na_value=np.nan) for name in levels]
+    highest: Array = np.clip(np.nan_to_num(np.fmax.reduce(table), nan=0.0), 0, 1)
+    return highest

@@ -317,3 +317,11 @@ def _name_factors(
         taken = [level * step for level, step in zip(taken, steps, strict=True)]
         rest = factor.rest
     return rest, taken
+
+
+def cost_term(decomposition: Decomposition) -> str | None:
+    """Return the term that holds the cost of a unit of work.
+
+    Where instructions were counted, the cost of one is known apart from clocks and idle SMs.
+    """
+    return ISSUE_RATE if ISSUE_RATE in decomposition else None

@@ -1,9 +1,5 @@
 """What counters say beyond the factors of a time: functions that move parts between terms.
 
-- Below one wave, fewer blocks that fit fill more of it: neither is a cause.
-- More resident warps cannot make a unit busier than always. Fewer of them explain no more than the
-  unit's idle time leaves room for; of a unit that is busy on both sides, no more than its work
-  takes longer.
 - Where the work was counted in lanes, fewer active threads a warp cost as many more instructions.
   Where it was counted in warp instructions or in pipe time, the additional ones are no work.
 - Warps spend their cycles waiting for known reasons. With the cost C of a unit of work (the rest's
@@ -29,7 +25,7 @@ from perfml.explain.counters.companions import (
     name_instructions,
 )
 from perfml.explain.counters.evidence import is_proven
-from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair
+from perfml.explain.counters.factors import ISSUE_RATE, Decomposition, Pair, cost_term
 from perfml.explain.counters.precision import name_doubles
 from perfml.explain.counters.requests import (
     DIVERGENCE,
@@ -42,13 +38,18 @@ from perfml.explain.counters.requests import (
     name_wider_requests,
     net_requests_of_sectors,
 )
+from perfml.explain.counters.resident import (
+    limit_occupancy_to_idle_time,
+    name_block_slots,
+    name_imbalance,
+    name_launches_of_blocks,
+    net_waves_of_occupancy,
+)
 from perfml.explain.counters.resources import BUSY, MemoryLevel
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import (
     SMALL,
-    blocks_a_cycle,
     global_traffic,
-    launches_blocks,
     load_latency,
     mostly_unseen,
     operations,
@@ -58,17 +59,11 @@ from perfml.explain.counters.traffic import (
 from perfml.explain.counters.waiting import name_waited_loads, name_waited_shared
 from perfml.explain.launches import Launch
 
-OCCUPANCY = ("theoretical_occupancy", "achieved_of_theoretical")
-WAVES = "wave_quantization"
-
 MOST = 0.5
 """A kind of instruction that is most of the additional ones is named for them."""
 
 _CLEARLY = math.log(1.2)
 """Fewer additional requests are no cause of their own."""
-
-_LIMITS = ("registers", "shared_memory", "warps")
-"""What else limits how many blocks are resident."""
 
 _MATRICES = 0.01
 """Tensor pipe below which no matrices are multiplied: an instruction for halves passes it, too."""
@@ -102,58 +97,6 @@ def log_mean(a: float, b: float) -> float:
     return b if step == 0 else b * math.expm1(step) / step
 
 
-def net_waves_of_occupancy(decomposition: Decomposition, pair: Pair) -> None:
-    """Below one wave, take what the limit and the fill of a wave take back from each other.
-
-    If fewer blocks fit, the same blocks fill more of a wave: as many warps are resident.
-    """
-    limit = OCCUPANCY[0]
-    if limit not in decomposition or WAVES not in decomposition:
-        return
-    if not all(0 < waves <= 1 for waves in pair.levels("waves_per_sm")):
-        return
-    ours, theirs = decomposition.log_ratio(limit), decomposition.log_ratio(WAVES)
-    if ours * theirs < 0:
-        decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), limit, WAVES)
-
-
-def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> None:
-    """Take out of occupancy what the busy unit has no room for.
-
-    Had the side with fewer warps as many as the other, its unit could have worked at most as much
-    more as it was idle: a factor of one over its busy fraction.
-    """
-    if pair.resource is None:
-        return
-    terms = [term for term in OCCUPANCY if term in decomposition]
-    whole = sum(decomposition.log_ratio(term) for term in terms)
-    level = pair.resource.level_of(pair.after if whole > 0 else pair.before)
-    if whole == 0 or not level > 0:
-        return
-    room = max(0.0, -math.log(level))
-    towards = (whole > 0) == (pair.after.time_us > pair.before.time_us)
-    if towards or min(pair.levels(pair.resource.level)) >= BUSY:
-        room = min(room, _net_of_warps(decomposition, whole, tail=towards) * abs(whole))
-    share = min(1.0, room / abs(whole))
-    for term in terms:
-        decomposition.move((1 - share) * decomposition.log_ratio(term), term, _cost(decomposition))
-
-
-def _net_of_warps(decomposition: Decomposition, whole: float, *, tail: bool) -> float:
-    """Return how much of the occupancy's part is left where fewer warps take as much less each.
-
-    They wait for one another then, so only the net is a cause. Those that a wave which is not full
-    leaves out (`tail`) count as those that do not fit.
-    """
-    cost = decomposition.log_ratio(_cost(decomposition))
-    left_out = decomposition.log_ratio(WAVES) if tail and WAVES in decomposition else 0.0
-    left_out = left_out if left_out * whole > 0 else 0.0
-    net = min(1.0, max(0.0, 1.0 + cost / (whole + left_out)))
-    if left_out != 0:
-        decomposition.move((1 - net) * left_out, WAVES, _cost(decomposition))
-    return net
-
-
 def name_divergence(decomposition: Decomposition, pair: Pair) -> None:
     """Name the threads that a warp carries along without work."""
     before, after = pair.levels("warp_execution_efficiency")
@@ -174,7 +117,7 @@ def net_work(decomposition: Decomposition, pair: Pair) -> None:
     A unit that was idle on the faster side did not limit it: its work may be a hundred times as
     much, and made nothing slower until the unit was full.
     """
-    source = _cost(decomposition)
+    source = cost_term(decomposition)
     names = [name for name in _work_terms(pair) if name in decomposition]
     work = sum(decomposition.log_ratio(name) for name in names)
     cost = decomposition.log_ratio(source)
@@ -215,7 +158,7 @@ def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> N
     room = abs(step) * max(longer, later, 0.0 if math.isnan(stores) else stores)
     if abs(value) > room:
         excess = value - math.copysign(room, value)
-        decomposition.move(excess, cost.id, _cost(decomposition))
+        decomposition.move(excess, cost.id, cost_term(decomposition))
 
 
 def name_bank_conflicts(decomposition: Decomposition, pair: Pair) -> None:
@@ -263,73 +206,9 @@ def split_work_by_kind(decomposition: Decomposition, pair: Pair) -> None:
             )
 
 
-def name_block_slots(decomposition: Decomposition, pair: Pair) -> None:
-    """Name the slots for blocks where they, and nothing else, limit the side with fewer warps."""
-    limit = OCCUPANCY[0]
-    if limit not in decomposition:
-        return
-    before, after = pair.levels(limit)
-    fewer = pair.after if after < before else pair.before
-    others = [fewer[f"resident_blocks_limit_{name}"] for name in _LIMITS]
-    if fewer["resident_blocks_limit_slots"] <= min(others):
-        decomposition.name("block_slots", before, after, decomposition.log_ratio(limit), of=limit)
-
-
-def name_launches_of_blocks(decomposition: Decomposition, pair: Pair) -> None:
-    """Name blocks so short and small that warps are missing because blocks are launched too slowly.
-
-    However even their work is, a multiprocessor has as many as arrive while one works.
-    """
-    achieved = OCCUPANCY[1]
-    if achieved not in decomposition:
-        return
-    value = decomposition.log_ratio(achieved)
-    fewer, other = (pair.after, pair.before) if value > 0 else (pair.before, pair.after)
-    if launches_blocks(fewer) and blocks_a_cycle(fewer) >= blocks_a_cycle(other):
-        fits = pair.levels("theoretical_occupancy")
-        decomposition.name("block_slots", *fits, value, of=achieved)
-
-
-def name_imbalance(decomposition: Decomposition, pair: Pair) -> None:
-    """Name blocks and multiprocessors that work longer than others.
-
-    Where as many warps fit, in as many waves, fewer of them are resident because some blocks end
-    before others. (Of different grids below one wave, one is too small for that.)
-    """
-    waves = pair.levels("waves_per_sm")
-    if not all(level >= 1 for level in waves) and not (min(waves) > 0 and _alike(*waves)):
-        return
-    _name_imbalance_of_multiprocessors(decomposition, pair)
-    achieved = OCCUPANCY[1]
-    fits = pair.levels("theoretical_occupancy")
-    if achieved in decomposition and _alike(*waves) and min(fits) > 0 and _alike(*fits):
-        steps = [
-            launch["achieved_occupancy"] / fit for launch, fit in zip(pair.both, fits, strict=True)
-        ]
-        value = decomposition.log_ratio(achieved)
-        if (steps[0] - steps[1]) * value > 0:
-            decomposition.name("block_imbalance", steps[0], steps[1], value, of=achieved)
-
-
-def _name_imbalance_of_multiprocessors(decomposition: Decomposition, pair: Pair) -> None:
-    most, mean = pair.levels("sm_active_cycles_max"), pair.levels("sm_active_cycles_mean")
-    if not all(level > 0 for level in (*most, *mean)):
-        return
-    uneven = [highest / usual for highest, usual in zip(most, mean, strict=True)]
-    # idle multiprocessors are in no rate of active ones: what they cost is always in the rest
-    step, rest = math.log(uneven[1] / uneven[0]), decomposition.log_ratio(None)
-    if WAVES in decomposition:
-        # a last wave that is not full leaves multiprocessors idle, and that is said already
-        tail = decomposition.log_ratio(WAVES)
-        step = 0.0 if tail * step > 0 and abs(tail) > abs(step) else step - max(tail * step, 0.0)
-    if step * rest > 0:
-        value = math.copysign(min(abs(step), abs(rest)), step)
-        decomposition.name("sm_imbalance", uneven[0], uneven[1], value)
-
-
 def name_stalls(decomposition: Decomposition, pair: Pair) -> None:
     """Split the cost of a unit of work by what warps wait for; a side's shares are at most 1."""
-    source = _cost(decomposition)
+    source = cost_term(decomposition)
     cost = math.exp(decomposition.log_ratio(source))
     mean = log_mean(cost, 1.0)
     before, after = (waits(launch) for launch in pair.both)
@@ -452,10 +331,6 @@ def _active(launch: Launch) -> float:
     return 1.0 if math.isnan(active) else active
 
 
-def _alike(one: float, other: float) -> bool:
-    return abs(one - other) <= 0.05 * max(one, other)
-
-
 def _work_terms(pair: Pair) -> tuple[str, ...]:
     """Return the terms of a pair's work: of its product, or the one."""
     resource = pair.resource
@@ -464,14 +339,6 @@ def _work_terms(pair: Pair) -> tuple[str, ...]:
     product = resource.product
     parts = () if product is None else (product.requests, product.parts, product.cost)
     return (resource.work.id, *(part.id for part in parts if part is not None))
-
-
-def _cost(decomposition: Decomposition) -> str | None:
-    """Return the term that holds the cost of a unit of work.
-
-    Where instructions were counted, the cost of one is known apart from clocks and idle SMs.
-    """
-    return ISSUE_RATE if ISSUE_RATE in decomposition else None
 
 
 REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (

@@ -75,7 +75,7 @@ def room_of(term: Term, launch: Launch) -> float:
     if cause == "fp64_pipe_time" and _OF_DOUBLES.search(launch.kernel):
         # its arrays are of doubles, and take twice the bytes
         units = (*units, *_units_of("dram_bytes"))
-    if not units:
+    if all(math.isnan(unit.level_of(launch)) for unit in RESOURCES if unit.label in units):
         return 1.0
     memory = any(unit.is_waited_for_as_memory for unit in RESOURCES if unit.label in units)
     queues = (*_FOR_GLOBAL, _QUEUE) if memory else ("stall_pipe_busy",)
