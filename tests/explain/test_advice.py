@@ -672,3 +672,14 @@ def test_loads_that_l1_answers_again_and_again_are_found():
     busy = {"inst_executed": 6e7, "ipc": 2.6}
     assert "repeated_loads" in found(launch(**again, **busy))
     assert "repeated_loads" not in found(launch(**again, **{**busy, "ipc": 1.0}))
+
+
+def test_conflicts_and_a_busy_entrance_are_named_without_the_efficiency():
+    nobody = {"shared_efficiency": float("nan"), "tensor_utilization": 0.0}
+    loads = {"inst_executed_shared_loads": 1e6, "shared_load_transactions": 32e6}
+    assert found(launch(**nobody, **loads, shared_utilization=0.9)) == {"bank_conflicts"}
+    loads = {"inst_executed_shared_loads": 1e8, "shared_load_transactions": 1e8}
+    entering = {"shared_utilization": 0.5, "ldst_fu_utilization": 0.22}
+    assert found(launch(**nobody, **loads, **entering)) == {"shared_bound"}
+    first = by_rule(advise(launch(**nobody, **loads, **entering)).table).loc["shared_bound"]
+    assert "busy 86 % of the time" in first["evidence"]

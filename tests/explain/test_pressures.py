@@ -6,6 +6,7 @@ import pytest
 
 from perfml.explain.advice import pressures
 from perfml.explain.advice.slow_launch import SlowLaunch
+from perfml.explain.counters.traffic import shared_filled
 from tests.support.launches import launch
 
 
@@ -58,6 +59,68 @@ def test_shared_memory_is_divided_by_what_passes_it():
     assert pressures.lane_exchange(launch(row)) == pytest.approx(0.8 / 4)
     frame = pd.DataFrame([row, {**row, "shared_atomic_transactions": 0.0}])
     assert pressures.shared_access_share(frame).tolist() == pytest.approx([1 / 4, 1 / 2])
+
+
+LOADS = {
+    "time_us": 1.0,
+    "shared_utilization": 0.4,
+    "shared_load_transactions": 16e6,
+    "shared_store_transactions": 4e6,
+    "inst_executed_shared_loads": 1e6,
+    "tensor_cycles_utilization": 0.0,
+}
+
+
+def test_what_a_round_of_shared_memory_carries_is_told_by_the_nearest_counter():
+    bytes_asked = {"shared_efficiency": 0.7}
+    conflicts = {"shared_load_bank_conflicts": 12e6, "shared_store_bank_conflicts": 3e6}
+    assert shared_filled(launch({**LOADS, **conflicts, **bytes_asked})) == pytest.approx(0.7)
+    assert shared_filled(launch({**LOADS, **conflicts})) == pytest.approx(1 - 15 / 20)
+    # sixteen rounds a load, of which the widest needs four
+    assert shared_filled(launch(LOADS)) == pytest.approx(4 / 16)
+
+
+def test_rounds_that_wide_loads_may_need_and_those_of_matrix_instructions_prove_no_conflict():
+    wide = {**LOADS, "shared_load_transactions": 7e6}
+    assert shared_filled(launch(wide)) == 1.0
+    assert np.isnan(shared_filled(launch({**LOADS, "tensor_cycles_utilization": 0.1})))
+    unknown = {name: value for name, value in LOADS.items() if "tensor" not in name}
+    assert np.isnan(shared_filled(launch(unknown)))
+
+
+def test_shared_memory_is_busy_with_its_part_of_what_enters_l1():
+    row = {
+        "time_us": 1.0,
+        "shared_utilization": 0.4,
+        "ldst_fu_utilization": 0.2,
+        "global_load_requests": 1e6,
+        "global_store_requests": 0.0,
+        "inst_executed_shared_loads": 8e6,
+        "inst_executed_shared_stores": 1e6,
+    }
+    # nine of ten instructions, of a unit that does 0.2 of the 0.25 it can
+    assert SlowLaunch(launch(row)).shared_level == pytest.approx(0.9 * 0.8)
+    uncounted = launch({**row, "global_load_requests": np.nan})
+    assert SlowLaunch(uncounted).shared_level == pytest.approx(0.4)
+
+
+def test_a_data_stage_of_half_the_rate_is_as_busy_as_l1_says():
+    row = {
+        "time_us": 1.0,
+        "shared_utilization": 0.42,
+        "lsu_data_utilization": 0.46,
+        "l1_utilization": 0.92,
+        "global_load_requests": 0.0,
+        "inst_executed_shared_loads": 1e6,
+    }
+    assert SlowLaunch(launch(row)).shared_data == pytest.approx(0.92 * 0.42 / 0.46)
+
+
+def test_a_block_alone_is_busy_on_its_multiprocessor():
+    row = {"time_us": 1.0, "shared_utilization": 0.003, "waves_per_sm": 1 / 128}
+    limits = ("registers", "shared_memory", "warps", "slots")
+    fits_once = {f"resident_blocks_limit_{name}": 1.0 for name in limits}
+    assert SlowLaunch(launch({**row, **fits_once})).shared_level == pytest.approx(0.003 * 128)
 
 
 def test_bytes_are_those_that_were_asked_for():

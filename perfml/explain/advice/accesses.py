@@ -18,6 +18,8 @@ from perfml.explain.counters.companions import DIVISION
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
+CARRIED = ("shared_efficiency", "shared_load_bank_conflicts", "inst_executed_shared_loads")
+"""Any of these may tell what a round of shared memory carries."""
 LOCAL: tuple[str, ...] = ("local_load_transactions", "local_store_transactions")
 
 _OF_SLOTS = 0.35
@@ -89,9 +91,14 @@ def without_fences(frame: pd.DataFrame) -> Array:
     return np.maximum(numbers(frame, "stall_sync") - np.nan_to_num(fences), 0.0)
 
 
+shared_carried: Callable[[pd.DataFrame], Array] = per_launch(
+    traffic.shared_filled, ("shared_efficiency", "shared_utilization"), np.nan
+)
+
+
 def shared_filled(frame: pd.DataFrame) -> Array:
     """Return what a round of shared memory carries of its width, broadcasts as full ones."""
-    filled = numbers(frame, "shared_efficiency")
+    filled = shared_carried(frame)
     names = ("shared_load_transactions", "inst_executed_shared_loads", "shared_utilization")
     if not all(is_present(frame, name) for name in (*names, "inst_executed", "ipc")):
         return filled

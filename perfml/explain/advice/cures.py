@@ -19,7 +19,7 @@ from perfml.explain.advice.warp_cures import (
     of_theoretical,
 )
 from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.traffic import bytes_asked, global_traffic
+from perfml.explain.counters.traffic import bytes_asked, global_traffic, shared_filled
 from perfml.explain.launches import Launch, known
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
@@ -112,9 +112,9 @@ def _latency_left(latency: float, parts: float, left: float, cycles: float) -> f
 
 def _conflicts(state: SlowLaunch) -> Cure:
     launch = state.launch
-    left = known(launch["shared_efficiency"], 1.0) or 1.0
+    left = known(shared_filled(launch), 1.0) or 1.0
     waits_for_it = state.waiting("mio_throttle") + known(launch["stall_short_scoreboard"])
-    part = max(state.level("shared_utilization"), min(1.0, waits_for_it))
+    part = max(state.shared_data, min(1.0, waits_for_it))
     wavefronts = state.ratio(("shared_load_transactions",), (_SHARED_LOADS,))
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
     cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)
@@ -126,7 +126,7 @@ def _conflicts(state: SlowLaunch) -> Cure:
 def _shared_loads(state: SlowLaunch) -> Cure:
     # wider loads move as many wavefronts, so they save the queue, not the latency
     waits_for_it = state.waiting("mio_throttle", "stall_pipe_busy")
-    part = max(state.level("shared_utilization"), waits_for_it)
+    part = max(state.shared_level, waits_for_it)
     relieved = dict.fromkeys(("shared_utilization", "ldst_fu_utilization"), _HALF)
     return Cure(part, _HALF, relieved, unknown="how many of the loads registers can replace")
 

@@ -15,6 +15,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice import pressures
 from perfml.explain.advice.accesses import (
+    CARRIED,
     LOCAL,
     SECTORS,
     cache_level,
@@ -28,6 +29,7 @@ from perfml.explain.advice.accesses import (
     most_of,
     numbers,
     share_of_sectors,
+    shared_carried,
     shared_filled,
     without_fences,
 )
@@ -116,8 +118,22 @@ INPUTS: dict[str, Input] = {
     "shared_filled": Input(
         "bytes that a round of shared memory carries, of its width; or the share of rounds that "
         "are loads without conflicts, whose lanes read the same words",
-        ("shared_efficiency",),
+        (),
         shared_filled,
+        CARRIED,
+    ),
+    "shared_carried": Input(
+        "what a round of shared memory carries, of its width: by bytes, by conflicts, or at most, "
+        "by the rounds of a load",
+        (),
+        shared_carried,
+        CARRIED,
+    ),
+    "shared_level": Input(
+        "how busy shared memory keeps L1 while there is a block: its wavefronts the data stage, "
+        "or its loads and stores the entrance of all",
+        ("shared_utilization",),
+        per_launch(pressures.shared_level, ("shared_utilization",)),
     ),
     "integer_slots": Input(
         "share of issue slots that integer instructions take; 0 where they were not counted",

@@ -36,8 +36,10 @@ LEVELS = (
 """Busy fractions of units; a launch cannot become shorter than its busiest unit is busy."""
 
 
-def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Array]:
-    """Return a function that makes an input of launches; 0 for those that do nothing of the kind.
+def per_launch(
+    of: Pressure, used: Sequence[str], otherwise: float = 0.0
+) -> Callable[[pd.DataFrame], Array]:
+    """Return a function that makes an input of launches.
 
     Parameters
     ----------
@@ -45,13 +47,15 @@ def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Ar
         Gives the input of one launch.
     used
         Counters of which one is above 0 where a launch does something of the kind.
+    otherwise
+        The input of launches that do nothing of the kind.
     """
 
     def make(frame: pd.DataFrame) -> Array:
         there = [name for name in used if name in frame.columns]
         doing = (frame[there].fillna(0.0) > 0).any(axis=1).to_numpy(dtype=bool)
         names = metric_columns(frame)
-        values = np.zeros(len(frame))
+        values = np.full(len(frame), otherwise)
         places = np.flatnonzero(doing)
         if not len(places):
             return values
@@ -66,6 +70,11 @@ def per_launch(of: Pressure, used: Sequence[str]) -> Callable[[pd.DataFrame], Ar
 
 def _most(*values: float) -> float:
     return min(1.0, max((0.0, *(value for value in values if not np.isnan(value)))))
+
+
+def shared_level(launch: Launch) -> float:
+    """Return how busy shared memory keeps L1 while there is a block."""
+    return SlowLaunch(launch).shared_level
 
 
 def global_atomics(launch: Launch) -> float:

@@ -6,7 +6,15 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 
-from perfml.explain.counters.traffic import SMALL, waits
+import numpy as np
+
+from perfml.explain.counters.traffic import (
+    SMALL,
+    placed_blocks,
+    shared_of_requests,
+    shared_of_wavefronts,
+    waits,
+)
 from perfml.explain.launches import Launch, known
 
 SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
@@ -47,6 +55,8 @@ SHARED_CYCLES, _L1, _L2, _DRAM = 29.0, 41.0, 350.0, 570.0
 whose sectors is read from DRAM, takes 375 cycles with them, as recorded on an H200. Alone on the
 machine loads of one word take 23, 32, 322 and 688 (`perfml.explain.counters.traffic`); with those
 the estimates for the ladders, whose threads load 16 bytes, are off by 34 % instead of 32 %."""
+_LEAST_ACTIVE = 1e-3
+"""A level is not divided by less."""
 _WARPS = 64
 """Warps of a multiprocessor; waiting is counted in their cycles."""
 _PARTS = 4.0
@@ -75,7 +85,9 @@ class SlowLaunch:
 
     @cached_property
     def _parts_active(self) -> float:
-        return max(known(self.launch["sm_efficiency"], 1.0), 0.01)
+        # a grid of fewer blocks than multiprocessors has some for so many of them
+        placed = min(1.0, known(placed_blocks(self.launch), 1.0) or 1.0)
+        return max(known(self.launch["sm_efficiency"], placed), _LEAST_ACTIVE)
 
     @cached_property
     def busy(self) -> dict[str, float]:
@@ -90,6 +102,27 @@ class SlowLaunch:
         if name in BELOW:
             return self.busy[name]
         return self.busy[name] / (self._parts_active if name in ACTIVE else self.active)
+
+    @cached_property
+    def shared_data(self) -> float:
+        """How busy wavefronts of shared memory keep L1's data stage while there is a block.
+
+        Where the stage takes fewer of them than one a cycle (compute capability 7.5), its own
+        level is low and L1's is not.
+        """
+        shares = (shared_of_wavefronts(self.launch), shared_of_requests(self.launch))
+        busiest = known(float(np.minimum(*shares)) * self.launch["l1_utilization"])
+        return min(1.0, max(self.level("shared_utilization"), busiest))
+
+    @cached_property
+    def shared_level(self) -> float:
+        """How busy shared memory keeps L1 while there is a block: its data stage, or its entrance.
+
+        Loads and stores of all memories enter through one unit, at `SUSTAINED` of its level.
+        """
+        entering = self.launch["ldst_fu_utilization"] / SUSTAINED["ldst_fu_utilization"]
+        entrance = known(shared_of_requests(self.launch) * entering)
+        return min(1.0, max(self.shared_data, entrance))
 
     def full(self, name: str) -> float:
         """Return the part of the time that is a unit's: all of it once it is the limit.
