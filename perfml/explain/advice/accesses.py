@@ -18,7 +18,11 @@ from perfml.explain.counters.companions import DIVISION
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")
-CARRIED = ("shared_efficiency", "shared_load_bank_conflicts", "inst_executed_shared_loads")
+CARRIED: tuple[str, ...] = (
+    "shared_efficiency",
+    "shared_load_bank_conflicts",
+    "inst_executed_shared_loads",
+)
 """Any of these may tell what a round of shared memory carries."""
 LOCAL: tuple[str, ...] = ("local_load_transactions", "local_store_transactions")
 
