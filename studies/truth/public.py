@@ -1,10 +1,10 @@
 """Is perfml right on reports that strangers published? Their causes were labelled by us, blindly.
 
-Run: ``python -m studies.truth.public [--exam first|second] [DIR]``; without DIR the first answers
-are scored, which needs no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
-``tests/data/truth/public_labels.json`` (``public2_labels.json``), which says where each is from:
-``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in a clone. No licence to hand them on is stated, so
-they are not here.
+Run: ``python -m studies.truth.public [--exam first|second|third] [DIR]``; without DIR the first
+answers are scored, which needs no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
+``tests/data/truth/public_labels.json`` (``public2_``, ``public3_``), which says of each where it is
+from: ``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in a clone. No licence to hand them on is
+stated, so they are not here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from studies.page_tables import markdown
 from studies.truth.strangers import Score, score
 
 TRUTH = Path(__file__).resolve().parents[2] / "tests/data/truth"
-EXAMS = {"first": "public", "second": "public2"}
+EXAMS = {"first": "public", "second": "public2", "third": "public3"}
 """How the files of an exam begin."""
 SAID = 1e-3
 """Terms below this part of the difference are no answer."""

@@ -1,5 +1,8 @@
 """The labels of public reports are whole, and their first answers score as the page says."""
 
+from collections import Counter
+from itertools import combinations
+
 import pytest
 
 from perfml.explain import TERMS
@@ -44,12 +47,25 @@ def test_the_page_has_the_scores_of_the_first_answers():
     assert public.table(results) in PAGE.read_text(encoding="utf-8")
 
 
-def test_no_report_is_in_both_exams():
-    repositories = [
-        {where.partition("@")[0] for where in public.labels(exam)["files"].values()}
+def test_no_author_is_in_two_exams():
+    authors = [
+        {where.partition("/")[0] for where in public.labels(exam)["files"].values()}
         for exam in public.EXAMS
     ]
-    assert not set.intersection(*repositories)
+    assert not any(set.intersection(*pair) for pair in combinations(authors, 2))
+
+
+@exams
+def test_what_counters_a_label_lacks_is_said_with_what_names_them(exam):
+    steps = public.labels(exam)["steps"].values()
+    assert all(("absent" in step) == ("missing" in step) for step in steps)
+
+
+def test_of_an_author_four_steps_at_most_are_in_the_third_exam():
+    document = public.labels("third")
+    before = (step["before"].partition("@")[0] for step in document["steps"].values())
+    authors = Counter(document["files"][name].partition("/")[0] for name in before)
+    assert max(authors.values()) <= 4
 
 
 def test_an_answer_that_names_something_else_scores_less():
