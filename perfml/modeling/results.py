@@ -141,6 +141,9 @@ class Ranking:
         How many there are; copies count once.
     null
         What a leading group gets by chance; None for a ranking that was put together by hand.
+    tied
+        Members of each group that shares the first place, in the order of the summary: another
+        draw of resamples may turn them round. Empty where one leads alone.
     words
         What the target and the groups of rows are called.
     """
@@ -156,6 +159,7 @@ class Ranking:
     resamples: int = 0
     distinct_layers: int = 0
     null: Null | None = None
+    tied: tuple[tuple[str, ...], ...] = ()
     words: Words = OF_LAYERS
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,6 +170,7 @@ class Ranking:
             "resamples": self.resamples,
             "distinct_layers": self.distinct_layers,
             "null": None if self.null is None else self.null.to_dict(),
+            "tied": [list(group) for group in self.tied],
             "summary": records(self.summary),
             "groups": [list(group) for group in self.groups],
             "table": records(self.table),
@@ -177,11 +182,11 @@ class Ranking:
     @property
     def chance(self) -> str:
         """Whether the ranking shows more than chance does, in a sentence; empty without a null."""
-        if self.summary.empty or "null_p_top3" not in self.summary:
+        if self.summary.empty or self.null is None:
             return ""
         leader = self.summary.nlargest(1, "p_top3").iloc[0]
-        share, limit = Readable(leader["p_top3"]), Readable(leader["null_p_top3"])
-        beyond = "more than" if share > limit else "no more than"
+        share, limit = Readable(leader["p_top3"]), Readable(self.null.limit)
+        beyond = "more than" if self.null.exceeded_by(share) else "no more than"
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         return (
             f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.0%}, {beyond} chance "
@@ -189,8 +194,19 @@ class Ranking:
             f"below {limit:.0%} in 95 % of the cases."
         )
 
+    @property
+    def tie(self) -> str:
+        """Which groups share the first place, in a sentence; empty where one leads alone."""
+        names = [group[0] for group in self.tied]
+        if not names:
+            return ""
+        return (
+            f"{', '.join(names[:-1])} and {names[-1]} tie for the first place: which of them leads "
+            "changes from one draw of resamples to the next."
+        )
+
     def __repr__(self) -> str:
-        after = (self.chance,) if self.chance else ()
+        after = [said for said in (self.chance, self.tie) if said]
         names = [str(value).split(", ") for value in self.summary["members"]]
         short = [f"{first} + {len(more)} more" if more else first for first, *more in names]
         table = self._shown().assign(members=short).rename(columns=_HEADS)
@@ -198,7 +214,8 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         table = self._shown().rename(columns=_HEADS)
-        return section(self._title(), self.warnings, table, after=self.chance)
+        after = " ".join(said for said in (self.chance, self.tie) if said)
+        return section(self._title(), self.warnings, table, after=after)
 
     def _shown(self) -> pd.DataFrame:
         """Return the summary as people read it: shares in percent, ranks as an interval."""

@@ -85,7 +85,7 @@ def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) 
         title,
         *(() if score is None else (Text(score.text),)),
         ranks_table(ranking.summary, top),
-        Text(ranking.chance),
+        Text(" ".join(said for said in (ranking.chance, ranking.tie) if said)),
     )
 
 

@@ -69,7 +69,8 @@ def analysed(
             )
             continue
         try:
-            evaluations.append(evaluate(learnt, splits=splits, average=True, **words))
+            scored = evaluate(learnt, splits=splits, average=True, quick=True, **words)
+            evaluations.append(scored)
             rankings.append(
                 rank(
                     learnt,
@@ -77,6 +78,8 @@ def analysed(
                     methods=RANKED_BY,
                     permutations=FEWEST_PERMUTATIONS,
                     null_resamples=QUICK_RESAMPLES,
+                    leakage=scored.leakage,
+                    quick=True,
                     **words,
                 )
             )

@@ -306,7 +306,7 @@ def test_the_quick_boosting_is_scikit_learns_boosting(monkeypatch):
         for own, tree in zip(ours.estimators_.flat, theirs.estimators_.flat, strict=True):
             assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
             assert vars(own).keys() == vars(tree).keys()
-    assert clone(ours).get_params() == {"random_state": 9}
+    assert clone(ours).get_params() == {"n_estimators": 100, "random_state": 9}
 
 
 @pytest.mark.parametrize(("name", "task"), [("gbr", "regression"), ("rf", "classification")])
@@ -423,3 +423,13 @@ def test_logistic_regression_at_a_tenth_gives_the_published_list():
     usual = {"gld_efficiency", "shared_efficiency", "stall_exec_dependency"}
     assert np.mean([set(names) == usual for names in first.loc["lr"]]) > 0.9
     assert (found.folds.query("model == 'lr'")["score"] == 1.0).all()
+
+
+def test_quick_scores_fit_ensembles_once_a_fold_and_single_trees_as_often_as_ever():
+    words = {"protocols": "leave-one-layer-out", "models": "dt,gbr", "splits": 3}
+    layers = linear_layers(layers=5)
+    slow, quick = evaluate(layers, **words), evaluate(layers, quick=True, **words)
+    fits = quick.folds.groupby("model").size()
+    assert (fits["dt"], fits["gbr"]) == (15, 5)
+    once = slow.folds[(slow.folds["model"] == "gbr") & (slow.folds["seed"] == 0)]
+    assert list(quick.folds[quick.folds["model"] == "gbr"]["score"]) == list(once["score"])

@@ -462,3 +462,14 @@ def test_the_command_ranks_under_both_weights(tmp_path):
     out = tmp_path / "ranks.csv"
     assert CliRunner().invoke(app, [*words, "--out", str(out)]).exit_code == 0
     assert set(pd.read_csv(out)["weights"]) == {"own", "layer-mean"}
+
+
+def test_a_quick_ranking_has_fewer_trees_and_the_same_first_metric():
+    layers = linear_layers(layers=12)
+    words = {"models": "gbr", "methods": "builtin", "resamples": 4, "permutations": 20}
+    words["null_resamples"] = 1
+    slow, quick = rank(layers, **words), rank(layers, quick=True, **words)
+    assert quick.summary["members"][0] == slow.summary["members"][0]
+    one, other = (each.table.set_index("metric")["importance"] for each in (quick, slow))
+    assert not one.equals(other)
+    assert (one - other).abs().max() < 0.02

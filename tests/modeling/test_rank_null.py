@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +15,10 @@ from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.measure import Measured
-from perfml.modeling.ranking.null import Baseline, Null, beyond_chance, permuted_problems
+from perfml.modeling.ranking.null import Baseline, Null, permuted_problems
+from perfml.modeling.ranking.summary import tied_first
 from perfml.modeling.scoring.targets import make_target
+from perfml.report.verbs import rank_document
 from tests.support.modeling_data import linear_layers
 
 
@@ -104,8 +108,8 @@ def test_the_limit_of_the_null_is_exceeded_by_chance_in_one_case_of_twenty():
 
 def test_a_share_equal_to_the_limit_but_for_rounding_is_no_more_than_chance():
     null = Null(20, 3, (0.5,) * 17 + (7 / 9,) * 3)
-    assert beyond_chance(null, 0.8)
-    assert not beyond_chance(null, 7 / 9 + 1e-15)
+    assert null.exceeded_by(0.8)
+    assert not null.exceeded_by(7 / 9 + 1e-15)
 
 
 def test_a_null_in_stages_ends_above_chance_and_is_the_whole_one_where_it_does_not():
@@ -121,6 +125,31 @@ def test_a_null_in_stages_ends_above_chance_and_is_the_whole_one_where_it_does_n
     open_question = rank(layers, null_resamples=(1, 12), **few)
     pd.testing.assert_frame_equal(open_question.summary, whole.summary)
     assert open_question.null == whole.null
+
+
+def test_metrics_whose_order_the_resamples_decide_tie_for_the_first_place():
+    def measured(seed: int, *joint: float) -> Measured:
+        return Measured("dt", "gini", seed, np.array(joint), np.array(joint))
+
+    baseline = {("dt", "gini"): Baseline(np.zeros(3), np.ones(3))}
+    # by turns the first and the second lead, one time more the first
+    found = [measured(seed, 3 + seed % 2, 3 + (seed + 1) % 2, 1) for seed in range(21)]
+    assert tied_first(found, baseline) == [1, 0]
+    alone = [measured(seed, 4, 3, 1) for seed in range(21)]
+    assert tied_first(alone, baseline) == []
+
+
+def test_a_tie_is_said_and_one_that_leads_alone_is_not():
+    layers = linear_layers(layers=12)
+    layers["time_us"] = 100 + 900 * layers["dram_utilization"]
+    few = {"models": "dt", "methods": "builtin", "permutations": 20, "null_resamples": 1}
+    found = rank(layers, resamples=10, **few)
+    assert (found.tied, found.tie) == ((), "")
+    tied = dataclasses.replace(found, tied=(("dram_utilization",), ("l2_utilization", "ipc")))
+    sentence = "dram_utilization and l2_utilization tie for the first place"
+    assert tied.tie.startswith(sentence)
+    assert sentence in " ".join(repr(tied).split())
+    assert sentence in rank_document(tied, 3).sections[0].blocks[-1].text
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ class Rank(TypedDict):
     resamples: int
     distinct_layers: int
     null: RankNull | None
+    tied: list[list[str]]
     summary: list[RankGroup]
     groups: list[list[str]]
     table: list[RankMetric]

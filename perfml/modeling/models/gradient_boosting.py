@@ -36,8 +36,8 @@ class QuickGradientBoostingRegressor(GradientBoostingRegressor):  # type: ignore
     It equals ``GradientBoostingRegressor`` with the same seed.
     """
 
-    def __init__(self, *, random_state: int | None = None) -> None:
-        super().__init__(random_state=random_state)
+    def __init__(self, n_estimators: int = 100, *, random_state: int | None = None) -> None:
+        super().__init__(n_estimators=n_estimators, random_state=random_state)
 
     def _fit_stages(
         self,

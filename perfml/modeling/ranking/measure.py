@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ MAX_EXPLAINED = 64
 
 @dataclass(frozen=True)
 class Resample:
-    """One resample, and what to measure on it."""
+    """One resample, and what to measure on it; `quick` takes few trees."""
 
     problem: Problem
     target: Target
@@ -44,6 +44,7 @@ class Resample:
     groups: Groups
     drawn: Drawn
     seed: int
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ def measure(work: Resample) -> list[Measured]:
         shuffled = Prepared(
             prepared.train[:, order], prepared.test[:, order], prepared.owners[order]
         )
-        results += _Fit(work, get_model(name, problem.task), shuffled, rng).importances()
+        model = get_model(name, problem.task)
+        if work.quick and model.fewer is not None:
+            model = replace(model, make=model.fewer)
+        results += _Fit(work, model, shuffled, rng).importances()
     return results
 
 

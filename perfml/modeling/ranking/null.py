@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 
 QUICK_RESAMPLES = (3, 5)
 """Resamples of each permutation in a report, which has to be quick: three where they tell, else
-five (`beyond_chance`). The 95 % point is higher still, so that false alarms are rarer than 5 %
+five (`Null.exceeded_by`). The 95 % point is higher still, so that false alarms are rarer than 5 %
 and a weak effect is told less often."""
 
 
@@ -73,6 +73,20 @@ class Null:
         place = math.ceil(CONFIDENCE * (len(self.p_top3) + 1))
         return float(np.sort(self.p_top3)[min(place, len(self.p_top3)) - 1])
 
+    def exceeded_by(self, share: float) -> bool:
+        """Return whether a group's probability of being among the first three is beyond chance.
+
+        The fewer resamples a permutation has, the more its probabilities scatter and the higher are
+        the largest of them. So a group above the 95 % point of few resamples is above that of more,
+        but for chance, and needs no more of them; one that is not has to wait for more. Stopping as
+        soon as the answer is known is the idea of the sequential Monte Carlo test of Besag and
+        Clifford 1991 (Sequential Monte Carlo p-values, Biometrika 78, 301-304); here what grows is
+        not the number of permutations, all of which a small p-value needs, but how well each is
+        known.
+        """
+        # shares that are equal but for rounding are no more than chance
+        return share > self.limit + _ROUNDING
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
@@ -81,27 +95,6 @@ class Null:
             "p_top3_median": self.median,
             "p_top3_95": self.limit,
         }
-
-
-def beyond_chance(null: Null, first: float) -> bool:
-    """Return whether a group is more than chance, so that no more resamples are needed to say so.
-
-    The fewer resamples a permutation has, the more its probabilities scatter and the higher are
-    the largest of them. So a group above the 95 % point of few resamples is above that of more,
-    but for chance; one that is not has to wait for more. Stopping as soon as the answer is known
-    is the idea of the sequential Monte Carlo test of Besag and Clifford 1991 (Sequential Monte
-    Carlo p-values, Biometrika 78, 301-304); here what grows is not the number of permutations, all
-    of which a small p-value needs, but how well each is known.
-
-    Parameters
-    ----------
-    null
-        What the leading group gets with few resamples of each permutation.
-    first
-        Probability of being among the first three of the group of the best mean rank.
-    """
-    # shares that are equal but for rounding are no more than chance
-    return first > null.limit + _ROUNDING
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,13 @@ from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
 from perfml.modeling.ranking.groups import Groups, spearman_groups
 from perfml.modeling.ranking.importance import has_shap
-from perfml.modeling.ranking.leakage import detect_leakage
+from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
 from perfml.modeling.ranking.null import (
     FEWEST_PERMUTATIONS,
     NULL_RESAMPLES,
     Baseline,
     Null,
-    beyond_chance,
     permuted_problems,
 )
 from perfml.modeling.ranking.resamples import resampled
@@ -41,6 +40,7 @@ from perfml.modeling.ranking.summary import (
     leading_share,
     metric_table,
     summarised_methods,
+    tied_first,
 )
 from perfml.modeling.results import Ranking
 from perfml.modeling.scoring.targets import Target, make_target
@@ -77,6 +77,7 @@ class _Plan:
     permutations: int
     stages: tuple[int, ...]
     seed: int
+    quick: bool
 
 
 def rank(
@@ -94,6 +95,8 @@ def rank(
     methods: str | Sequence[str] | None = None,
     permutations: int = 40,
     null_resamples: int | Sequence[int] = NULL_RESAMPLES,
+    leakage: Leakage | None = None,
+    quick: bool = False,
     n_jobs: int | None = None,
 ) -> Ranking:
     """Rank the metrics of a Layers table, or features of your own, by what they say of the target.
@@ -132,7 +135,12 @@ def rank(
         each model beside the 50 of the ranking. With fewer the null's 95 % is too high: false
         alarms are rarer than 5 %, and a weak effect is told less often. Of several numbers, such
         as ``(3, 5)``, the next is taken only where with the one before the first group is not more
-        than chance (`beyond_chance`).
+        than chance (`Null.exceeded_by`).
+    leakage
+        What a random split of the same table shows, where `evaluate` told it already.
+    quick
+        Whether ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use
+        the first trees decide.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -192,10 +200,11 @@ def rank(
         permutations,
         stages,
         seed,
+        quick,
     )
     fits: Notes = Counter()
     observed, null, baselines = _measured(plan, progress, n_jobs, fits)
-    leakage = detect_leakage(every_row, seed=seed)
+    leakage = leakage or detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(X)) is not None:
@@ -215,6 +224,10 @@ def rank(
         resamples=resamples,
         distinct_layers=int(pieces.max()) + 1,
         null=null,
+        tied=tuple(
+            tuple(problem.design.names[j] for j in plan.groups[place])
+            for place in tied_first(observed, baselines)
+        ),
         words=problem.words,
     )
 
@@ -259,7 +272,7 @@ def _measured(
         baselines = _baselines(permuted)
         shares = tuple(leading_share(*group_scores(one, baselines)) for one in permuted)
         null = Null(plan.permutations, stage, shares)
-        if beyond_chance(null, first_share(*group_scores(observed, baselines))):
+        if null.exceeded_by(first_share(*group_scores(observed, baselines))):
             break
     return observed, null, baselines
 
@@ -280,6 +293,7 @@ def _works(plan: _Plan) -> list[Resample]:
             plan.groups,
             drawn,
             plan.seed + index,
+            plan.quick,
         )
         for index, drawn in enumerate(resampled(plan.problem, plan.pieces, seeds))
     ]
@@ -296,7 +310,7 @@ def _chance_works(plan: _Plan) -> list[list[Resample]]:
         seeds = range(start, start + most)
         works.append(
             [
-                Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
+                Resample(problem, plan.target, names, methods, plan.groups, drawn, seed, plan.quick)
                 for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
             ]
         )

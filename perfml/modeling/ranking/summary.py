@@ -17,6 +17,9 @@ from perfml.util.typing import Floats
 Pair = tuple[str, str]
 """A model and a method."""
 
+TIE = 2.0
+"""Standard errors of the difference of two mean ranks within which the order is chance."""
+
 
 def by_pair(measured: Sequence[Measured]) -> dict[Pair, list[Measured]]:
     """Return the results of each model and method."""
@@ -119,6 +122,26 @@ def first_share(scores: Floats, weight: Floats) -> float:
     """Return the probability of being among the first three of the group of the best mean rank."""
     best = int((weight @ ranks(scores)).argmin())
     return float((weight @ top_share(scores, 3))[best])
+
+
+def tied_first(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> list[int]:
+    """Return the groups that share the first place, best mean rank first; none if one leads alone.
+
+    A group ties with the first where its mean rank is worse by less than `TIE` standard errors of
+    that difference over the resamples: another draw of as many may turn the two round.
+    """
+    places: dict[int, list[Floats]] = {}
+    for pair, results in by_pair(measured).items():
+        if pair in baselines:
+            scores = baselines[pair].scores(np.stack([result.joint for result in results]))
+            for result, row in zip(results, ranks(scores), strict=True):
+                places.setdefault(result.seed, []).append(row)
+    means = np.stack([np.mean(rows, axis=0) for rows in places.values()])
+    order = np.argsort(means.mean(axis=0), kind="stable")
+    behind = means - means[:, order[:1]]
+    error = behind.std(axis=0, ddof=1) / np.sqrt(len(means))
+    tied = [int(group) for group in order if behind[:, group].mean() <= TIE * error[group]]
+    return tied if len(tied) > 1 else []
 
 
 def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:

@@ -80,6 +80,7 @@ def evaluate(
     target: str = "time",
     importances: bool | str | Sequence[str] = False,
     average: bool = False,
+    quick: bool = False,
     n_jobs: int | None = None,
 ) -> Evaluation:
     """Train and test models: on repeats of what they have seen, and on what they have not.
@@ -124,6 +125,9 @@ def evaluate(
         scored on, the mean of each condition's repeats, as `rank` does: repeats tell nothing of a
         layer that is not among them, and ten of them take ten times as long. Random splits of the
         rows stay what they are. Rows of `predictions` are then those of `average_repeats`.
+    quick
+        Whether ensembles (``gbr``, ``rf``) are fitted with one seed a fold: their trees average
+        over ties, so that another seed changes a score by less than another layer does.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -178,6 +182,7 @@ def evaluate(
                 split,
                 _seeds(protocol, index, splits, seed, data.problem.rows),
                 _methods(importances),
+                quick=quick,
             )
             for index, split in enumerate(protocol.splits)
         ]

@@ -112,7 +112,7 @@ def score(task: str, truth: npt.NDArray[Any], predicted: npt.NDArray[Any]) -> fl
 class Work:
     """One split, and what to fit on it; small enough to send to another process.
 
-    `find` gives the model of a name for a task.
+    `find` gives the model of a name for a task; `quick` fits ensembles with the first seed only.
     """
 
     problem: Problem
@@ -123,6 +123,7 @@ class Work:
     seeds: tuple[int, ...]
     importances: tuple[str, ...]
     find: Callable[[Any, str], Model] = get_model
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ def run_split(work: Work) -> list[Outcome]:
     for handle in work.models:
         model = work.find(handle, problem.task)
         name = handle if isinstance(handle, str) else handle.name
-        for seed in work.seeds if model.seeded else work.seeds[:1]:
+        several = model.seeded and not (work.quick and model.fewer)
+        for seed in work.seeds if several else work.seeds[:1]:
             fitted = fit(model, problem, work.target, prepared.train, train, seed)
             guess = predict(fitted, problem, work.target, prepared.test, test)
             outcomes.append(

@@ -113,6 +113,7 @@ def ranking_section(ranking: Ranking, settings: str = "") -> Section:
         _ranks_picture(ranking, settings) if len(ranking.summary) else None,
         ranks_table(ranking.summary),
         _null_note(ranking),
+        Text(ranking.tie) if ranking.tie else None,
         Notices(sentences_of(ranking.warnings), "this ranking"),
         Fold(summary, (importances, *((left_out,) if cut > 0 else ()))),
         None if agreement is None else Fold("How far models and methods agree", (agreement,)),

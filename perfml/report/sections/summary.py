@@ -128,6 +128,9 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
         text = f"No metric explains the {what} reliably; the first is {names[0]}"
     if len(names) > 1:
         text += f", interchangeable with {listed(names[1:], 3)}"
+    others = [group[0] for group in ranking.tied if group[0] != names[0]]
+    if others:
+        text += f" (tied with {listed(others, 3)})"
     text += f": among the first three in {percent(top3)} of the resamples"
     also = [
         f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
@@ -138,7 +141,7 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     if limit == "open":
         text += " The models that say so beat no baseline."
     sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
-    if ranking.null is not None and top3 <= ranking.null.limit:
+    if ranking.null is not None and not ranking.null.exceeded_by(top3):
         sure = "open"
         text += f" Chance alone gives a leading metric up to {percent(ranking.null.limit)}."
     if sure == "firm" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
