@@ -683,3 +683,35 @@ def test_conflicts_and_a_busy_entrance_are_named_without_the_efficiency():
     assert found(launch(**nobody, **loads, **entering)) == {"shared_bound"}
     first = by_rule(advise(launch(**nobody, **loads, **entering)).table).loc["shared_bound"]
     assert "busy 86 % of the time" in first["evidence"]
+
+
+SMALL = {
+    "waves_per_sm": 0.01,
+    "achieved_occupancy": 0.1,
+    "sm_efficiency": 0.01,
+    "sm_active_cycles_mean": 1.0,
+    "shared_utilization": 0.002,
+    "constant_cache_utilization": 0.0,
+    "dram_utilization": 0.01,
+    "l2_utilization": 0.01,
+}
+
+
+def test_what_idle_machinery_could_do_stands_behind_what_was_counted():
+    conflicts = {"shared_efficiency": 0.05, "shared_utilization": 0.004}
+    table = advise(launch(**{**SMALL, **conflicts})).table
+    assert table["rules"].tolist() == [("bank_conflicts",), ("small_grid",)]
+    assert table["gain"][0] < table["gain"][1]
+    # more work a launch is what the user of a library can give
+    library = advise(launch(**{**SMALL, **conflicts, "kernel": "cutlass_80_simt_sgemm"})).table
+    assert library["rules"].tolist() == [("small_grid",), ("bank_conflicts",)]
+
+
+def test_a_small_grid_is_never_firm_for_no_counter_tells_how_far_it_can_be_split():
+    assert advise(launch(**SMALL)).table["certainty"].tolist() == ["likely"]
+
+
+def test_no_finding_promises_the_start_of_a_launch():
+    half = {"sm_active_cycles_mean": 1.0, "sm_active_cycles_max": 50.0}
+    short = by_rule(advise(launch(**{**SMALL, **half, "time_us": 3.8})).table).loc["small_grid"]
+    assert short["gain"] <= short["gain_high"] == pytest.approx(0.5)

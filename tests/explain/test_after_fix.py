@@ -47,6 +47,31 @@ def test_what_a_launch_takes_to_start_stays():
     assert time_after(launch({**full, "sm_efficiency": 1.0}), "stall_sync") == pytest.approx(0.1)
 
 
+def test_more_blocks_do_not_shorten_the_start():
+    few = {"time_us": 3.8, "waves_per_sm": 0.01}
+    idle = {"sm_efficiency": 0.005, "sm_active_cycles_mean": 10.0, "sm_active_cycles_max": 1000.0}
+    # half of 3.8 us; the one multiprocessor with a block has it for half of the time
+    assert time_after(launch({**few, **idle}), "wave_quantization") == pytest.approx(0.5 + 0.005)
+    # it has it for nine tenths
+    longer = {**idle, "sm_efficiency": 0.009}
+    assert time_after(launch({**few, **longer}), "wave_quantization") == pytest.approx(0.1 + 0.009)
+
+
+def test_a_block_alone_whose_time_nobody_counted_works_as_long_as_its_units():
+    limits = ("registers", "shared_memory", "warps", "slots")
+    row = {
+        "time_us": 2.0,
+        "waves_per_sm": 0.01,
+        "shared_utilization": 0.004,
+        **{f"resident_blocks_limit_{name}": 1.0 for name in limits},
+    }
+    state = SlowLaunch(launch(row))
+    # of one multiprocessor of a hundred, for 40 % of the time, which is no start then
+    assert state.start == pytest.approx(0.6)
+    assert state.level("shared_utilization") == pytest.approx(1.0)
+    assert SlowLaunch(launch({**row, "time_us": 190.0})).start == pytest.approx(0.01)
+
+
 def test_one_warp_keeps_a_quarter_of_a_multiprocessor_busy():
     row = {
         "time_us": 9000.0,

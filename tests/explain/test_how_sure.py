@@ -35,7 +35,9 @@ def advised(**cells):
     ("rule", "gain", "sure"),
     [
         ("uncoalesced_load", 0.4, "firm"),
-        ("small_grid", 0.4, "firm"),
+        ("tail_wave", 0.4, "firm"),
+        ("small_grid", 0.4, "open"),
+        ("small_grid", 0.6, "likely"),
         ("launch_bound", 0.2, "firm"),
         ("uncoalesced_load", 0.15, "likely"),
         ("uncoalesced_load", 0.05, "open"),

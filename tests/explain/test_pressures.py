@@ -113,14 +113,7 @@ def test_a_data_stage_of_half_the_rate_is_as_busy_as_l1_says():
         "global_load_requests": 0.0,
         "inst_executed_shared_loads": 1e6,
     }
-    assert SlowLaunch(launch(row)).shared_data == pytest.approx(0.92 * 0.42 / 0.46)
-
-
-def test_a_block_alone_is_busy_on_its_multiprocessor():
-    row = {"time_us": 1.0, "shared_utilization": 0.003, "waves_per_sm": 1 / 128}
-    limits = ("registers", "shared_memory", "warps", "slots")
-    fits_once = {f"resident_blocks_limit_{name}": 1.0 for name in limits}
-    assert SlowLaunch(launch({**row, **fits_once})).shared_level == pytest.approx(0.003 * 128)
+    assert SlowLaunch(launch(row)).shared_level == pytest.approx(0.92 * 0.42 / 0.46)
 
 
 def test_bytes_are_those_that_were_asked_for():
@@ -146,6 +139,7 @@ def test_a_launch_without_local_memory_is_not_looked_at():
             "local_store_transactions": [0.0, 0.0, np.nan],
             "gld_transactions": [1e6, 3e6, 1e6],
             "gst_transactions": 0.0,
+            "time_us": 1.0,
         }
     )
     asked = []

@@ -142,7 +142,8 @@ def time_after(launch: Launch, term: str, left: float | None = None) -> float:
     work = 1.0 if left is not None else cure.work
     inside = (1 - cure.part) * work + cure.part * stays
     if cure.spreads:
-        return min(1.0, max(inside, limit))
+        # of work on all multiprocessors the limit is of the whole time
+        return min(1.0, state.start + max((1 - state.start) * inside, limit))
     return min(1.0, state.start + (1 - state.start) * max(inside, limit))
 
 

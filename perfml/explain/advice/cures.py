@@ -114,7 +114,7 @@ def _conflicts(state: SlowLaunch) -> Cure:
     launch = state.launch
     left = known(shared_filled(launch), 1.0) or 1.0
     waits_for_it = state.waiting("mio_throttle") + known(launch["stall_short_scoreboard"])
-    part = max(state.shared_data, min(1.0, waits_for_it))
+    part = max(state.level("shared_utilization"), min(1.0, waits_for_it))
     wavefronts = state.ratio(("shared_load_transactions",), (_SHARED_LOADS,))
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
     cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)

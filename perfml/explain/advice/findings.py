@@ -70,6 +70,10 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
     low = np.minimum(low, high)
     flagged = np.flatnonzero(met & ~np.isnan(high))
     share = rows["share"].to_numpy(dtype=float)
+    for place in flagged:
+        # no fix of a kernel shortens what passes before its first instruction
+        high[place] = min(high[place], 1 - inputs.states[place].start)
+    low = np.minimum(low, high)
     likely = high.copy()
     if rule.term is not None:
         products = rule.cure == _TENSOR_CORES

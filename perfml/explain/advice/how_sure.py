@@ -2,6 +2,7 @@
 
 A finding of work is counted; one of a wait or of too few warps is inferred
 (`perfml.explain.advice.rules.Rule.inferred`): a load's wait is that of whatever makes loads slow.
+One of idle machinery is potential: no counter tells how far a grid can be split.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def certainty_of(rule: Rule, gain: float) -> Certainty:
     gain
         Likely, of the layer's time.
     """
-    if rule.inferred:
+    if not rule.counted:
         return "likely" if gain > _MOST else "open"
     if gain >= _LARGE:
         return "firm"
@@ -77,7 +78,7 @@ def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
         more = len(lacking) - _SHOWN
         names += f" and {more} more" if more > 0 else ""
         return f"collect {names} (perfml collect --metrics default)"
-    if rule.term is None or not rule.inferred:
+    if rule.term is None or rule.counted:
         return _NO_RULE
     return check_of(TERMS[rule.term], kernel).text
 

@@ -42,6 +42,7 @@ from perfml.explain.advice.blocks import (
     tail_share,
 )
 from perfml.explain.advice.pressures import per_launch
+from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.launches import Launch
 from perfml.explain.residency import SHAPE, product
 from perfml.explain.roofs.peaks import Peaks, peaks_of
@@ -335,6 +336,11 @@ class InputValues:
             Launch("", time, dict(zip(names, row, strict=True)))
             for time, row in zip(times, values, strict=True)
         ]
+
+    @functools.cached_property
+    def states(self) -> list[SlowLaunch]:
+        """The launches as estimates see them."""
+        return [SlowLaunch(launch) for launch in self.launches]
 
     @functools.cached_property
     def told(self) -> list[dict[Any, Any]]:

@@ -27,6 +27,7 @@ _MATTERS = 0.1
 def symptoms_behind(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:
     """Return findings with each symptom behind what causes it in the same kernel.
 
+    Behind what was counted an author is told what idle machinery could do if the work allows it.
     Of a library's kernel, how many registers it needs and what its warps wait for is its author's;
     who calls it changes what was counted: layout, types, sizes.
     """
@@ -50,6 +51,8 @@ def _makes(cause: Rule, symptom: Rule, row: Mapping[Any, Any]) -> bool:
     """Return whether a hazard is what makes another one, or what its reader can change instead."""
     if cause.id in symptom.symptom_of:
         return True
+    if row["person"] == Person.AUTHOR.value:
+        return symptom.potential and cause.counted
     return row["person"] == Person.LIBRARY.value and symptom.inferred and not cause.inferred
 
 

@@ -61,8 +61,9 @@ def per_launch(
             return values
         # once for all: taking a row out of a table costs more than what is computed of it
         rows = frame[names].iloc[places].to_numpy(dtype=float, na_value=np.nan)
-        for place, row in zip(places, rows.tolist(), strict=True):
-            values[place] = of(Launch("", 1.0, dict(zip(names, row, strict=True))))
+        times = frame["time_us"].to_numpy(dtype=float)[places].tolist()
+        for place, row, time in zip(places, rows.tolist(), times, strict=True):
+            values[place] = of(Launch("", time, dict(zip(names, row, strict=True))))
         return values
 
     return make

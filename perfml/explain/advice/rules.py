@@ -103,6 +103,7 @@ class Rule:
     term: str | None = None
     cure: str | None = None
     symptom_of: tuple[str, ...] = ()
+    potential: bool = False
     users: OfUsers | None = None
 
     def advice_for(self, person: Person) -> str:
@@ -118,6 +119,11 @@ class Rule:
         warps wait, or are few, is counted too, but not what for.
         """
         return self.term is not None and TERMS[self.term].kind in (Kind.STALL, Kind.OCCUPANCY)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it says what was done, which a fix need not do."""
+        return not (self.inferred or self.potential)
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -280,6 +286,7 @@ def _rule(table: Any, where: str, place: int, users: Mapping[str, OfUsers]) -> R
             term=_term(table.get("term")),
             cure=None if table.get("cure") is None else str(table["cure"]),
             symptom_of=tuple(map(str, table.get("symptom_of", ()))),
+            potential=bool(table.get("potential", False)),
             users=None if table.get("users") is None else users[str(table["users"])],
         )
     except PerfmlError as error:

@@ -42,13 +42,17 @@ ACTIVE = (
 )
 """Levels of active multiprocessors; the others are of the whole time."""
 BELOW = ("l2_utilization", "dram_utilization")
+_SHARED = "shared_utilization"
 _UNITS = (
     *ACTIVE,
     *BELOW,
-    "shared_utilization",
+    _SHARED,
     "constant_cache_utilization",
     "l2_atomic_utilization_max",
 )
+
+_OF_ALL_TIME = (_SHARED, "constant_cache_utilization")
+"""Units of a multiprocessor whose levels are of the whole time of a launch."""
 
 SHARED_CYCLES, _L1, _L2, _DRAM = 29.0, 41.0, 350.0, 570.0
 """Cycles until a load has its value, as estimates take them: a load of load_chain, one in eight of
@@ -85,34 +89,52 @@ class SlowLaunch:
 
     @cached_property
     def _parts_active(self) -> float:
-        # a grid of fewer blocks than multiprocessors has some for so many of them
-        placed = min(1.0, known(placed_blocks(self.launch), 1.0) or 1.0)
-        return max(known(self.launch["sm_efficiency"], placed), _LEAST_ACTIVE)
+        known_part = self.launch["sm_efficiency"]
+        part = self._placed * self._worked if math.isnan(known_part) else known_part
+        return max(part, _LEAST_ACTIVE)
+
+    @cached_property
+    def _placed(self) -> float:
+        """The part of the multiprocessors that a small grid has a block for."""
+        return min(1.0, known(placed_blocks(self.launch), 1.0) or 1.0)
+
+    @cached_property
+    def _worked(self) -> float:
+        """The part of the time for which the multiprocessor that works longest has a block.
+
+        Nobody counted it: all of it where all have blocks. Of a smaller grid what the usual start
+        leaves, or as long as a unit there is busy.
+        """
+        launch = self.launch
+        if not math.isnan(launch["sm_efficiency"]):
+            longest = known(launch["sm_active_cycles_max"] / launch["sm_active_cycles_mean"], 1.0)
+            return min(1.0, self.active * max(longest, 1.0))
+        if self._placed == 1:
+            return 1.0
+        busy = (known(launch[name]) / self._placed for name in _OF_ALL_TIME)
+        return min(1.0, max(1 - _START_US / max(launch.duration_us, _START_US), *busy))
 
     @cached_property
     def busy(self) -> dict[str, float]:
-        """Busy fraction of each unit over the launch's time; 0 where it was not collected."""
-        return {
+        """Busy fraction of each unit over the launch's time; 0 where it was not collected.
+
+        Where L1's data stage takes fewer wavefronts than one a cycle (compute capability 7.5), the
+        level of shared memory is low and L1's is not.
+        """
+        levels = {
             name: known(self.launch[name]) * (self._parts_active if name in ACTIVE else 1.0)
             for name in _UNITS
         }
+        shares = (shared_of_wavefronts(self.launch), shared_of_requests(self.launch))
+        of_l1 = known(float(np.minimum(*shares)) * self.launch["l1_utilization"])
+        levels[_SHARED] = max(levels[_SHARED], of_l1 * self._parts_active)
+        return levels
 
     def level(self, name: str) -> float:
         """Return how busy a unit is while there is a block: of memory below L1, all the time."""
         if name in BELOW:
             return self.busy[name]
         return self.busy[name] / (self._parts_active if name in ACTIVE else self.active)
-
-    @cached_property
-    def shared_data(self) -> float:
-        """How busy wavefronts of shared memory keep L1's data stage while there is a block.
-
-        Where the stage takes fewer of them than one a cycle (compute capability 7.5), its own
-        level is low and L1's is not.
-        """
-        shares = (shared_of_wavefronts(self.launch), shared_of_requests(self.launch))
-        busiest = known(float(np.minimum(*shares)) * self.launch["l1_utilization"])
-        return min(1.0, max(self.level("shared_utilization"), busiest))
 
     @cached_property
     def shared_level(self) -> float:
@@ -122,7 +144,7 @@ class SlowLaunch:
         """
         entering = self.launch["ldst_fu_utilization"] / SUSTAINED["ldst_fu_utilization"]
         entrance = known(shared_of_requests(self.launch) * entering)
-        return min(1.0, max(self.shared_data, entrance))
+        return min(1.0, max(self.level(_SHARED), entrance))
 
     def full(self, name: str) -> float:
         """Return the part of the time that is a unit's: all of it once it is the limit.
@@ -146,8 +168,11 @@ class SlowLaunch:
 
     @cached_property
     def start(self) -> float:
-        """The part of the time before the first and after the last instruction."""
-        return min(1 - self.active, _START_US / max(self.launch.duration_us, _START_US))
+        """The part of the time before the first and after the last instruction.
+
+        No longer than the multiprocessor that works longest is without a block.
+        """
+        return min(1 - self._worked, _START_US / max(self.launch.duration_us, _START_US))
 
     def per_request(self, name: str) -> float:
         """Return how many cycles of a warp there are for each request; NaN if not known."""
@@ -190,7 +215,7 @@ class SlowLaunch:
     @property
     def queued(self) -> float:
         """The share of waits for the queue of loads and stores; 0 where shared memory fills it."""
-        if self.busy["shared_utilization"] >= SMALL:
+        if self.busy[_SHARED] >= SMALL:
             return 0.0
         return self.waiting("mio_throttle") + known(self.launch["stall_short_scoreboard"])
 
