@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
-from perfml.explain.advice.hazards import advise
+from perfml.explain.advice.hazards import Advice, advise
 from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
@@ -51,6 +51,7 @@ def explain(
     tolerance: float = TOLERANCE,
     seed: int = 0,
     peaks: Peaks | None = None,
+    advice: Advice | None = None,
     alignment: Alignment | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
@@ -77,6 +78,8 @@ def explain(
         Of the model.
     peaks
         For rules of advice that compare precisions; by default those known of each device.
+    advice
+        What the rules say of both sides, which are its backends, where that is known already.
     alignment
         Which layers answer to each other; by default those of one name or shape.
     progress
@@ -132,7 +135,7 @@ def explain(
         (left, list(pairs["layer"].iloc[chosen])),
         (right, list(pairs["target_layer"].iloc[chosen])),
     ]
-    advice = tuple(_advice(side, names, peaks) for side, names in both) if chosen else ()
+    found = tuple(_advice(side, names, peaks, advice) for side, names in both) if chosen else ()
     readers = (LaunchReader(left), LaunchReader(right)) if chosen else ()
     names = (left.name, right.name)
     on_the_clock: dict[str, Gaps] = {}
@@ -146,7 +149,7 @@ def explain(
             progress(done, len(chosen), str(pair["layer"]))
         clock = on_the_clock.get(str(pair["layer"]))
         details.append(
-            _detail(readers, pair, ratios[place], explainer, advice, clock, comparable=comparable)
+            _detail(readers, pair, ratios[place], explainer, found, clock, comparable=comparable)
         )
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
@@ -398,10 +401,17 @@ def _advice_beside(
     return with_cause(found, str(slower["side"].iloc[0]), sure)
 
 
-def _advice(side: Side, layers: Sequence[str], peaks: Peaks | None) -> dict[str, pd.DataFrame]:
+def _advice(
+    side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
+) -> dict[str, pd.DataFrame]:
     """Return what the rules of advice say of each of some layers of one side."""
-    rows = side.layers if side.kernels is None else side.kernels
-    found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
+    if known is None:
+        rows = side.layers if side.kernels is None else side.kernels
+        found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
+    else:
+        mine = known.table["backend"] == side.name
+        # who is faster the comparison itself says
+        found = known.table[mine].assign(faster=None).reset_index(drop=True)
     found.insert(0, "side", side.name)
     places = rows_by(found["layer"])
     return {str(name): found.iloc[places.get(str(name), [])] for name in layers}

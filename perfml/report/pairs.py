@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ def explain_pairs(
     model: str | None = "gbr",
     seed: int = 0,
     most: int = MOST_PAIRS,
+    advice: Mapping[str, Advice] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Pair]:
     """Explain, under every condition, why the other backends are slower than the fastest.
@@ -45,6 +46,8 @@ def explain_pairs(
         As for `perfml.explain.explain`.
     most
         Pairs explained; of more, those with the largest difference of a layer.
+    advice
+        What `advise_conditions` returned, so that no rule is asked twice.
     progress
         Called as ``progress(done, total, pair)``.
 
@@ -70,7 +73,10 @@ def explain_pairs(
         try:
             sides = sides_of(condition.rows, baseline, target, kernels=launches)
             training = learned[condition.label] or condition.rows
-            explanation = explain(*sides, top=1, model=model, training=training, seed=seed)
+            known = (advice or {}).get(condition.label)
+            explanation = explain(
+                *sides, top=1, model=model, training=training, seed=seed, advice=known
+            )
         except PerfmlError:
             continue
         rows = condition.rows[condition.rows["backend"].isin([baseline, target])]

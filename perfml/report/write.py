@@ -87,7 +87,8 @@ def analysed(
             # too few layers to learn from is no reason to withhold the times
             warnings.append(f"no {task} analysis: {error.what}")
     shown = conditions(layers)
-    pairs = explain_pairs(shown, kernels, seed=seed, progress=progress)
+    advice = advise_conditions(shown, kernels)
+    pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*known.get("warnings", []), *warnings]
     document = build_report(
@@ -96,7 +97,7 @@ def analysed(
         evaluations=evaluations,
         rankings=rankings,
         pairs=pairs,
-        advice=advise_conditions(shown, kernels),
+        advice=advice,
         provenance=known,
         title=title,
     )

@@ -111,8 +111,9 @@ class FittedTree:
 
 
 def bare(nodes: list[Node]) -> list[Node]:
-    """Return the nodes without their Gram matrices, which only fitting needs."""
-    return [replace(node, total=np.empty((0, 0))) for node in nodes]
+    """Return the nodes without their matrices, which only fitting needs."""
+    none = np.empty((0, 0))
+    return [replace(node, total=none, model=replace(node.model, vectors=none)) for node in nodes]
 
 
 def importances(nodes: list[Node], design: Design) -> Array:

@@ -156,7 +156,9 @@ def prefix_losses(design: Design, order: Ints) -> Array:
     whole[count:, :count] = ends.T
     # any corner that leaves the matrix positive definite will do
     corner = 4.0 * float(np.sum(ends**2)) / design.penalty
-    whole.flat[:: size + 1] += np.r_[np.full(count, design.penalty), corner, corner]
+    diagonal = np.full(size, design.penalty)
+    diagonal[count:] = corner
+    whole.flat[:: size + 1] += diagonal
     place = np.empty((order.shape[0], size), dtype=np.int64)
     place[:, :count] = np.searchsorted(index, order)
     place[:, count:] = (count, count + 1)
@@ -195,6 +197,8 @@ class RidgeFit:
     dof
         Effective degrees of freedom: one for the intercept plus the trace of the ridge smoother
         (Hastie, Tibshirani and Friedman, Elements of Statistical Learning, 3.50).
+    values, vectors
+        Eigenvalues (p,), 0 or more, and eigenvectors (p, p) of the centred features' sums.
     """
 
     intercept: float
@@ -202,6 +206,8 @@ class RidgeFit:
     loss: float
     rss: float
     dof: float
+    values: Array
+    vectors: Array
 
 
 def centred(total: Array) -> tuple[Array, float, Array, Array, float]:
@@ -223,7 +229,7 @@ def fit(design: Design, total: Array) -> RidgeFit:
     loss = max(yy - float(np.sum(rotated**2 / shrunk)), 0.0)
     rss = max(loss - design.penalty * float(np.sum(coef**2)), 0.0)
     dof = 1.0 + float(np.sum(values / shrunk))
-    return RidgeFit(mean_y - float(mean_x @ coef), coef, loss, rss, dof)
+    return RidgeFit(mean_y - float(mean_x @ coef), coef, loss, rss, dof, values, vectors)
 
 
 def relative_weights(design: Design, total: Array) -> Array:

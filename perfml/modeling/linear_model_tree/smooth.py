@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, centred
+from perfml.modeling.linear_model_tree.gram import Array, Design, Ints
 from perfml.modeling.linear_model_tree.grow import Node
 
 Smoothing = float | Literal["loo"]
@@ -95,9 +95,8 @@ def _left_out(node: Node, design: Design, index: Ints) -> Array:
     relationship between variable selection and data augmentation, Technometrics 16).
     """
     features, target = design.unweighted(index)
-    mean_x, _, xx, _, _ = centred(node.total)
-    values, vectors = np.linalg.eigh(xx)
-    turned = (features - mean_x) @ vectors
-    leverage = 1.0 / node.weight + turned**2 @ (1.0 / (np.maximum(values, 0.0) + design.penalty))
-    residual = target - node.model.intercept - features @ node.model.coef
+    model = node.model
+    turned = (features - node.total[0, 1:-1] / node.total[0, 0]) @ model.vectors
+    leverage = 1.0 / node.weight + turned**2 @ (1.0 / (model.values + design.penalty))
+    residual = target - model.intercept - features @ model.coef
     return np.asarray(target - residual / np.maximum(1.0 - leverage, _LEAST_SHARE))

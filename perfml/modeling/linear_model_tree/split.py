@@ -94,8 +94,8 @@ def _try_all(design: Design, candidates: Candidates, best: _Best) -> None:
     if high < low:
         return
     sides = prefix_losses(design, np.concatenate([order, order[:, ::-1]]))
-    left, right = np.split(sides, 2)
-    total = left[:, low - 1 : high] + right[:, ::-1][:, low : high + 1]
+    half = len(order)
+    total = sides[:half, low - 1 : high] + sides[half:, ::-1][:, low : high + 1]
     feature, step = np.indices(total.shape).reshape(2, -1)
     valid = candidates.valid(feature, low + step)
     best.offer(total.ravel(), feature, low + step, valid)

@@ -33,6 +33,8 @@ def name_rows(ax: Axes, labels: Sequence[str], *, above: float = 0.5, below: flo
         Room before the first row's middle and after the last one's, in rows.
     """
     ax.set_yticks(np.arange(len(labels)), list(labels))
+    # an axis without a label needs no search for its place, which measures every name once more
+    ax.yaxis.set_label_coords(0.0, 0.5)
     ax.set_ylim(len(labels) - 1 + below, -above)
     ax.grid(axis="x")
     ax.tick_params(axis="y", length=0)
