@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfml.modeling.features import OF_LAYERS, Words
 from perfml.modeling.ranking.leakage import Leakage
-from perfml.modeling.ranking.null import Null
+from perfml.modeling.ranking.null import ROUNDING, Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
@@ -182,11 +182,11 @@ class Ranking:
     @property
     def chance(self) -> str:
         """Whether the ranking shows more than chance does, in a sentence; empty without a null."""
-        if self.summary.empty or self.null is None:
+        if self.summary.empty or "null_p_top3" not in self.summary:
             return ""
         leader = self.summary.nlargest(1, "p_top3").iloc[0]
-        share, limit = Readable(leader["p_top3"]), Readable(self.null.limit)
-        beyond = "more than" if self.null.exceeded_by(share) else "no more than"
+        share, limit = Readable(leader["p_top3"]), Readable(leader["null_p_top3"])
+        beyond = "more than" if share > limit + ROUNDING else "no more than"
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         return (
             f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.0%}, {beyond} chance "

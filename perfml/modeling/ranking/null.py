@@ -35,7 +35,8 @@ NULL_RESAMPLES = 10
 """Resamples of each permutation. Fewer than those of the ranking: the null's probabilities scatter
 a little more, so its 95 % point is rather too high than too low."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Difference of two shares that is none."""
 
 QUICK_RESAMPLES = (3, 5)
 """Resamples of each permutation in a report, which has to be quick: three where they tell, else
@@ -85,7 +86,7 @@ class Null:
         known.
         """
         # shares that are equal but for rounding are no more than chance
-        return share > self.limit + _ROUNDING
+        return share > self.limit + ROUNDING
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
