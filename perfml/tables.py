@@ -65,9 +65,16 @@ MOVED_COLUMNS = (
 Microseconds in which no kernel runs, and bytes (`perfml.readers.moves`).
 """
 
+PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes")
+"""Sizes of the largest product of matrices of a launch's layer, and bytes of an element.
+
+Of a convolution ``product_n`` and ``product_k`` are the channels of a group, out and in
+(`collectors.workloads.torch_models.work`).
+"""
+
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
-    *("stream", "start_us", "gap_us", *MOVED_COLUMNS),
+    *("stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )
 """Columns a Kernels table may have.
 
@@ -80,7 +87,8 @@ timed in several, from 1; iterations are numbered on through them.
 many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
 ``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
 kernel began; missing for the first one), a program that `perfml collect` timed the last two, and
-what it copies and fills (`MOVED_COLUMNS`) where it does.
+what it copies and fills (`MOVED_COLUMNS`) where it does. A PyTorch model that `perfml collect` ran
+has the sizes of its layers' products (`PRODUCT_COLUMNS`).
 """
 
 LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")

@@ -21,6 +21,7 @@ from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
+from perfml.ingest.products import with_products
 from perfml.ingest.run_labels import (
     MANIFEST,
     SHAPES,
@@ -379,7 +380,7 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     known = user.over(guess)
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
-        named = frame.copy()
+        named = with_products(frame.copy(), manifest)
         digest = str(each.provenance.get("sha256", ""))[:8]
         named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
         named["workload"] = known.workload or "unknown"

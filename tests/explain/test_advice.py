@@ -259,6 +259,40 @@ def test_a_product_that_a_library_repeats_gains_what_no_unit_is_busy_for():
         assert "repeated_products" not in found(make_kernels(others))
 
 
+def product(n, k, element=2, **cells):
+    sizes = {"product_m": 512.0, "product_n": n, "product_k": k, "product_bytes": element}
+    kernel = "cutlass_80_tensorop_f16_s16816gemm_f16_256x64_32x4_tn_align1"
+    return make_kernels([{**HEALTHY, "kernel": kernel, "precision": "fp16", **sizes, **cells}])
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "element", "row"),
+    [(4093, 4096, 2, 2), (4096, 4092, 2, 8), (4096, 4094, 4, 8), (4088, 4100, 1, 4)],
+)
+def test_a_product_whose_rows_are_no_multiple_of_16_bytes_is_to_be_padded(n, k, element, row):
+    advice = by_rule(advise(product(n, k, element)).table).loc["padding_to_tiles"]
+    assert f"n {n}, k {k}: rows are a multiple of {row} bytes" in advice["evidence"]
+    # tensor cores are busy for 30 of 100 us; shared memory would be less busy
+    assert advice["gain_high"] == pytest.approx(0.7)
+    assert advice["mitigation"].startswith("The kernel is a library's. Pad the sizes")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"n": 4096, "k": 4088},
+        {"n": 4094, "k": 4092, "element": 8},
+        # smaller than a tile, on CUDA cores, a kernel that is no product, sizes that nobody knows
+        {"n": 7, "k": 4096},
+        {"n": 4093, "k": 4093, "precision": "fp32"},
+        {"n": 4093, "k": 4093, "kernel": "my_kernel"},
+        {"n": math.nan, "k": math.nan},
+    ],
+)
+def test_sizes_that_fit_or_are_nobodys_fault_are_no_hazard(cells):
+    assert "padding_to_tiles" not in found(product(**cells))
+
+
 def test_who_calls_a_library_is_told_first_what_a_caller_can_change():
     cells = PLANTED["occupancy_registers"] | PLANTED["uncoalesced_load"]
     cells |= {"stall_memory_dependency": 0.6, "gst_transactions": 0.0, "l2_utilization": 0.3}

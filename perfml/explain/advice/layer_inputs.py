@@ -6,14 +6,26 @@ Here to change: an input of rules of scope ``layer`` is a row of `LAYER_INPUTS` 
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.library_kernels import is_full, is_product
+from perfml.tables import PRODUCT_COLUMNS
 
 _OFTEN = 4
 """Launches of one product from which on they are a loop's."""
+
+_TILE = 32
+"""Sizes below it are smaller than a tile."""
+_ROW = 16
+"""Bytes that one access moves at most (a vector load, cp.async), and that TMA asks of strides."""
+_RELIEVED = (
+    *("ldst_fu_utilization", "shared_utilization", "l2_utilization", "issue_slot_utilization"),
+    *("single_precision_fu_utilization", "half_precision_fu_utilization"),
+)
+"""What narrow accesses keep busy, and wider ones would not."""
 
 LAYER_INPUTS = {
     "launches": "launches of the layer",
@@ -27,6 +39,12 @@ LAYER_INPUTS = {
     "repeated_launches": "launches of a library's product that others repeat, kernel and grid",
     "repeated_idle_us": "their time in which no unit is busy",
     "repeated_share": "their share of the layer's time",
+    "product_n": "columns of the layer's largest product, or its filters",
+    "product_k": "inner size of that product, or its channels",
+    "row_bytes": "bytes, 16 at most, of which all rows of its matrices are a multiple",
+    "row_elements": "elements in 16 bytes",
+    "product_share": "share of the layer's time that a library's products take",
+    "product_idle_us": "their time in which neither tensor cores nor DRAM are busy",
 }
 """Inputs of rules of scope ``layer``."""
 
@@ -68,6 +86,35 @@ def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         table[f"{name}_share"] = table[f"{name}_us"] / table["layer_us"]
     idle = time * (1 - busiest(launches))
     table["repeated_idle_us"] = idle.where(again, 0.0).groupby(groups).sum()
+    if set(PRODUCT_COLUMNS) <= set(launches.columns):
+        table = table.join(_products(launches, table["layer_us"]))
+    return table
+
+
+def _products(launches: pd.DataFrame, layer_us: pd.Series) -> pd.DataFrame:
+    """Return the inputs that tell sizes which tensor cores have to pad.
+
+    Products on CUDA cores (fp32) have no tiles of 16 bytes, and one that is smaller than a tile in
+    any direction is padded whatever its size is.
+    """
+    groups = launches["group"]
+    sizes = launches[list(PRODUCT_COLUMNS)].astype(float).groupby(groups).first()
+    fits = (sizes[["product_m", "product_n", "product_k"]] >= _TILE).all(axis=1)
+    if "precision" in launches.columns:
+        fits &= launches["precision"].astype("string").ne("fp32").groupby(groups).first()
+    element = sizes["product_bytes"].where(fits)
+    table = sizes[["product_n", "product_k"]].assign(row_elements=_ROW / element)
+    # the largest power of two that divides both rows
+    rows = [(sizes[name] * element).where(fits) for name in ("product_n", "product_k")]
+    table["row_bytes"] = np.nan
+    for size in (1, 2, 4, 8, _ROW):
+        whole = (rows[0] % size == 0) & (rows[1] % size == 0)
+        table["row_bytes"] = table["row_bytes"].where(~whole, size)
+    mine = launches["kernel"].astype("string").fillna("").map(is_product).astype(bool)
+    time = launches["time_us"].astype(float).where(mine, 0.0)
+    table["product_share"] = time.groupby(groups).sum() / layer_us
+    idle = time * (1 - busiest(launches, _RELIEVED))
+    table["product_idle_us"] = idle.groupby(groups).sum()
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.explain.launches import kernel_label
-from perfml.tables import metric_columns
+from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
@@ -33,7 +33,8 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
         frame.drop_duplicates(["group", *repeat[len(keys) :]]).groupby("group")["place"].size()
     )
     medians = dict.fromkeys(metric_columns(frame), "median")
-    firsts = dict.fromkeys([*keys, "grid", "block"], "first")
+    sizes = [name for name in PRODUCT_COLUMNS if name in frame.columns]
+    firsts = dict.fromkeys([*keys, "grid", "block", *sizes], "first")
     told = dict.fromkeys([name for name in frame.columns if str(name).startswith("ncu ")], "max")
     groups = frame.groupby(["group", "place", "kernel"], sort=True)
     plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians, **told}
