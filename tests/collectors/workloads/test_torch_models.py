@@ -127,6 +127,8 @@ def test_work_and_least_bytes_are_those_of_a_count_by_hand():
     assert (conv["input"], conv["output"]) == ("2x3x8x8", "2x3x8x8")
     assert (conv["size"], conv["filters"], conv["parameters"]) == ([3, 3], 3, 81)
     assert conv["flops"] == 2 * (3 * 3 * 3) * 3 * (2 * 8 * 8)
+    sizes = {"m": 2 * 8 * 8, "n": 3, "k": 3, "dtype": "float32", "count": 1}
+    assert conv["products"] == [{"operator": "convolution", **sizes}]
     assert [conv[f"{what}_bytes"] for what in ("weight", "input", "output")] == [324, image, image]
     added = rows["body.0.after_conv2"]
     assert (added["flops"], added["input_bytes"], added["output_bytes"]) == (0, 2 * image, image)
