@@ -65,10 +65,11 @@ MOVED_COLUMNS = (
 Microseconds in which no kernel runs, and bytes (`perfml.readers.moves`).
 """
 
-PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes")
-"""Sizes of the largest product of matrices of a launch's layer, and bytes of an element.
+PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes", "product_flops")
+"""Of the largest product of matrices of a launch's layer its sizes and the bytes of an element.
 
-Of a convolution ``product_n`` and ``product_k`` are the channels of a group, out and in
+``product_flops`` are those of all products of the layer, a multiply-add as two. Of a convolution
+``product_n`` and ``product_k`` are the channels of a group, out and in
 (`collectors.workloads.torch_models.work`).
 """
 

@@ -7,12 +7,13 @@ what the kernels take and what the device is idle, so
     wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
 
 and the second factor is the cause ``launch_gaps``. Where copies and fills are known beside the
-kernels (`perfml.explain.moved`) they are part of the wall time and no gaps, and
+kernels (`perfml.explain.moved`) they are part of the wall time and no gaps, and the second factor
+is that of two causes, ``launch_gaps`` and ``memory_moves``. Since
 
-    wall ratio = kernels' ratio x ratio of ((kernels + moved) / kernels) x ratio of (wall / those)
+    wall / kernels = 1 + idle / kernels + moved / kernels
 
-with the cause ``memory_moves`` between. All add up in logarithms. Recordings of ``perfml collect``
-from before it timed copies have them as gaps.
+is a sum, its logarithm is shared out by the logarithmic mean (B. W. Ang, 2005), without a rest.
+Recordings of ``perfml collect`` from before it timed copies have them as gaps.
 
 One gap is one event of the host. In one recorded iteration of blocks of PyTorch on an H200 gaps of
 6 ms (an allocation, most likely) stood before kernels that wait for nothing without a profiler. So
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfml.explain import moved as moves
+from perfml.explain.counters.refine import log_mean
 from perfml.explain.counters.terms import TERMS, Contribution
 from perfml.explain.moved import NOTHING, Moved
 from perfml.util.words import Readable, micros
@@ -92,25 +94,19 @@ class Timeline:
         return self.idle_us / self.wall_us
 
     @property
-    def stretch(self) -> float:
-        """How much longer it takes than its kernels."""
-        return self.wall_us / self.busy_us
-
-    @property
     def moved_share(self) -> float:
         """The part of the wall time that are copies and fills."""
         return self.moved.total_us / self.wall_us
 
     @property
-    def moved_stretch(self) -> float:
-        """How much longer kernels and copies take than kernels alone."""
-        return self.busy_us / (self.busy_us - self.moved.total_us)
+    def kernels_us(self) -> float:
+        """What kernels take."""
+        return self.busy_us - self.moved.total_us
 
     @property
-    def proven_stretch(self) -> float:
-        """The same without what may be one event of the host: the longest gap of one iteration."""
-        chance = self.longest_us if self.iterations == 1 else 0.0
-        return (self.wall_us - chance) / self.busy_us
+    def chance_us(self) -> float:
+        """What may be one event of the host: one iteration's longest gap."""
+        return self.longest_us if self.iterations == 1 else 0.0
 
     @property
     def as_graph_us(self) -> float:
@@ -169,20 +165,39 @@ class Gaps:
     def contribution(self) -> Contribution:
         """The cause: idle shares of both sides, and the logarithm of its factor."""
         shares = (self.baseline.idle_share, self.target.idle_share)
-        return Contribution(_TERM, *shares, math.log(self.target.stretch / self.baseline.stretch))
+        return Contribution(_TERM, *shares, self._between((0.0, 0.0))[0])
 
     @property
     def copies(self) -> Contribution:
         """The cause: shares of copies and fills of both sides, and their factor's logarithm."""
         shares = (self.baseline.moved_share, self.target.moved_share)
-        factor = self.target.moved_stretch / self.baseline.moved_stretch
-        return Contribution(moves.TERM, *shares, math.log(factor))
+        return Contribution(moves.TERM, *shares, self._between((0.0, 0.0))[1])
 
     @property
     def most(self) -> Contribution:
-        """The cause of the two that makes more of what is proven."""
+        """The cause of the two to look at first.
+
+        A host that waits for its copies leaves the device idle after them, so that half as much in
+        copies as in gaps is enough.
+        """
         copies = self.copies
-        return copies if abs(copies.log_ratio) > abs(self._proven_gaps) else self.contribution
+        gaps = self._proven_gaps
+        return copies if abs(copies.log_ratio) > abs(gaps) / 2 else self.contribution
+
+    def _between(self, chance: tuple[float, float]) -> tuple[float, float]:
+        """Return the logarithms of the factors of gaps and of moves.
+
+        `chance` is left out of what is idle on both sides, in microseconds.
+        """
+        sides = (self.baseline, self.target)
+        whole = [
+            (side.wall_us - left_out) / side.kernels_us
+            for side, left_out in zip(sides, chance, strict=True)
+        ]
+        step = math.log(whole[1] / whole[0])
+        moved = [side.moved.total_us / side.kernels_us for side in sides]
+        copies = 0.0 if moved[0] == moved[1] else (moved[1] - moved[0]) / log_mean(*whole)
+        return step - copies, copies
 
     @property
     def proven(self) -> float:
@@ -191,7 +206,7 @@ class Gaps:
 
     @property
     def _proven_gaps(self) -> float:
-        proven = math.log(self.target.proven_stretch / self.baseline.proven_stretch)
+        proven, _ = self._between((self.baseline.chance_us, self.target.chance_us))
         whole = self.contribution.log_ratio
         return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
 

@@ -30,7 +30,7 @@ def with_products(frame: pd.DataFrame, manifest: dict[str, Any]) -> pd.DataFrame
     """
     rows = manifest.get("layers")
     sizes = {
-        str(row["layer"]): largest
+        str(row["layer"]): (*largest, _flops(row))
         for row in (rows if isinstance(rows, list) else [])
         if isinstance(row, dict) and (largest := _largest(row.get("products"))) is not None
     }
@@ -42,6 +42,12 @@ def with_products(frame: pd.DataFrame, manifest: dict[str, Any]) -> pd.DataFrame
         for place, name in enumerate(PRODUCT_COLUMNS)
     }
     return frame.assign(**{name: column.astype("float64") for name, column in columns.items()})
+
+
+def _flops(row: dict[str, Any]) -> float:
+    """Return what a layer computes; NaN where that is not known."""
+    flops = row.get("flops")
+    return float(flops) if isinstance(flops, int | float) else float("nan")
 
 
 def _largest(products: Any) -> tuple[float, float, float, float] | None:

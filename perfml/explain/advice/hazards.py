@@ -278,7 +278,7 @@ def _findings(
     rows: pd.DataFrame, book: Rules, peaks: Peaks | None, min_gain: float, merged: bool
 ) -> tuple[pd.DataFrame, int]:
     found: list[dict[str, Any]] = []
-    sums = None if merged else layer_table(rows, book)
+    sums = None if merged else layer_table(rows, book, peaks)
     inputs = InputValues(rows, peaks)
     for rule in book:
         if rule.scope == "kernel":

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.pressures import busiest
+from perfml.explain.advice.inputs import values_of
+from perfml.explain.advice.pressures import LEVELS, busiest
 from perfml.explain.advice.rules import Rules
 from perfml.explain.counters.library_kernels import is_full, is_product
+from perfml.explain.roofs.peaks import Peaks
 from perfml.tables import PRODUCT_COLUMNS
 
 _OFTEN = 4
@@ -21,11 +23,6 @@ _TILE = 32
 """Sizes below it are smaller than a tile."""
 _ROW = 16
 """Bytes that one access moves at most (a vector load, cp.async), and that TMA asks of strides."""
-_RELIEVED = (
-    *("ldst_fu_utilization", "shared_utilization", "l2_utilization", "issue_slot_utilization"),
-    *("single_precision_fu_utilization", "half_precision_fu_utilization"),
-)
-"""What narrow accesses keep busy, and wider ones would not."""
 
 LAYER_INPUTS = {
     "launches": "launches of the layer",
@@ -44,12 +41,13 @@ LAYER_INPUTS = {
     "row_bytes": "bytes, 16 at most, of which all rows of its matrices are a multiple",
     "row_elements": "elements in 16 bytes",
     "product_share": "share of the layer's time that a library's products take",
-    "product_idle_us": "their time in which neither tensor cores nor DRAM are busy",
+    "product_us": "their time",
+    "product_least_us": "what they take at the device's peak, or DRAM is busy in them if longer",
 }
 """Inputs of rules of scope ``layer``."""
 
 
-def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+def layer_table(launches: pd.DataFrame, rules: Rules, peaks: Peaks | None = None) -> pd.DataFrame:
     """Return the inputs of scope ``layer``, one row a layer.
 
     Parameters
@@ -58,6 +56,8 @@ def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         Usual launches with the columns ``group, kernel, time_us, layer_us``.
     rules
         They say what counts as short, and what as a rearrangement.
+    peaks
+        As for `perfml.explain.advice.inputs.values_of`.
 
     Returns
     -------
@@ -87,15 +87,17 @@ def layer_table(launches: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     idle = time * (1 - busiest(launches))
     table["repeated_idle_us"] = idle.where(again, 0.0).groupby(groups).sum()
     if set(PRODUCT_COLUMNS) <= set(launches.columns):
-        table = table.join(_products(launches, table["layer_us"]))
+        table = table.join(_products(launches, table["layer_us"], peaks))
     return table
 
 
-def _products(launches: pd.DataFrame, layer_us: pd.Series) -> pd.DataFrame:
+def _products(launches: pd.DataFrame, layer_us: pd.Series, peaks: Peaks | None) -> pd.DataFrame:
     """Return the inputs that tell sizes which tensor cores have to pad.
 
     Products on CUDA cores (fp32) have no tiles of 16 bytes, and one that is smaller than a tile in
-    any direction is padded whatever its size is.
+    any direction is padded whatever its size is. A kernel for rows that begin anywhere may be of an
+    older design, whose tensor cores are busy for longer than another's: what is left of the time is
+    told by the device's peak, not by them.
     """
     groups = launches["group"]
     sizes = launches[list(PRODUCT_COLUMNS)].astype(float).groupby(groups).first()
@@ -112,9 +114,15 @@ def _products(launches: pd.DataFrame, layer_us: pd.Series) -> pd.DataFrame:
         table["row_bytes"] = table["row_bytes"].where(~whole, size)
     mine = launches["kernel"].astype("string").fillna("").map(is_product).astype(bool)
     time = launches["time_us"].astype(float).where(mine, 0.0)
-    table["product_share"] = time.groupby(groups).sum() / layer_us
-    idle = time * (1 - busiest(launches, _RELIEVED))
-    table["product_idle_us"] = idle.groupby(groups).sum()
+    table["product_us"] = time.groupby(groups).sum()
+    table["product_share"] = table["product_us"] / layer_us
+    peak = values_of(launches, "peak_precision", peaks)
+    if isinstance(peak, str):
+        return table
+    reached = pd.Series(peak, launches.index).groupby(groups).first()
+    dram = time * busiest(launches, [name for name in LEVELS if name != "dram_utilization"])
+    computes = 1e6 * sizes["product_flops"] / reached
+    table["product_least_us"] = np.maximum(computes, dram.groupby(groups).sum())
     return table
 
 
