@@ -15,6 +15,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ RUNS = _words(
     "stands_for settings model library attention compile cudnn_enabled cudnn_benchmark allow_tf32 "
     "memory_format metrics_requested metrics_missing launches_profiled passes profiling_seconds "
     "conversion_seconds seconds_per_launch layers layer_map layer kernels skip check passed "
-    "outputs relative_error limit"
+    "outputs relative_error limit products operator m n k dtype count"
 )
 """Facts of a run."""
 
@@ -321,15 +322,15 @@ def redact_run(
     manifest = read_manifest(folder / MANIFEST)
     tables = sorted(path for path in folder.iterdir() if _TABLE.fullmatch(path.name))
     strike = redactor([manifest], hide, safe=[str(manifest.get("device", ""))])
-    rows = {path.name.partition(".csv")[0] + ".csv": _rows(path) for path in tables}
-    for each in rows.values():
+    found = {path.name.partition(".csv")[0] + ".csv": _rows(path) for path in tables}
+    for _, each in found.values():
         _learn_hosts(strike, each)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(out, error, "Name another.") from error
     written = []
-    for name, each in rows.items():
+    for name, (facts, each) in found.items():
         with (
             replacing(out / name) as temporary,
             temporary.open("w", encoding="utf-8", newline="") as file,
@@ -341,6 +342,7 @@ def redact_run(
                 if quoted
                 else csv.writer(file, lineterminator="\n")
             )
+            file.writelines(strike.text(fact) + "\n" for fact in facts)
             writer.writerows(_struck(strike, each))
         written.append(out / name)
     document = {**strike.value(manifest), "redacted": True}
@@ -352,8 +354,11 @@ def redact_run(
     return written, sorted(path.name for path in folder.iterdir() if path.name not in copied)
 
 
-def _rows(path: Path) -> list[list[str]]:
-    """Return a CSV's rows from its header on; what programs printed before it is left out."""
+def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of facts above a table of counters (``# ...``), and its rows.
+
+    Rows begin with the header; what programs printed before it is left out.
+    """
     from perfml.readers.ncu.page import header_at
     from perfml.readers.source import Source
 
@@ -361,13 +366,15 @@ def _rows(path: Path) -> list[list[str]]:
     start = header_at(text.encode())
     if start > 0:
         text = text.encode()[start:].decode()
-    rows = [row for row in csv.reader(text.splitlines(keepends=True)) if row]
+    lines = text.splitlines(keepends=True)
+    facts = list(takewhile(lambda line: line.startswith("# "), lines))
+    rows = [row for row in csv.reader(lines[len(facts) :]) if row]
     odd = next((row for row in rows if len(row) != len(rows[0])), None)
     if odd is not None:
         msg = "not a table: its rows have different numbers of cells"
         cure = "Export the profile again, or share the Parquet table instead."
         raise InputError(msg, where=str(path), found=",".join(odd)[:60], cure=cure)
-    return rows
+    return [fact.rstrip("\r\n") for fact in facts], rows
 
 
 def _learn_hosts(strike: Redactor, rows: list[list[str]]) -> None:

@@ -268,6 +268,24 @@ def test_a_redacted_run_folder_holds_no_secret_and_reads_the_same(run_folder, tm
     pd.testing.assert_frame_equal(before.drop(columns="run_id"), after.drop(columns="run_id"))
 
 
+def test_a_run_measured_by_cupti_keeps_its_facts_copies_and_sizes(recorded, tmp_path):
+    """Its table of counters begins with lines of facts, its times have rows of copies."""
+    folder, out = tmp_path / "odd", tmp_path / "shared"
+    shutil.copytree(recorded / "moves" / "odd", folder)
+    packed = folder / "metrics.csv.xz"
+    text = lzma.decompress(packed.read_bytes()).decode()
+    packed.unlink()
+    (folder / "metrics.csv").write_text(text.replace("# driver", f"# user: {USER}\n# driver"))
+    redact_run(folder, out, hide=[USER])
+    facts = (out / "metrics.csv").read_text()
+    assert USER not in facts
+    assert "# device: NVIDIA H200\n" in facts
+    before, after = ingest([folder]).frame, ingest([out]).frame
+    assert after["product_k"].max() == 4096
+    assert after["filled_bytes"].sum() > 0
+    pd.testing.assert_frame_equal(before.drop(columns="run_id"), after.drop(columns="run_id"))
+
+
 def test_a_run_folder_needs_a_place_for_the_copy(run_folder):
     done = CliRunner().invoke(app, ["inspect", str(run_folder), "--redact"])
     assert done.exit_code == 1
