@@ -90,6 +90,27 @@ def test_the_largest_loss_has_its_cause_and_its_cure():
     assert loss.gain.endswith(": as fast as cublas")
 
 
+@pytest.mark.parametrize("disagree", [True, False])
+def test_a_step_and_its_section_are_as_open_as_each_other(disagree):
+    table = layers()
+    pairs = explain_pairs(table, kernels(), model=None)
+    said = ("occupancy: by the counters 5.80, in the model 1.00",) if disagree else ()
+
+    def disagreeing(pair):
+        details = [
+            dataclasses.replace(each, disagreements=said) for each in pair.explanation.details
+        ]
+        return dataclasses.replace(
+            pair, explanation=dataclasses.replace(pair.explanation, details=details)
+        )
+
+    document = build_report(table, pairs=[disagreeing(each) for each in pairs])
+    step, shown = document.answer.first[-1], to_markdown(document)
+    assert ("This is open: the evidence disagrees" in step.text) is disagree
+    assert ("What to do (open: the evidence disagrees)" in shown) is disagree
+    assert step.sure == "open" or not disagree
+
+
 def test_of_one_backend_the_largest_possible_saving_is_told():
     frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
     frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03

@@ -476,14 +476,15 @@ def _cures(detail: LayerDiff) -> Points | None:
     """Say what helps against the main cause; None where no counter names one."""
     from perfml.explain.counters.sentences import sided_causes
 
+    title = "What to do (open: the evidence disagrees)" if detail.disagreements else "What to do"
     if detail.fix is not None:
         told = detail.fix.sentence().removeprefix("what to do ")
-        return Points((_capital(told),), "What to do", "advised")
+        return Points((_capital(told),), title, "advised")
     causes, _ = sided_causes(detail.time, detail.causes)
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:
         return None
-    return Points(tuple(f"{term.label}: {term.action}" for term in main), "What to do", "advised")
+    return Points(tuple(f"{term.label}: {term.action}" for term in main), title, "advised")
 
 
 def _lines(detail: LayerDiff) -> Points | None:

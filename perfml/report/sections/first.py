@@ -174,6 +174,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
         + f". {cause_and_cure(detail, names, instead)}"
+        + (" This is open: the evidence disagrees, see Why." if detail.disagreements else "")
     )
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure = "open" if why is None else why.sure
