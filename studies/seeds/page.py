@@ -246,6 +246,11 @@ def step_rows():
     return json.loads(STEPS.read_text(encoding="utf-8"))
 
 
+def _said(row):
+    """Return what explain said; answers of 2026-11-22 lack the word before ncu's names."""
+    return re.sub(r"^(stall_\w+) \((?!ncu: )", r"\1 (ncu: ", row["explain"] or "no difference")
+
+
 def steps():
     """Every step of the ladders: author, explain, and the time expected from the slower side."""
     rows = []
@@ -254,7 +259,7 @@ def steps():
         rows.append(
             [
                 row["ladder"].removeprefix("h200-"), row["step"], f"`{row['layer']}`",
-                row["author"] or "(ours)", row["explain"] or "no difference",
+                row["author"] or "(ours)", _said(row),
                 place if row["author"] else "-", f"{row['ratio']:.2f}",
                 "-" if row["expected"] is None else f"{row['expected']:.2f}",
             ]
@@ -287,7 +292,7 @@ def anew():
     rows = [
         [
             one["ladder"].removeprefix("h200-"), one["step"], f"`{one['layer']}`",
-            one["explain"] or "no difference", two["explain"] or "no difference",
+            _said(one), _said(two),
             f"{one['ratio']:.2f}", f"{two['ratio']:.2f}",
         ]
         for one, two in changed()

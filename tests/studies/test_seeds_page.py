@@ -239,3 +239,8 @@ def test_every_output_was_right_before_it_was_measured():
     assert results()["checked"]["worst"] < 1
     failed = [row["part"] for row in results()["state"] if row["what"] not in ("exit 0",)]
     assert [each.split()[:2] for each in failed] == [["attention", "triton"], ["slow", "totals"]]
+
+
+def test_names_of_nsight_compute_are_said_to_be_its():
+    assert "stall_memory_dependency (ncu: long_scoreboard)" in TEXT
+    assert not re.findall(r"stall_\w+ \((?!ncu: )", TEXT)
