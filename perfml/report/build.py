@@ -11,7 +11,7 @@ from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
-from perfml.report.labels import listed
+from perfml.report.labels import listed, short_models
 from perfml.report.layer_shapes import layer_shapes
 from perfml.report.results import (
     Pair,
@@ -129,7 +129,8 @@ def report_document(results: Results, title: str | None = None) -> Document:
 
 
 def _title(results: Results) -> str:
-    workload = listed(results.named("workload"), 3) or "Layer times"
+    workloads = results.named("workload")
+    workload = listed([*short_models(workloads).values()], 3) or "Layer times"
     device = listed(results.named("device"), 2)
     return f"{workload} on {device}" if device else workload
 

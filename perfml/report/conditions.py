@@ -7,7 +7,7 @@ and batch. Times of different conditions are never averaged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import TableError
-from perfml.report.labels import clean, listed
+from perfml.report.labels import clean, listed, short_models
 
 _CONDITION = ("workload", "device", "precision", "batch")
 EVERY_RUN = "all runs"
@@ -142,7 +142,10 @@ def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     ]
     varying = [name for name in keys if len(frame[name].unique()) > 1]
     shown = [name for name in keys if name in varying or name in ("precision", "batch")]
-    return [_condition(_label(key, shown), key, part) for key, part in found]
+    names = short_models(
+        str(key["workload"]) for key, _ in found if key.get("workload") is not None
+    )
+    return [_condition(_label(key, shown, names), key, part) for key, part in found]
 
 
 def settings(layers: pd.DataFrame) -> str:
@@ -163,7 +166,7 @@ def settings(layers: pd.DataFrame) -> str:
     return ", ".join(part for part in told if part)
 
 
-def _label(values: dict[str, object], shown: Sequence[str]) -> str:
+def _label(values: dict[str, object], shown: Sequence[str], names: Mapping[str, str]) -> str:
     parts = []
     for name in shown:
         value = values[name]
@@ -172,7 +175,7 @@ def _label(values: dict[str, object], shown: Sequence[str]) -> str:
         if name == "batch":
             parts.append(f"batch {int(float(str(value)))}")
         elif str(value) != "unknown":
-            parts.append(clean(value, 80))
+            parts.append(clean(names.get(str(value), value), 80))
     return ", ".join(parts) or EVERY_RUN
 
 

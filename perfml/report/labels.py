@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perfml.util.json_values import is_missing
@@ -71,6 +72,25 @@ def percent(value: float) -> str:
         return "<0.1 %"
     places = 1 if 0 < abs(value) < 0.0995 else 0
     return f"{100 * value:.{places}f} %"
+
+
+def short_models(names: Iterable[str]) -> dict[str, str]:
+    """Return what PyTorch models are called without the library or file that they are from.
+
+    Names that two of them would share stay as they are.
+
+    Examples
+    --------
+    >>> short_models(["torch:torchvision/resnet18", "torch:models.py:block", "mine"])
+    {'torch:torchvision/resnet18': 'resnet18', 'torch:models.py:block': 'block', 'mine': 'mine'}
+    >>> short_models(["torch:timm/vgg11", "torch:torchvision/vgg11"])["torch:timm/vgg11"]
+    'torch:timm/vgg11'
+    """
+    short = {
+        name: re.split("[/:]", name)[-1] if name.startswith("torch:") else name for name in names
+    }
+    counted = Counter(short.values())
+    return {name: each if each and counted[each] == 1 else name for name, each in short.items()}
 
 
 def listed(names: Sequence[str], limit: int = 4) -> str:

@@ -14,7 +14,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
 from perfml.merge.rule import merge
-from perfml.report import advise_conditions, explain_pairs
+from perfml.report import advise_conditions, build_report, explain_pairs
 from perfml.report.conditions import conditions
 from perfml.report.document import Pictures, ReportTable
 from perfml.report.figures.comparisons import layer_roofs
@@ -277,6 +277,21 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     assert table.rows[0][1].note == "10 % to 20 % of the layer"
     assert note.text.startswith("150 findings; the 60 with the largest savings are shown")
     assert advice_section({"none": Advice(findings.iloc[:0], unchecked)}) is None
+    many = {f"condition {place}": Advice(findings, unchecked) for place in range(100)}
+    (panels,) = advice_section(many).blocks
+    assert {len(each.blocks[2].blocks[3].rows) for each in panels.sections} == {20}
+
+
+def test_networks_are_called_by_their_own_names_where_these_tell_them_apart():
+    table = layers()
+    names = ("torch:torchvision/resnet18", "torch:models.py:block", "torch:torchvision/vgg", "mine")
+    shown = pd.concat([table.assign(workload=name) for name in names])
+    told = {each.label.partition(",")[0] for each in conditions(shown)}
+    assert told == {"resnet18", "block", "vgg", "mine"}
+    same = [table.assign(workload=name) for name in ("torch:timm/vgg", "torch:torchvision/vgg")]
+    told = {each.label.partition(",")[0] for each in conditions(pd.concat(same))}
+    assert told == {"torch:timm/vgg", "torch:torchvision/vgg"}
+    assert build_report(table.assign(workload=names[0])).title.startswith("resnet18 on ")
 
 
 def test_advice_of_every_condition_reaches_the_page_and_markdown():

@@ -191,12 +191,11 @@
 
   // A table that goes on beyond its frame says so, until its end is seen.
   document.querySelectorAll(".scroll").forEach((box) => {
-    const sign = make("p", { class: "swipe", "aria-hidden": "true" }, "more columns to the right →");
+    const sign = make("p", { class: "swipe", "aria-hidden": "true", hidden: true }, "more columns to the right →");
     box.after(sign);
     const look = () => { sign.hidden = box.scrollLeft + box.clientWidth >= box.scrollWidth - 4; };
     box.addEventListener("scroll", look, { passive: true });
-    new ResizeObserver(look).observe(box);
-    look();
+    new ResizeObserver(look).observe(box); // it looks at once, when all signs are in their places
   });
 
   // Warnings that fold on screen are open on paper.

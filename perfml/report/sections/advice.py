@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _MOST = 60
 """Findings of a condition on a page; the largest savings are kept."""
 
+_LEAST = 12
+"""Findings of each of very many conditions."""
+
+_ON_A_PAGE = 2000
+"""Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
+
 _MOST_SHORT = 3
 """Findings of a hazard in Markdown."""
 
@@ -62,9 +68,10 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
         None where no rule finds a hazard.
     """
     panels = []
+    most = max(_LEAST, min(_MOST, _ON_A_PAGE // max(len(advice), 1)))
     for label, each in advice.items():
         if len(each.table):
-            kept = each.table.sort_values("saved_us", ascending=False, kind="stable").head(_MOST)
+            kept = each.table.sort_values("saved_us", ascending=False, kind="stable").head(most)
             panels.append(
                 section(
                     label,
