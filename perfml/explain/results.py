@@ -98,7 +98,8 @@ class Ratio:
             most = max(abs(math.expm1(bound)) for bound in (self.log_low or 0, self.log_high or 0))
             shown = f"one above {Readable(most):.1%} would show"
             return f"no difference (ratio {self.ratio:.3f}, {sure}; {shown})"
-        return f"{self.verdict}: {self.ratio:.3f} times the baseline's time ({sure})"
+        fast = f", {number(1 / self.ratio)} times as fast" if self.ratio < 1 else ""
+        return f"{self.verdict}: {self.ratio:.3f} times the baseline's time{fast} ({sure})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

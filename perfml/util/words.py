@@ -48,6 +48,19 @@ def micros(value: float) -> str:
     return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
 
 
+def micros_alike(*values: float) -> list[str]:
+    """Return times that are read together, in the unit of the largest.
+
+    Examples
+    --------
+    >>> micros_alike(5600.0, 65_300.0), micros_alike(18.3, 111.0)
+    (['5.60 ms', '65.3 ms'], ['18.3 µs', '111 µs'])
+    """
+    if max(values, default=0.0) >= 10_000:
+        return [f"{number(value / 1000)} ms" for value in values]
+    return [micros(value) for value in values]
+
+
 def multiple(ratio: float) -> str:
     """Return a ratio with two decimals, or with three digits where these tell more or too much.
 

@@ -11,6 +11,7 @@ from perfml.cli import app
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import write_table
+from tests.support.paths import DATA
 
 pytestmark = pytest.mark.long
 
@@ -68,6 +69,20 @@ def test_a_layer_asked_for_comes_first_and_of_all_others_the_sum(sweep):
     assert "Every layer" not in asked
     assert all_layers.startswith("== cudnn against cublas, all layers of both")
     assert "Every layer" in all_layers
+
+
+def test_of_a_single_kernel_the_answer_begins_with_it_and_says_nothing_twice():
+    words = ("--kernel", "healthy_copy", "--kernel-b", "uncoalesced_load", "-q")
+    report = DATA / "ncu" / "rules_hazards.csv.xz"
+    shown = run(report, *words).stdout
+    first, said, *_ = shown.splitlines()
+    assert "uncoalesced_load against " in first
+    assert ": healthy_copy -> uncoalesced_load (aligned: " in first
+    assert said.startswith("Slower: 9.015 times the baseline's time (")
+    assert "all layers of both" not in shown
+    assert "Every layer" not in shown
+    back = run(report, "--kernel", "uncoalesced_load", "--kernel-b", "healthy_copy", "-q").stdout
+    assert "Faster: 0.111 times the baseline's time, 9.01 times as fast (" in back
 
 
 def test_json_is_one_document_whose_terms_add_up(tables):

@@ -10,7 +10,7 @@ from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.certainty import IN_WORDS, Certainty
 from perfml.explain.counters.terms import Term
 from perfml.util.json_values import json_value
-from perfml.util.words import micros
+from perfml.util.words import micros_alike
 
 
 class CannotSay(Enum):
@@ -63,18 +63,16 @@ class Fix:
         if time is None:
             why = (self.unsaid or CannotSay.COUNTERS).value
             return f"what removing this cause alone saves cannot be said: {why}"
+        low, high, now, about = micros_alike(time.low_us, time.high_us, self.now_us, time.time_us)
         if time.unknown:
-            most = f"the {micros(self.now_us)} of now"
-            if time.high_us < self.now_us:
-                most = f"{micros(time.high_us)} instead of {micros(self.now_us)}"
+            most = f"{high} instead of {now}" if time.high_us < self.now_us else f"the {now} of now"
             return (
-                f"without this cause between {micros(time.low_us)} and {most} in 80 % of such "
-                f"cases (no counter tells {time.unknown})"
+                f"without this cause between {low} and {most} in 80 % of such cases (no counter "
+                f"tells {time.unknown})"
             )
         return (
-            f"without this cause about {micros(time.time_us)} instead of "
-            f"{micros(self.now_us)} ({micros(time.low_us)} to "
-            f"{micros(time.high_us)} in 80 % of such cases)"
+            f"without this cause about {about} instead of {now} ({low} to {high} in 80 % of such "
+            "cases)"
         )
 
     def sentence(self) -> str:

@@ -37,7 +37,7 @@ from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.main_points import main_points
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
-from perfml.util.words import count, factor_text, micros, multiple, number
+from perfml.util.words import count, factor_text, micros, micros_alike, multiple, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,28 +135,34 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
     """
     title = f"{explanation.target} against {explanation.baseline}"
     table = layers_table(explanation, by_share=True, most=_FIRST_LAYERS)
+    # of a single layer the sum of all layers would say everything twice
+    single = len(explanation.layers) == 1 == len(explanation.details)
     overview = section(
-        f"{title}, all layers of both",
+        "" if single else f"{title}, all layers of both",
         *(Text(text) for text in explanation.pairing),
-        *(() if named else (table,)),
+        *(() if named or single else (table,)),
         *(Text(text) for text in (undecided_note(explanation),) if text and not named),
         *time_texts(explanation.time_notes),
-        summary=explanation.total.sentence(),
+        summary="" if single else explanation.total.sentence(),
     )
     layers = (
         section(
-            _names(each),
-            *((Text(f"{each.time.sentence()}."),) if named and each.time.interval else ()),
+            f"{title}: {_names(each)}" if single else _names(each),
+            *(
+                (Text(f"{_capital(each.time.sentence())}."),)
+                if single or (named and each.time.interval)
+                else ()
+            ),
             main_points(each, explanation, short=place > 0),
         )
         for place, each in enumerate(explanation.details)
     )
-    sections = (*layers, overview) if named else (overview, *layers)
+    sections = (*layers, overview) if named or single else (overview, *layers)
     return Document(title, (*sections, section("", Text(_MORE))))
 
 
 def _names(detail: LayerDiff) -> str:
-    times = f"{micros(detail.time.target_us)} against {micros(detail.time.baseline_us)}"
+    times = " against ".join(micros_alike(detail.time.target_us, detail.time.baseline_us))
     whose = "" if detail.on_the_clock is None else ", kernels alone"
     verdict = f"{detail.time.verdict}{whose}"
     return f"{_aligned(detail)}: {verdict}, {times} ({multiple(detail.time.ratio)})"
