@@ -124,6 +124,25 @@ def test_of_one_backend_the_largest_possible_saving_is_told():
         assert found == ()
 
 
+def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
+    frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
+    frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03
+    table = layers(backends=("cudnn",)).assign(device="NVIDIA H200")
+    advice = advise_conditions(table, frame)
+    assert any(len(each.table) for each in advice.values())
+    long = table["layer"] == "conv_01"
+    slow = table.assign(time_us=table["time_us"].where(~long, 1e6))
+    small = {
+        label: dataclasses.replace(each, table=each.table[each.table["layer"] != "conv_01"])
+        for label, each in advice.items()
+    }
+    (step,) = build_report(slow, advice=small).answer.first
+    assert step.title == "Look at conv_01"
+    assert "no rule of advice found anything there" in step.text
+    (usual,) = build_report(table, advice=advice).answer.first
+    assert usual.gain.startswith("saves at most ")
+
+
 def test_without_findings_the_counters_that_are_missing_come_first():
     table = layers(backends=("cudnn",))
     advice = {

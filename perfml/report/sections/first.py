@@ -7,7 +7,7 @@ that can be avoided, with its cause and its cure. Each says what it gains and ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -35,7 +35,8 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
-    loss = _loss(results.pairs) or _saving(results.advice) or _unchecked(results.advice)
+    loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
+    loss = loss or _unchecked(results.advice)
     steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
 
@@ -217,12 +218,17 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     return " ".join(filter(None, (cause, cure, instead)))
 
 
-def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
+def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
     """Say the hazard with the largest possible saving, where no two backends were compared."""
     tables = [each.table.assign(label=label) for label, each in advice.items() if len(each.table)]
     if not tables:
         return None
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
+    found = next((each for each in shown if each.label == row["label"]), None)
+    if found is not None and found.slowest is not None:
+        total = float(found.times["median"].sum())
+        if float(row["saved_us"]) < _WORTH * total:
+            return _nothing_found(found.slowest, total, row)
     text = (
         f"{labelled(str(row['layer']), str(row['label']))} has the largest possible saving: "
         f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
@@ -231,6 +237,19 @@ def _saving(advice: Mapping[str, Advice]) -> Sentence | None:
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
     return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)
+
+
+def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]) -> Sentence:
+    """Say that no rule speaks of what takes the time, where all findings are of something else."""
+    layer, time = str(slowest["layer"]), float(slowest["median"])
+    text = (
+        f"{layer} takes {percent(time / total)} of the time, and no rule of advice found anything "
+        f"there. The largest finding is in {row['layer']} and saves at most "
+        f"{micros(float(row['saved_us']))}: {row['hazard']}. Why warps wait in {layer} is shown "
+        "below; what makes it slower than another version says perfml explain."
+    )
+    gain = f"{micros(time)} of {micros(total)}, for no reason that a rule knows"
+    return Sentence("do", "open", text, f"Look at {layer}", gain)
 
 
 def _unchecked(advice: Mapping[str, Advice]) -> Sentence | None:
