@@ -124,6 +124,18 @@ def test_one_repeat_a_side_leaves_the_answer_open():
     assert "without an interval" in first.text
 
 
+def test_of_single_launches_that_differ_much_step_and_sentence_are_equally_sure():
+    one = kernels(layers=3, repeats=1, backends=("cublas",))
+    slow = one.assign(time_us=2 * one["time_us"])
+    document = build_comparison(("before", one, None), ("after", slow, None), model=None)
+    step, said = (
+        document.answer.first[0],
+        next(each for each in document.answer.sentences if "without an interval" in each.text),
+    )
+    assert step.title.endswith(" is slower")
+    assert (step.sure, said.sure) == ("likely", "likely")
+
+
 def test_a_metric_that_changed_is_named_with_its_layers():
     after = table()
     after.loc[after["layer"] == "conv_02", "gld_efficiency"] = 5.0

@@ -50,10 +50,11 @@ _HEADING = "What differs, and how sure that is"
 
 RULES = {
     "firm": "the repeats of both sides give an interval, and it decides",
-    "likely": "metrics changed beyond their noise, or counters split at least half of a difference "
-    "and nothing contradicts them",
-    "open": "the repeats scatter too much, or there is only one; or the cause is mostly "
-    "unexplained or contradicted",
+    "likely": "single launches differ by more than 3 %, which they rarely do by chance; or metrics "
+    "changed beyond their noise, or counters split at least half of a difference and nothing "
+    "contradicts them",
+    "open": "the repeats scatter too much, or single launches differ by less; or the cause is "
+    "mostly unexplained or contradicted",
 }
 """What the words of certainty mean on a comparison; printed on the page."""
 
@@ -146,6 +147,10 @@ def _largest_change(comparison: Comparison) -> float:
     return max(_changes(comparison)["size"], default=0.0)
 
 
+def _decided(verdict: str) -> bool:
+    return verdict in ("slower", "faster")
+
+
 def _gains_and_losses(comparison: Comparison) -> str:
     """Say what slower layers cost and faster ones save, never as one sum."""
     changes = _changes(comparison)
@@ -175,7 +180,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"
     title = f"{row['layer']} is {row['verdict']}"
-    steps = [Sentence("do", "firm", text, title, gain)]
+    sure: Sure = "firm" if row["low"] == row["low"] else "likely"  # of single launches no interval
+    steps = [Sentence("do", sure, text, title, gain)]
     changes = pd.concat([_changes(each) for each in comparisons])
     if len(changes) > 1:
         text = "; ".join(
@@ -188,7 +194,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         title = "What slower layers cost" if slower else "What faster layers save"
         if slower and faster:
             title += ", and faster ones save"
-        steps.append(Sentence("do", "firm", f"{text}.", title, gain))
+        sure = "firm" if changes["low"].notna().all() else "likely"
+        steps.append(Sentence("do", sure, f"{text}.", title, gain))
     return steps
 
 
@@ -314,7 +321,9 @@ def _time_sentence(comparison: Comparison) -> Sentence:
             why = "one time a side is not exact to this"
         text = f"{_begun(of, 'undecided')}, {why} ({total.ratio:.3f}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
-    sure: Sure = "open" if total.verdict == "undecided" or total.interval is None else "firm"
+    sure: Sure = "likely" if total.interval is None else "firm"
+    if total.verdict == "undecided" or (total.interval is None and not _decided(total.verdict)):
+        sure = "open"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
 
 
