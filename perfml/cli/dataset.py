@@ -244,7 +244,7 @@ def peaks_given(given: str | None, table: pd.DataFrame) -> Peaks | None:
     known = ("measured", "data-sheet")
     if given not in known:
         if not Path(given).exists():
-            msg = "no file of peaks is called so"
+            msg = "no such file"
             cure = did_you_mean(given, known, "Give measured, data-sheet or a file.")
             raise PerfmlError(msg, where=given, cure=cure)
         return load_peaks(given)
