@@ -67,14 +67,15 @@ def join_timing(
         iterations[order[number] % len(iterations)] for number in timed["iteration"]
     ]
     match = _how_to_match(profiled, timed)
-    timed["match"] = pd.MultiIndex.from_frame(timed[["iteration", "slot"]]).map(match)
+    slots = zip(timed["iteration"].tolist(), timed["slot"].tolist(), strict=True)
+    timed["match"] = [match[slot] for slot in slots]
     by_name, by_place = timed[timed["match"] == "name"], timed[timed["match"] == "place"]
     shared, bare = timed[timed["match"] == "share"], timed[timed["match"] == "none"]
     parts = [
         _matched(profiled, by_name, ["function", "repeat"]),
         _matched(profiled, by_place, ["place"]),
-        _apportioned(profiled, shared),
-        _unmeasured(profiled, bare),
+        *([_apportioned(profiled, shared)] if len(shared) else ()),
+        *([_unmeasured(profiled, bare)] if len(bare) else ()),
     ]
     warnings += _warnings(where, parts[1], shared, bare)
     frame = pd.concat([part for part in parts if len(part)], ignore_index=True)
@@ -151,18 +152,28 @@ def _how_to_match(profiled: pd.DataFrame, timed: pd.DataFrame) -> dict[tuple[int
     ``name`` where both passes ran the same functions, in whatever order; ``place`` where they
     ran as many; ``share`` where they ran another number; ``none`` where nothing was profiled.
     """
-    have = {key: sorted(part) for key, part in profiled.groupby(["iteration", "slot"])["function"]}
+    have = _functions(profiled, ["iteration", "slot"])
     found: dict[Any, str] = {}
-    keys = ["iteration", "slot", "metrics_iteration"]
-    for (iteration, slot, source), part in timed.groupby(keys)["function"]:
+    for (iteration, slot, source), part in _functions(
+        timed, ["iteration", "slot", "metrics_iteration"]
+    ).items():
         theirs = have.get((source, slot))
         if theirs is None:
             how = "none"
-        elif theirs == sorted(part):
+        elif sorted(theirs) == sorted(part):
             how = "name"
         else:
             how = "place" if len(theirs) == len(part) else "share"
         found[iteration, slot] = how
+    return found
+
+
+def _functions(frame: pd.DataFrame, keys: list[str]) -> dict[Any, list[str]]:
+    """Return the functions that ran in each group of the columns `keys`."""
+    found: dict[Any, list[str]] = {}
+    lists = [frame[name].tolist() for name in [*keys, "function"]]
+    for *key, function in zip(*lists, strict=True):
+        found.setdefault(tuple(key), []).append(function)
     return found
 
 

@@ -86,8 +86,8 @@ def permutation_importance(
         In the unit of the loss; negative where shuffling helped by chance.
     """
     rows, columns = X.shape
-    orders = np.array([rng.permutation(rows) for _ in range(len(groups) * repeats)], dtype=np.intp)
-    orders = orders.reshape(len(groups), repeats, rows)
+    every = np.broadcast_to(np.arange(rows), (len(groups) * repeats, rows))
+    orders = rng.permuted(every, axis=1).reshape(len(groups), repeats, rows)
     at_once = max(1, MAX_STACKED_CELLS // max(1, repeats * rows * columns))
     losses = np.empty((len(groups), repeats))
     base = 0.0
