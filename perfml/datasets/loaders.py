@@ -102,6 +102,11 @@ def load_h200_strangers4(*, as_frame: bool = False, return_X_y: bool = False) ->
     return _bunch("h200-strangers4", as_frame=as_frame, return_X_y=return_X_y)
 
 
+def load_h200_strangers5(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 25 pairs of kernels by a fifth author, fast and slow, with frozen labels."""
+    return _bunch("h200-strangers5", as_frame=as_frame, return_X_y=return_X_y)
+
+
 def load_h200_torch_pairs(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load 32 pairs of PyTorch blocks by somebody who had not seen perfml's causes."""
     return _bunch("h200-torch-pairs", as_frame=as_frame, return_X_y=return_X_y)
@@ -110,6 +115,11 @@ def load_h200_torch_pairs(*, as_frame: bool = False, return_X_y: bool = False) -
 def load_h200_torch_pairs2(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load 43 further pairs of PyTorch blocks, by somebody else who had not seen the causes."""
     return _bunch("h200-torch-pairs2", as_frame=as_frame, return_X_y=return_X_y)
+
+
+def load_h200_torch_pairs3(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load 18 pairs of PyTorch steps by a third author who had not seen the formulas of causes."""
+    return _bunch("h200-torch-pairs3", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:

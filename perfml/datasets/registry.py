@@ -81,12 +81,20 @@ DATASETS = {
             "53 pairs of CUDA kernels by a fourth",
         ),
         Dataset(
+            "h200-strangers5",
+            "25 pairs of CUDA kernels by a fifth",
+        ),
+        Dataset(
             "h200-torch-pairs",
             "32 pairs of PyTorch blocks, fast and slow, by an outside author",
         ),
         Dataset(
             "h200-torch-pairs2",
             "43 pairs of PyTorch blocks by a second outside author",
+        ),
+        Dataset(
+            "h200-torch-pairs3",
+            "18 pairs of PyTorch steps by a third outside author",
         ),
         Dataset(
             "h200-attention",

@@ -198,11 +198,13 @@ EXAMS = {
     "second": Exam("h200-strangers2", ("ncu",), "2026-11-22", _CUDA),
     "third": Exam("h200-strangers3", ("ncu",), "2026-11-23", _CUDA),
     "fourth": Exam("h200-strangers4", ("ncu",), "2026-11-23", _CUDA),
+    "fifth": Exam("h200-strangers5", ("ncu",), "2026-11-23", _CUDA),
     "torch": Exam("h200-torch-pairs", ("collect",), "2026-11-23", _TORCH),
     "torch2": Exam("h200-torch-pairs2", ("collect",), "2026-11-23", _TORCH),
+    "torch3": Exam("h200-torch-pairs3", ("collect",), "2026-11-23", _TORCH),
 }
 
-READ = ("first", "second", "third", "torch")
+READ = ("first", "second", "third", "fifth", "torch", "torch3")
 """Exams whose both halves may be read."""
 
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]

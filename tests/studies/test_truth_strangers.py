@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from scipy.stats import fisher_exact
 
-from perfml.datasets import load_h200_strangers4
 from perfml.explain import load_tables
 from perfml.explain.advice.rules import load_rules
 from perfml.explain.counters.terms import TERMS
@@ -94,8 +93,9 @@ def test_equal_kernels_are_told_claimed_or_left_open(verdict, told, claimed):
     assert score(answer(verdict=verdict), None) == Score(equal=1, told=told, claimed=claimed)
 
 
-def test_the_clock_alone_decided_which_pairs_of_the_fourth_exam_count():
-    exam = EXAMS["fourth"]
+@pytest.mark.parametrize("name", ["fourth", "fifth"])
+def test_the_clock_alone_decided_which_pairs_count(name):
+    exam = EXAMS[name]
     differs = different_pairs(exam)
     ratios = pd.read_csv(exam.folder / "clock.csv").set_index("case")["ratio"].to_dict()
     counts = {
@@ -105,7 +105,7 @@ def test_the_clock_alone_decided_which_pairs_of_the_fourth_exam_count():
     assert {name for name, counted in counts.items() if not counted} == set(
         exam.document("decision.json")["left_out"]
     )
-    layers = load_h200_strangers4(as_frame=True).frame
+    layers, _ = load_tables(exam.folder)
     for side in ("before", "after"):
         rows = layers[layers["backend"] == side].groupby("layer").size()
         assert set(rows.index) == {name for name, counted in counts.items() if counted}
@@ -117,17 +117,29 @@ def test_the_page_begins_with_what_unseen_code_was_answered():
     lead, _ = page.split("## Planted causes", 1)
     scores = {name: exam.first_score() for name, exam in EXAMS.items()}
     shares = {name: round(100 * each.first / each.pairs) for name, each in scores.items()}
-    said = [shares[name] for name in ("first", "second", "third", "fourth")]
-    assert "{}, {}, {} and {} % overlap".format(*said) in lead
-    assert "those of {} and {} %".format(*(shares[name] for name in ("torch", "torch2"))) in lead
+    said = [shares[name] for name in ("first", "second", "third", "fourth", "fifth")]
+    assert "{}, {}, {}, {} and {} % overlap".format(*said) in lead
+    said = [shares[name] for name in ("torch", "torch2", "torch3")]
+    assert "those of {}, {} and {} %".format(*said) in lead
     wrong = [f"{scores[name].wrong} of {scores[name].pairs}" for name in ("first", "fourth")]
     assert "({}, then {})".format(*wrong) in lead
     fourth, torch = scores["fourth"], scores["torch2"]
-    firm = [each.pairs - each.doubted for each in (fourth, torch)]
-    assert (
-        f"of the {firm[0]} answers that were not hedged {fourth.first - fourth.hedged} were" in lead
-    )
-    assert f"of {firm[1]} that were not hedged {torch.first - torch.hedged}." in lead
+    newest = scores["fifth"], scores["torch3"]
+    kernels, blocks = fourth + newest[0], torch + newest[1]
+    assert f"on {kernels.first} of {kernels.pairs} pairs of CUDA kernels (85 %)" in lead
+    assert f"on {blocks.first} of {blocks.pairs} of PyTorch code (84 %)" in lead
+    said = [
+        f"{each.first - each.hedged} of {each.pairs - each.doubted}" for each in (kernels, blocks)
+    ]
+    assert "not hedged {} and {} were right".format(*said) in lead
+    said = [f"{each.first / each.pairs:.0%} ({each.first} of {each.pairs})" for each in newest]
+    assert "have {} and {}".format(*said).replace("%", " %") in lead
+    said = [f"{each.advised} of {each.pairs}" for each in (kernels, blocks)]
+    assert "`advise` is right in {} and {}.".format(*said) in lead
+    said = [f"{each.three} of {each.pairs}" for each in (kernels, blocks)]
+    assert "in three ({} and {}".format(*said) in lead
+    said = [f"{each.wrong} of {each.pairs}" for each in (kernels, blocks)]
+    assert "(missed: {} and {})".format(*said) in lead
     assert fourth.doubted - fourth.hedged == 4  # of the five misses
     assert fourth.pairs - fourth.first == 5
     every = {
@@ -260,3 +272,18 @@ def test_today_no_fewer_causes_are_named_than_when_last_counted(exam, recording,
     named = [sum(asked.half_score(found, half).first for half in HALVES) for found in answers]
     assert named[0] == at_first
     assert named[1] >= least
+
+
+def test_the_page_says_how_often_each_word_of_certainty_was_right_at_first():
+    right: dict[str, list[bool]] = {"firm": [], "likely": [], "open": []}
+    for exam in (EXAMS["fifth"], EXAMS["torch3"]):
+        answers = exam.document("answers_first.json")
+        accepted = exam.document("accepted.json")["cases"]
+        left_out = exam.document("decision.json")["left_out"]
+        for name, answer in answers[exam.recordings[0]].items():
+            if name not in left_out and (counts := accepted.get(name)) and answer["advice"]:
+                first = answer["advice"][0]
+                right[first["certainty"]].append(bool({*first["rules"]} & {*counts["rules"]}))
+    firm, likely, unsure = (f"{sum(each)} of {len(each)}" for each in right.values())
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"right in {firm} (67 %), likely ones in {likely}, open ones in {unsure}." in text
