@@ -123,6 +123,7 @@ def test_columns_that_are_left_out_are_named(verb, printed):
         ("train", ("mean", "median")),
         ("merge", ("µs an iteration",)),
         ("roofline", ("TFLOP/s", "peak")),
+        ("metrics", ("bytes asked for by global loads over",)),
     ],
 )
 def test_a_narrow_terminal_keeps_what_matters_most(verb, kept, printed):

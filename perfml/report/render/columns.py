@@ -24,6 +24,10 @@ _LEAST_TEXT = 24
 """Characters that a column of words keeps where its texts wrap."""
 
 
+_LEAST_LAST = 18
+"""The same of the last column beside the names."""
+
+
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Return a text in lines of a width; a longer word has a line for itself, whole.
 
@@ -57,6 +61,9 @@ def table_grid(table: ReportTable, rows: Sequence[Sequence[Cell]], width: int) -
     order = _leaving(table)
     while True:
         fitted = _fit(table, rows, kept, width)
+        if fitted is None and len(kept) == 2:  # a name alone tells nothing
+            fitted = _Grid.of(table, rows, kept, notes=set()).squeezed(width, _LEAST_LAST)
+            fitted = fitted if fitted.needs <= width else None
         if fitted is not None or len(kept) == 1:
             break
         kept.remove(order.pop(0))
@@ -143,10 +150,15 @@ class _Grid:
         """Characters of a line."""
         return sum(self.widths) + GAP * (len(self.widths) - 1)
 
-    def squeezed(self, width: int) -> _Grid:
-        """Return the grid with columns of words made narrower, the widest first."""
+    def squeezed(self, width: int, last: int = 0) -> _Grid:
+        """Return the grid with columns of words made narrower, the widest first.
+
+        The last column may get as narrow as `last`, though its longest word lose its middle.
+        """
         widths = list(self.widths)
         least = [self._least(at) for at in range(len(widths))]
+        if last and not self.numeric[-1]:
+            least[-1] = min(least[-1], last)
         over = self.needs - width
         while over > 0:
             at = max(range(len(widths)), key=lambda at: (widths[at] > least[at], widths[at]))
