@@ -753,3 +753,20 @@ def test_no_finding_promises_the_start_of_a_launch():
     half = {"sm_active_cycles_mean": 1.0, "sm_active_cycles_max": 50.0}
     short = by_rule(advise(launch(**{**SMALL, **half, "time_us": 3.8})).table).loc["small_grid"]
     assert short["gain"] <= short["gain_high"] == pytest.approx(0.5)
+
+
+def test_few_warps_are_told_without_stalls_where_no_unit_is_busy():
+    few = {**PLANTED["occupancy_registers"], "theoretical_occupancy": 0.25}
+    few["achieved_occupancy"] = 0.24
+    nobody = dict.fromkeys(("stall_memory_dependency", "stall_exec_dependency"), float("nan"))
+    levels = {"issue_slot_utilization": 0.4, "l1_utilization": 0.3}
+    assert "occupancy_registers" in found(launch(**{**few, **nobody}, **levels))
+    busy = {**levels, "l1_utilization": 0.6}
+    assert "occupancy_registers" not in found(launch(**{**few, **nobody}, **busy))
+
+
+def test_a_device_that_takes_a_request_in_two_cycles_has_a_busy_l1():
+    again = {"dram_read_bytes": 2e7, "gld_transactions": 6e7, "global_load_requests": 1.5e7}
+    half = {"inst_executed": 6e7, "ipc": 1.3}
+    assert "repeated_loads" not in found(launch(**again, **half))
+    assert "repeated_loads" in found(launch(**again, **half, l1_utilization=0.98))

@@ -214,3 +214,25 @@ def test_requests_for_fewer_bytes_are_told_where_l1_moves_more_for_as_many_asked
     }
     found = values(asked(narrow, **wide))
     assert found["narrow_access"] < 0
+
+
+GENERIC = {
+    **BASE,
+    "global_load_requests": 0.0,
+    "global_atomic_requests": 0.0,
+    "local_load_requests": 0.0,
+    "local_load_transactions": 0.0,
+    "inst_executed_shared_loads": 1e6,
+    "shared_load_transactions": 1e6,
+    "shared_utilization": 0.01,
+}
+
+
+def test_a_wait_for_generic_loads_that_end_in_shared_memory_is_for_their_wavefronts():
+    slow = {"time_us": 150.0, "ncu_time_us": 150.0, "stall_memory_dependency": 0.4, "ipc": 0.6667}
+    columns = {**slow, "shared_load_transactions": 32e6}
+    found = values(asked(GENERIC, **columns))
+    assert max(found, key=found.get) == "wavefronts_per_shared_load"
+    # global memory is loaded from, too: whose the wait is, nothing tells
+    both = {"global_load_requests": 1e5}
+    assert "wavefronts_per_shared_load" not in values(asked({**GENERIC, **both}, **columns))

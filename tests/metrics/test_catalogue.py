@@ -123,6 +123,26 @@ def test_a_full_set_report_gives_stalls_through_the_stated_substitute(catalogue)
     assert "latency" in found.substituted["stall_memory_dependency"]
 
 
+def test_the_breakdown_of_a_default_set_gives_instructions_and_busy_pipes(catalogue):
+    elapsed = "avg.pct_of_peak_sustained_elapsed"
+    raw = pd.DataFrame(
+        {
+            f"sm__inst_executed.{elapsed}": [40.0],
+            f"sm__issue_active.{elapsed}": [40.0],
+            f"sm__pipe_fp64_cycles_active.{elapsed}": [12.0],
+            "device__attribute_multiprocessor_count": [100.0],
+            "gpc__cycles_elapsed.max": [1e6],
+            "sm__cycles_active.avg": [5e5],
+        }
+    )
+    names = ["inst_executed", "ipc", "issue_slot_utilization", "sm_efficiency"]
+    found = catalogue.evaluate(raw, [*names, "double_precision_fu_utilization"])
+    # 40 % of four a cycle on each of 100 multiprocessors, which have warps half of the time
+    assert found.frame[names].iloc[0].tolist() == pytest.approx([1.6e8, 3.2, 0.8, 0.5])
+    assert found.frame["double_precision_fu_utilization"].tolist() == pytest.approx([0.24])
+    assert set(found.substituted) == {*names, "double_precision_fu_utilization"}
+
+
 def test_older_reports_give_percents_as_ratio_over_maximum(catalogue):
     base = STALL.removesuffix(".pct")
     raw = pd.DataFrame({f"{base}.ratio": [0.25], f"{base}.max_rate": [1.0]})

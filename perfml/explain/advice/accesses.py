@@ -29,6 +29,8 @@ LOCAL: tuple[str, ...] = ("local_load_transactions", "local_store_transactions")
 _OF_SLOTS = 0.35
 """Of all issue slots: integers that take as many are the most of what is issued where these are
 full, floating point and memory having less each."""
+_HALF = 0.5
+_BUSIEST = ("issue_slot_utilization", "l1_utilization", "l2_utilization", "dram_utilization")
 _CONFLICT = 1.5
 """Rounds of shared memory a load, below which most loads have no conflict."""
 
@@ -149,12 +151,32 @@ def divisions(frame: pd.DataFrame) -> Array:
     return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
 
 
+def latency_stalls(frame: pd.DataFrame) -> Array:
+    """Return how long warps wait for memory and operands, of their time.
+
+    Where nobody counted what they wait for, and no unit is busy half of the time, that is what the
+    busiest one leaves: what does not work waits.
+    """
+    waits = first_known(frame, "stall_memory_dependency") + first_known(
+        frame, "stall_exec_dependency"
+    )
+    if not all(is_present(frame, name) for name in _BUSIEST):
+        return waits
+    busiest = np.max([numbers(frame, name) for name in _BUSIEST], axis=0)
+    idle = np.where(busiest < _HALF, 1 - busiest, np.nan)
+    return np.where(np.isnan(waits), idle, waits)
+
+
 l1_level: Callable[[pd.DataFrame], Array] = per_launch(
     traffic.l1_level, (*traffic.L1_ACCESSES, *traffic.L1_ACCESSES.values())
 )
 
 
 def cache_level(frame: pd.DataFrame) -> Array:
-    """Return how busy L1 or L2 is, of what it sustains."""
+    """Return how busy L1 or L2 is, of what it sustains.
+
+    Some devices take a request in two cycles: then L1's own level says so.
+    """
     below = numbers(frame, "l2_utilization") / SUSTAINED["l2_utilization"]
-    return np.asarray(np.fmin(np.fmax(below, l1_level(frame)), 1.0))
+    busiest = np.fmax(l1_level(frame), first_known(frame, "l1_utilization"))
+    return np.asarray(np.fmin(np.fmax(below, busiest), 1.0))

@@ -19,7 +19,12 @@ from perfml.explain.advice.warp_cures import (
     of_theoretical,
 )
 from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.traffic import bytes_asked, global_traffic, shared_filled
+from perfml.explain.counters.traffic import (
+    bytes_asked,
+    global_traffic,
+    loads_shared_alone,
+    shared_filled,
+)
 from perfml.explain.launches import Launch, known
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
@@ -114,6 +119,8 @@ def _conflicts(state: SlowLaunch) -> Cure:
     launch = state.launch
     left = known(shared_filled(launch), 1.0) or 1.0
     waits_for_it = state.waiting("mio_throttle") + known(launch["stall_short_scoreboard"])
+    if loads_shared_alone(launch):
+        waits_for_it += state.waiting("stall_memory_dependency")
     part = max(state.level("shared_utilization"), min(1.0, waits_for_it))
     wavefronts = state.ratio(("shared_load_transactions",), (_SHARED_LOADS,))
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)

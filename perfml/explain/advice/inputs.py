@@ -25,6 +25,7 @@ from perfml.explain.advice.accesses import (
     integer_slots,
     is_present,
     l1_level,
+    latency_stalls,
     mean_of_each,
     most_of,
     numbers,
@@ -163,11 +164,11 @@ INPUTS: dict[str, Input] = {
         cache_level,
     ),
     "latency_stalls": Input(
-        "stalls on global memory plus stalls on operands",
-        ("stall_memory_dependency", "stall_exec_dependency"),
-        lambda frame: (
-            numbers(frame, "stall_memory_dependency") + numbers(frame, "stall_exec_dependency")
-        ),
+        "stalls on global memory plus stalls on operands; where nobody counted them, what the "
+        "busiest of issue slots, L1, L2 and DRAM leaves, if that is more than half",
+        (),
+        latency_stalls,
+        ("stall_memory_dependency", "issue_slot_utilization"),
     ),
     "tensor_level": Input(
         "how busy tensor cores are: in cycles, or in instructions where cycles were not counted",

@@ -56,7 +56,11 @@ from perfml.explain.counters.traffic import (
     shared_traffic,
     waits,
 )
-from perfml.explain.counters.waiting import name_waited_loads, name_waited_shared
+from perfml.explain.counters.waiting import (
+    name_waited_generic_loads,
+    name_waited_loads,
+    name_waited_shared,
+)
 from perfml.explain.launches import Launch
 
 MOST = 0.5
@@ -368,6 +372,7 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     name_waiting_instructions,
     name_narrow_access,
     name_waited_shared,
+    name_waited_generic_loads,
     name_async_copies,
     name_narrow_copies,
     name_waited_loads,

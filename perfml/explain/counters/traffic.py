@@ -197,6 +197,19 @@ def shared_filled(launch: Launch) -> float:
     return carried if carried <= _HALF else 1.0
 
 
+def loads_shared_alone(launch: Launch) -> bool:
+    """Return whether loads are counted of shared memory, and none of another one.
+
+    A generic load (of a build with ``-G``, or by a pointer of unknown origin) is waited for in the
+    long scoreboard, wherever it ends: here all of these end in shared memory.
+    """
+    others = ("global_load_requests", "global_atomic_requests")
+    local = min(launch["local_load_requests"], launch["local_load_transactions"])
+    textures = known(launch["texture_load_requests"], 0.0)
+    none = launch.total(others) == 0 and local == 0 and textures == 0
+    return none and launch["shared_load_transactions"] > 0
+
+
 def shared_of_wavefronts(launch: Launch) -> float:
     """Return the share of shared memory in what passes L1's data stage; NaN if not counted."""
     whole = launch["lsu_data_utilization"]

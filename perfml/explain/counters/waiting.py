@@ -15,7 +15,7 @@ from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.requests import DIVERGENCE, name_redundant_traffic
 from perfml.explain.counters.resources import LONGER, MOST, RESOURCES
 from perfml.explain.counters.terms import TERMS, Term
-from perfml.explain.counters.traffic import L1_SECTORS, SMALL, l1_level
+from perfml.explain.counters.traffic import L1_SECTORS, SMALL, l1_level, loads_shared_alone
 from perfml.explain.launches import Launch, known
 
 _CLEARLY = math.log(1.2)
@@ -178,6 +178,24 @@ def name_waited_shared(decomposition: Decomposition, pair: Pair) -> None:
         if min(rounds) > 0:
             sizes = [each / count for each, count in zip(rounds, loads, strict=True)]
             _give(decomposition, source, "wavefronts_per_shared_load", sizes, waiting)
+
+
+def name_waited_generic_loads(decomposition: Decomposition, pair: Pair) -> None:
+    """Give waiting in the long scoreboard to shared memory where nothing else is loaded.
+
+    A load takes as many cycles longer as it has wavefronts, whether others queue or not.
+    """
+    source = "stall_memory_dependency"
+    if source not in decomposition or not all(map(loads_shared_alone, pair.both)):
+        return
+    waiting = decomposition.log_ratio(source)
+    loads = pair.levels("inst_executed_shared_loads")
+    rounds = pair.levels("shared_load_transactions")
+    if not min(loads) > 0 or not _matters(waiting, pair):
+        return
+    waiting -= _give(decomposition, source, "shared_loads", loads, waiting)
+    sizes = [each / count for each, count in zip(rounds, loads, strict=True)]
+    _give(decomposition, source, "wavefronts_per_shared_load", sizes, waiting)
 
 
 def _give(
