@@ -218,6 +218,7 @@ def ask(case: Case, seed: int, models: Sequence[str], quick: bool = False) -> An
         "resamples": REPORT_RESAMPLES,
         "permutations": FEWEST_PERMUTATIONS,
         "null_resamples": QUICK_RESAMPLES,
+        "quick": True,
     }
     try:
         ranking = rank(
