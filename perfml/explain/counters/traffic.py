@@ -205,8 +205,8 @@ def loads_shared_alone(launch: Launch) -> bool:
     """
     others = ("global_load_requests", "global_atomic_requests")
     local = min(launch["local_load_requests"], launch["local_load_transactions"])
-    textures = known(launch["texture_load_requests"], 0.0)
-    none = launch.total(others) == 0 and local == 0 and textures == 0
+    none = launch.total(others) == 0 and local == 0
+    none = none and known(launch["tex_fu_utilization"]) < SMALL
     return none and launch["shared_load_transactions"] > 0
 
 
