@@ -48,8 +48,9 @@ PYTEST := $(BIN)/python -m pytest
 quick: $(VENV)/.$(EXTRAS) ## The inner loop, under a minute: no test that is dear or starts a program
 	$(PYTEST) -n 2 --dist worksteal -q -m 'not (slow or long or process or page or browser)' tests/$(ROOM) $(PYTEST_ARGS)
 
+# Three processes for two cores: many tests wait for programs and disks.
 test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all with TESTS=, a room with ROOM=readers
-	$(PYTEST) -n 2 --dist worksteal -m '$(TESTS)' tests/$(ROOM) $(PYTEST_ARGS)
+	$(PYTEST) -n 3 --dist worksteal -m '$(TESTS)' tests/$(ROOM) $(PYTEST_ARGS)
 
 wallclock: $(VENV)/.$(EXTRAS) ## The tests that assert a time on the clock; leave the machine idle meanwhile
 	PERFML_IDLE=1 $(PYTEST) -m wallclock $$(grep -rl 'mark[.]wallclock' tests) $(PYTEST_ARGS)

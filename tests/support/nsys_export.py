@@ -69,6 +69,7 @@ class Export:
         self.path = path
         self.generation = generation
         self.connection = sqlite3.connect(path)
+        self.connection.execute("PRAGMA synchronous = OFF")  # nobody waits for the disk
         self.connection.executescript(_KERNEL + _GENERATIONS[generation])
         self._strings: dict[str, int] = {}
         self.string("")

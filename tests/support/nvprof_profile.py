@@ -54,6 +54,7 @@ class Profile:
         self.path = path
         self.kernels = kernels
         self.connection = sqlite3.connect(path)
+        self.connection.execute("PRAGMA synchronous = OFF")  # nobody waits for the disk
         self.connection.executescript(SCHEMA.format(kernels=kernels))
         self.insert("StringTable", [(n, text) for n, text in enumerate(STRINGS)], "_id_, value")
         self.insert("Version", [(11,)], "version")
