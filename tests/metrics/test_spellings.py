@@ -40,9 +40,9 @@ NEVER_HAPPENED = {
 NOT_RECORDED = {"smsp__sass_inst_executed_op_ldgsts.sum"}
 """Compared on a GPU instead (``tests/gpu/test_cupti_on_a_gpu.py``)."""
 
-OF_THE_BREAKDOWN = "gpc__cycles_elapsed.max"
-"""In what default sets hold of a multiprocessor's pipes. Compared on launches of public reports,
-which cannot be handed on (the metrics' own notes say how far they agree)."""
+GPC_CYCLES = "gpc__cycles_elapsed.max"
+BREAKDOWN = ".avg.pct_of_peak_sustained_elapsed"
+"""How a part of the throughput is spelled, which the section SpeedOfLight holds of every launch."""
 
 WAITING_COPIES = ("copies_only", "scattered_copies_and_loads", "wide_copies")
 SHARED_LOADS = {"inst_executed_shared_loads", "shared_load_transactions_per_request"}
@@ -72,14 +72,25 @@ def is_old(name):
     return name in OLD_NAMES or (name.endswith(BEFORE_2020[1:]) or name.startswith(BEFORE_2020[0]))
 
 
-def substitutes():
+def is_breakdown(formula):
+    return formula.names[0].startswith("sm__") and formula.names[0].endswith(BREAKDOWN)
+
+
+def spelled():
     catalogue = load_catalogue()
+    for metric in map(catalogue.__getitem__, catalogue.names):
+        for formula in metric.substitutes:
+            yield pytest.param(metric, formula, id=f"{metric.name}: {formula.text[:60]}")
+
+
+def substitutes():
     return [
-        pytest.param(metric, formula, id=f"{metric.name}: {formula.text[:60]}")
-        for metric in map(catalogue.__getitem__, catalogue.names)
-        for formula in metric.substitutes
-        if not any(map(is_old, formula.names))
-        and not {*NOT_RECORDED, OF_THE_BREAKDOWN} & set(formula.names)
+        each
+        for each in spelled()
+        if not any(map(is_old, each.values[1].names))
+        and not NOT_RECORDED & set(each.values[1].names)
+        and not is_breakdown(each.values[1])
+        and GPC_CYCLES not in each.values[1].names
     ]
 
 
@@ -99,6 +110,34 @@ def test_a_substitute_is_on_the_scale_of_what_it_replaces(both_forms, metric, su
         assert (asked[both] > 0).any()
     floor = PER_CENT if metric.kind in {"fraction", "level"} else 0.0
     assert instead[both] == pytest.approx(asked[both], rel=RELATIVE, abs=floor)
+
+
+@pytest.fixture(scope="module")
+def full_set():
+    """Launches that hold the parts of the throughput and what they stand in for."""
+    return read(DATA / "ncu" / "breakdown.csv.xz", ReadOptions(raw=True)).frame
+
+
+@pytest.mark.parametrize(
+    ("metric", "formula"), [each for each in spelled() if is_breakdown(each.values[1])]
+)
+def test_a_part_of_the_throughput_is_the_metric_that_was_counted(full_set, metric, formula):
+    counted = next(
+        each
+        for each in (metric.ncu, *metric.substitutes)
+        if held(full_set, each) and not is_breakdown(each)
+    )
+    expected, found = (each(lookup(full_set)) for each in (counted, formula))
+    used = expected > 1e-3 * np.nanmax(expected)
+    np.testing.assert_allclose(found[~used], 0, atol=0.01)
+    assert used.any() == (metric.name != "double_precision_fu_utilization")  # it holds no doubles
+    ratio = found[used] / expected[used]
+    if "smsp__cycles_elapsed.avg" in formula.names:
+        np.testing.assert_allclose(ratio, 1, rtol=0.002)
+    else:
+        # cycles of another pass, in which a kernel of some microseconds takes another time
+        assert not used.any() or np.median(ratio) == pytest.approx(1, abs=0.1)
+        assert ((ratio > 0.4) & (ratio < 1.3)).all()
 
 
 def test_what_is_asked_for_instead_is_a_substitute():
@@ -203,3 +242,18 @@ if PUBLIC.is_dir():
         stalls = [name for name in row.index if name in STALLS]
         # what is left are reasons of that time, such as waiting for an allocation
         assert 0.95 < row[stalls].astype(float).sum() <= 1.0
+
+    def test_a_report_of_the_default_set_tells_instructions_and_pipes_as_derived():
+        pytest.importorskip("ncu_report", reason="needs the extra ncu")
+        kernels = read(PUBLIC / "rtx2060s_histogram_10_launches.ncu-rep", ReadOptions(raw=True))
+        launches = kernels.frame
+        assert "smsp__inst_executed.sum" not in launches.columns
+        pipes = {"alu_utilization", "single_precision_fu_utilization", "issue_slot_utilization"}
+        assert {"inst_executed", "ipc", *pipes} <= set(kernels.provenance["substituted"])
+        # instructions a cycle and multiprocessor, told by two formulas
+        cycles = (
+            launches["sm_active_cycles_mean"]
+            * kernels.provenance["device_facts"]["multiprocessors"]
+        )
+        np.testing.assert_allclose(launches["inst_executed"] / cycles, launches["ipc"], rtol=1e-6)
+        assert launches["ipc"].between(0.01, 4).all()
