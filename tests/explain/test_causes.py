@@ -282,6 +282,39 @@ def test_below_one_wave_a_limit_that_blocks_do_not_reach_is_no_cause():
     assert found["theoretical_occupancy"] > 0.5
 
 
+def test_a_second_wave_of_few_blocks_is_the_cause_though_the_one_wave_was_not_full():
+    # 1120 small blocks, 17 fit on each of 132 multiprocessors; 140 large ones, one fits: eight
+    # multiprocessors work in the second wave
+    limits = {f"resident_blocks_limit_{name}": 16.0 for name in ("registers", "shared_memory")}
+    small = {**limits, "resident_blocks_limit_warps": 16.0, "waves_per_sm": 0.53}
+    small |= {"achieved_occupancy": 0.37, "sm_efficiency": 0.94, "ipc": 3.2}
+    small |= {"flop_count_sp": math.nan, "issue_slot_utilization": 0.8}
+    large = {"time_us": 155.0, "theoretical_occupancy": 0.5, "waves_per_sm": 1.06}
+    large |= {"resident_blocks_limit_shared_memory": 1.0, "achieved_occupancy": 0.49}
+    large |= {"sm_efficiency": 0.53, "ipc": 3.6, "issue_slot_utilization": 0.9}
+    found = causes(large, small)
+    first = found.terms.iloc[0]
+    assert first["term"] == "wave_quantization"
+    # nine of 8.48 blocks on the busiest multiprocessor, against two waves for 1.06
+    levels = found.by_kernel.set_index("term").loc["wave_quantization"]
+    assert levels["baseline"] == pytest.approx(8.48 / 9)
+    assert levels["target"] == pytest.approx(0.53)
+    assert values(found.terms)["theoretical_occupancy"] < 0.1
+
+
+def test_a_last_wave_costs_no_more_than_the_resident_warps_leave_it():
+    tail = {"time_us": 200.0, "waves_per_sm": 1.3, "achieved_occupancy": 0.65 * 0.9}
+    one = {"waves_per_sm": 1.0, "sm_efficiency": 1.0, "flop_count_sp": math.nan}
+    equal = values(split(tail, one))["wave_quantization"]
+    assert equal == pytest.approx(math.log(2 / 1.3))
+    # as many warps are there on average as if the full wave took 3/5 of the time
+    short = values(split({**tail, "achieved_occupancy": 0.72}, one))["wave_quantization"]
+    assert short == pytest.approx(-math.log(3 / 5 * 1.3))
+    # who knows how many multiprocessors were idle meanwhile?
+    unknown = values(split({**tail, "achieved_occupancy": 0.72, "sm_efficiency": math.nan}, one))
+    assert unknown["wave_quantization"] == pytest.approx(equal)
+
+
 def test_wavefronts_that_are_no_loads_are_not_split_by_loads():
     # a warpgroup instruction keeps shared memory busy; hardly a load is left
     counted = {

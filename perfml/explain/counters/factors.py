@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfml.explain.counters.resources import BUSY, MemoryLevel, Resource, wave_fill
 from perfml.explain.counters.terms import PER_LAUNCH, TERMS, Contribution, Term
 from perfml.explain.counters.traffic import SMALL, is_of_atomics, others_share, unseen_traffic
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 
 ISSUE_RATE = "issue_rate"
 
@@ -110,6 +110,14 @@ class Decomposition:
         self._add(source, -value)
         self._add(to, value)
 
+    def raise_level(self, term: str, factor: float, *, baseline: bool) -> None:
+        """Multiply a term's level on one side, whose logarithm another term gave to it."""
+        one = self._named[term]
+        levels = (
+            (one.baseline * factor, one.target) if baseline else (one.baseline, one.target * factor)
+        )
+        self._named[term] = replace(one, baseline=levels[0], target=levels[1])
+
     def take_from(
         self, sources: Iterable[str], term: str, levels: Sequence[float], more: float
     ) -> None:
@@ -178,6 +186,23 @@ class Factor:
     most: float = math.inf
 
 
+def _filled_waves(launch: Launch) -> float:
+    """Return how full the waves of a launch are on average, by time; NaN where nobody knows.
+
+    Its last blocks may take less time than a wave, since they have a multiprocessor to fewer: the
+    warps that are resident on average, idle multiprocessors included, tell how long the full waves
+    took. That can only be more of the time than as many equal waves would give them.
+    """
+    waves, whole = launch["waves_per_sm"], math.floor(known(launch["waves_per_sm"]))
+    plain = wave_fill(waves)
+    resident = launch["achieved_occupancy"] * launch["sm_efficiency"]
+    last = waves - whole
+    if whole < 1 or last == 0 or not resident > 0 or not launch["theoretical_occupancy"] > 0:
+        return plain
+    full = (resident / launch["theoretical_occupancy"] - last) / (1 - last)
+    return min(max(plain, full * waves / whole), 1.0)
+
+
 _LAUNCHED = (
     Factor(
         "theoretical_occupancy",
@@ -187,7 +212,7 @@ _LAUNCHED = (
     ),
     Factor(
         "wave_quantization",
-        lambda launch: wave_fill(launch["waves_per_sm"]),
+        _filled_waves,
         False,
         "throughput_at_waves",
     ),

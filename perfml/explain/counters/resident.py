@@ -14,7 +14,8 @@ import math
 
 from perfml.explain.counters.factors import Decomposition, Pair, cost_term
 from perfml.explain.counters.resources import BUSY
-from perfml.explain.counters.traffic import blocks_a_cycle, launches_blocks
+from perfml.explain.counters.traffic import blocks_a_cycle, launches_blocks, placed_blocks
+from perfml.explain.launches import Launch
 
 OCCUPANCY = ("theoretical_occupancy", "achieved_of_theoretical")
 WAVES = "wave_quantization"
@@ -26,16 +27,35 @@ _LIMITS = ("registers", "shared_memory", "warps")
 def net_waves_of_occupancy(decomposition: Decomposition, pair: Pair) -> None:
     """Below one wave, take what the limit and the fill of a wave take back from each other.
 
-    If fewer blocks fit, the same blocks fill more of a wave: as many warps are resident.
+    If fewer blocks fit, the same blocks fill more of a wave: as many warps are resident. Where they
+    no longer fit into one, the blocks that the one wave was short of on each multiprocessor are
+    none that fitting would have brought; multiprocessors that it left idle stay a cause.
     """
     limit = OCCUPANCY[0]
     if limit not in decomposition or WAVES not in decomposition:
         return
-    if not all(0 < waves <= 1 for waves in pair.levels("waves_per_sm")):
-        return
+    short = [_short_of_blocks(launch) for launch in pair.both]
     ours, theirs = decomposition.log_ratio(limit), decomposition.log_ratio(WAVES)
-    if ours * theirs < 0:
-        decomposition.move(math.copysign(min(abs(ours), abs(theirs)), ours), limit, WAVES)
+    if min(short) == 0:
+        theirs = short[1] - short[0]
+    if max(short) > 0 and ours * theirs < 0:
+        moved = min(abs(ours), abs(theirs))
+        decomposition.move(math.copysign(moved, ours), limit, WAVES)
+        if min(short) == 0:
+            decomposition.raise_level(WAVES, math.exp(moved), baseline=short[0] > 0)
+
+
+def _short_of_blocks(launch: Launch) -> float:
+    """Return the logarithm by which multiprocessors with blocks have fewer than fit.
+
+    0 from one wave on. Of 8.5 blocks a multiprocessor, the busiest has 9: only that many of the
+    16 that fit are missing there, the other half block is idle multiprocessors.
+    """
+    waves, blocks = launch["waves_per_sm"], placed_blocks(launch)
+    if not 0 < waves < 1:
+        return 0.0
+    most = blocks if math.isnan(blocks) else math.ceil(blocks)
+    return -math.log(waves) if math.isnan(most) else math.log(blocks / waves / most)
 
 
 def limit_occupancy_to_idle_time(decomposition: Decomposition, pair: Pair) -> None:
