@@ -72,6 +72,34 @@ def test_conversions_of_an_integer_division_are_integer_arithmetic():
     assert conversions["special_function_pipe_time"] == pytest.approx(1.0)
 
 
+def _operations(warps):
+    counted = {f"flop_count_sp_{kind}": 0.0 for kind in ("add", "mul")}
+    return {**counted, "flop_count_sp_fma": warps * 32, "flop_count_sp": 2 * warps * 32}
+
+
+def test_conversions_of_floating_point_are_no_integer_division():
+    # accurate divisions and roots: more multiply-adds than integers beside each of them
+    before = {"special_fu_utilization": 0.0, "inst_bit_convert": 0.0, "inst_integer": 1e7 * 32}
+    after = {"special_fu_utilization": 0.9, "inst_bit_convert": 6e6 * 32}
+    after |= {"inst_integer": 4.2e7 * 32, **_operations(9e7)}
+    found = parts({**before, **_operations(1e7)}, after)
+    assert found["special_function_pipe_time"] == pytest.approx(1.0)
+
+
+def test_more_of_every_kind_is_instructions():
+    half = {"inst_integer": 1e7 * 32, "inst_inter_thread_communication": 2e6 * 32}
+    twice = {name: 2 * value for name, value in half.items()}
+    more = {"inst_executed": 8e7, **_operations(3e7)}
+    found = parts({**half, **_operations(1.5e7)}, {**more, **twice})
+    assert max(found, key=found.get) == "instructions"
+    # lanes exchange at a quarter of the rate: theirs were the largest part for it
+    assert found["lsu_pipe_time"] == pytest.approx(0.0)
+    # most of what was added, and what grew beyond all others, are named
+    assert found["fp32_operations"] > 0.2
+    beyond = parts({**half, **_operations(1.5e7)}, {**more, **twice, "inst_integer": 3e7 * 32})
+    assert beyond["integer_arithmetic"] > 0.2
+
+
 def test_doubles_bring_their_instructions_and_conversions_with_them():
     none = dict.fromkeys(("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma"), 0.0)
     before = {**none, "double_precision_fu_utilization": 0.0, "inst_bit_convert": 0.0}

@@ -112,6 +112,9 @@ def give_conversions_to_division(decomposition: Decomposition, pair: Pair) -> No
     """Give special functions that are parts of integer divisions to the integer arithmetic."""
     term = "integer_arithmetic"
     levels = [_instructions(launch, term) for launch in pair.both]
+    floats = [_instructions(launch, "fp32_operations") for launch in pair.both]
+    if abs(floats[1] - floats[0]) > abs(levels[1] - levels[0]):
+        return  # those of accurate divisions, roots and exponentials of floats
     _give_conversions(decomposition, pair, to=term, least=DIVISION, levels=levels)
 
 
@@ -119,6 +122,32 @@ def give_conversions_to_doubles(decomposition: Decomposition, pair: Pair) -> Non
     """Give conversions from and to doubles to the arithmetic in double precision."""
     levels = [launch["double_precision_fu_utilization"] for launch in pair.both]
     _give_conversions(decomposition, pair, to="fp64_pipe_time", least=_WIDENED, levels=levels)
+
+
+def give_the_mix_to_instructions(decomposition: Decomposition, pair: Pair) -> None:
+    """Give back to the instructions what is a part of the mix that the faster side has, too.
+
+    A kind that is neither most of what was added nor grew by clearly more than all instructions is
+    no cause of its own: there is more of everything.
+    """
+    resource = pair.resource
+    if resource is None or not resource.issued or resource.work.id not in decomposition:
+        return
+    everything = pair.levels("inst_executed")
+    counts = {
+        term: (_instructions(pair.before, term), _instructions(pair.after, term)) for term in KINDS
+    }
+    more = math.copysign(1.0, everything[1] - everything[0])
+    added = sum(max(more * (then - now), 0.0) for now, then in counts.values() if now + then >= 0)
+    for term, count in counts.items():
+        most = more * (count[1] - count[0]) >= MOST * added
+        if term in decomposition and not most and not _grew_beyond(count, everything):
+            decomposition.move(decomposition.log_ratio(term), term, resource.work.id)
+
+
+def _grew_beyond(kind: tuple[float, float], everything: tuple[float, float]) -> bool:
+    """Return whether a kind of instruction grew by clearly more than all of them."""
+    return max(kind) * min(everything) >= _CLEARLY * min(kind) * max(everything)
 
 
 def _give_conversions(

@@ -22,6 +22,7 @@ from perfml.explain.counters.companions import (
     give_conversions_to_division,
     give_conversions_to_doubles,
     give_multiplications_to_integers,
+    give_the_mix_to_instructions,
     name_instructions,
 )
 from perfml.explain.counters.evidence import is_proven
@@ -363,6 +364,7 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     give_conversions_to_division,
     give_conversions_to_doubles,
     give_addresses_to_accesses,
+    give_the_mix_to_instructions,
     name_narrower_requests,
     name_redundant_traffic,
     name_block_slots,
