@@ -815,6 +815,19 @@ def test_more_launches_of_a_kernel_that_both_sides_have_are_counted(kernels, fir
     assert terms["log_ratio"].sum() == pytest.approx(-math.log(8))
 
 
+def test_a_loop_over_one_kernel_in_place_of_one_launch_is_a_number_of_launches():
+    loop = [{"kernel": "generation", "time_us": 3.0}] * 8
+    others = [{"kernel": name, "time_us": 3.0} for name in ["generation", *"abcdefg"]]
+    once = make_kernels([{"kernel": "generations", "time_us": 3.0}])
+    for kernels, first in ((loop, "launch_count"), (others, "kernels_appeared")):
+        found = explain(once, make_kernels(kernels), model=None).details[0].causes
+        assert found.terms["term"].iloc[0] == first
+        assert found.terms["log_ratio"].sum() == pytest.approx(math.log(8))
+        row = found.by_kernel[found.by_kernel["term"] == first].iloc[0]
+        if first == "launch_count":
+            assert (row["baseline"], row["target"]) == (1.0, 8.0)
+
+
 def test_requests_that_the_other_side_leaves_to_bulk_copies_are_the_cause():
     none = dict.fromkeys(("global_load_requests", "gld_transactions", "global_store_requests"), 0.0)
     copies = {**L1_BOUND, **none, "gst_transactions": 0.0, "inst_executed": 1e7, "ipc": 0.5}

@@ -233,7 +233,7 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     before = sum(match.before.time_us for match in matches if match.before is not None)
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)
-    counts = tuple(Counter(each.kernel for each in side if each) for side in _sides(matches))
+    counts = _counts(matches)
     pairs, told, others, lone = [], [], [], []
     for match in matches:
         if match.before is not None and match.after is not None:
@@ -265,6 +265,20 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     several = len(matches) > 1
     untold = untold or find_doubt(told, others, ratio, several=several, launches=lone)
     return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold)
+
+
+def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
+    """Return how often either side launches each kernel, or the one that stands in its place.
+
+    A loop of one kernel that does the work of one launch of another launches it more often.
+    """
+    before, after = (Counter(each.kernel for each in side if each) for side in _sides(matches))
+    for match in matches:
+        if match.before is not None and match.after is not None:
+            one, other = match.before.kernel, match.after.kernel
+            if after[one] == 0 and before[other] == 0:
+                after[one], before[other] = after[other], before[one]
+    return before, after
 
 
 def _sides(matches: Sequence[Match]) -> tuple[list[Launch | None], list[Launch | None]]:

@@ -92,7 +92,12 @@ def busiest_of(term: Term, launch: Launch) -> float:
 
 
 def same_limit(one: Term, other: Term) -> bool:
-    """Return whether two causes are of one limit: its work in parts, or the waiting for it."""
+    """Return whether two causes are of one limit: its work in parts, or the waiting for it.
+
+    Launches that one side lacks are, whether the other side knows their kernel or not.
+    """
+    if one.kind is Kind.LAUNCH and other.kind is Kind.LAUNCH:
+        return True
     names = [term.id.removesuffix(PER_LAUNCH) for term in (one, other)]
     if any(name in _OF_EVERY_UNIT for name in names):
         return all(name in (*_OF_EVERY_UNIT, *_ISSUED) for name in names)
