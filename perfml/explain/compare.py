@@ -32,7 +32,13 @@ from perfml.explain.nested import pieces_apart
 from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.timelines import MOST_LAYERS, compare_gaps, layers_on_the_clock
-from perfml.explain.times import TOLERANCE, compare_times, corrected_verdicts, processes_of
+from perfml.explain.times import (
+    TOLERANCE,
+    compare_times,
+    corrected_verdicts,
+    did_the_same,
+    processes_of,
+)
 from perfml.time_sources import only_kernels, time_notes
 from perfml.util.typing import Progress
 
@@ -231,6 +237,7 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ra
         baseline_process=processes_of(before),
         target_process=processes_of(after),
         tolerance=tolerance,
+        same_work=did_the_same(before, after),
     )
 
 

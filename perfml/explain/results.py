@@ -90,6 +90,10 @@ class Ratio:
         if self.verdict == "undecided" and where is None:
             return f"undecided: one launch is not exact to this (ratio {self.ratio:.3f}; {sure})"
         if self.verdict == "undecided":
+            repeats_tell = (self.p_value or 0.0) * self.compared <= 0.05
+            if min(self.processes) == 1 and (where[0] - 1) * (where[1] - 1) > 0 and repeats_tell:
+                told = "two processes of one program differ by as much"
+                return f"undecided: {told} (ratio {self.ratio:.3f}, {sure})"
             many = f" for {self.compared} layers judged together" if self.compared > 1 else ""
             return f"undecided: the repeats scatter too much{many} (ratio {self.ratio:.3f}, {sure})"
         if self.verdict == "no difference":

@@ -11,7 +11,7 @@ from scipy.stats import ttest_ind
 
 from perfml.errors import PerfmlError
 from perfml.explain import compare_times
-from perfml.explain.times import corrected_verdicts, processes_of
+from perfml.explain.times import corrected_verdicts, did_the_same, processes_of
 
 
 def timed(rng, processes, repeats, between, within, shift=0.0):
@@ -125,3 +125,34 @@ def test_a_difference_of_three_per_cent_of_one_process_is_not_claimed_however_we
     runs = {"baseline_process": [0, 1, 2], "target_process": [0, 1, 2]}
     assert compare_times(before, after, **runs).verdict == "slower"
     assert compare_times(before, [1.04 * time for time in before]).verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("counted", "same"),
+    [
+        ({}, True),
+        ({"inst_executed": 1.02e8}, False),
+        ({"kernel_names": "other"}, False),
+        ({"dram_read_bytes": 1.2e8}, False),
+    ],
+)
+def test_less_than_two_processes_differ_by_is_not_claimed_of_sides_that_did_the_same(counted, same):
+    row = {"kernel_names": "mean", "inst_executed": 1e8, "gld_transactions": 4e6}
+    row |= {"dram_read_bytes": 1e8}
+    before, after = (pd.DataFrame([each] * 3) for each in (row, {**row, **counted}))
+    assert did_the_same(before, after) == same
+    found = compare_times([95.9, 96.0, 96.1], [100.0, 100.1, 99.9], same_work=same)
+    assert found.verdict == ("undecided" if same else "slower")
+    assert ("two processes of one program differ by as much" in found.sentence()) == same
+    # more than that is claimed, and so is what several processes agree on
+    assert compare_times([90.0, 90.1], [100.0, 100.1], same_work=True).verdict == "slower"
+    process = [0, 0, 1, 1]
+    several = {"baseline_process": process, "target_process": process, "same_work": True}
+    agreed = compare_times([96.0, 96.1] * 2, [100.0, 100.1] * 2, **several)
+    assert agreed.verdict == "slower"
+
+
+def test_where_nothing_was_counted_nobody_knows_whether_both_did_the_same():
+    rows = pd.DataFrame([{"kernel_names": "mean", "time_us": 1.0}])
+    assert not did_the_same(rows, rows)
+    assert not did_the_same(rows.assign(inst_executed=0.0), rows.assign(inst_executed=0.0))
