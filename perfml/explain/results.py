@@ -89,7 +89,7 @@ class Ratio:
             sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f} {self.scope}"
         if self.verdict == "undecided" and where is None:
             return f"undecided: one launch is not exact to this (ratio {self.ratio:.3f}; {sure})"
-        if self.verdict == "undecided":
+        if self.verdict == "undecided" and where is not None:
             repeats_tell = (self.p_value or 0.0) * self.compared <= 0.05
             if min(self.processes) == 1 and (where[0] - 1) * (where[1] - 1) > 0 and repeats_tell:
                 told = "two processes of one program differ by as much"
