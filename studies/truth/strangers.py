@@ -204,7 +204,7 @@ EXAMS = {
     "torch3": Exam("h200-torch-pairs3", ("collect",), "2026-11-23", _TORCH),
 }
 
-READ = ("first", "second", "third", "fifth", "torch", "torch3")
+READ = ("first", "second", "third", "fifth", "torch", "torch2", "torch3")
 """Exams whose both halves may be read."""
 
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
