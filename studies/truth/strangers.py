@@ -128,7 +128,7 @@ class Exam:
 
     def ask(self, recording: str) -> dict[str, dict[str, Any]]:
         """Return today's answers to all pairs, as the frozen ones were kept."""
-        left, right = self._sides(recording)
+        left, right = self.sides(recording)
         tables = {
             side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
         }
@@ -140,7 +140,7 @@ class Exam:
             found[detail.layer] = _answer(detail, advice[advice["layer"] == detail.layer])
         return found
 
-    def _sides(self, recording: str) -> tuple[Side, Side]:
+    def sides(self, recording: str) -> tuple[Side, Side]:
         folder = self.folder / "runs"
         if recording == "ncu" or not folder.is_dir():
             layers, kernels = load_tables(self.folder)

@@ -9,9 +9,11 @@ import pytest
 from perfml.explain import TERMS, Causes, Contribution, PairCauses, TermTotal, advise
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.how_sure import certainty_of, with_cause
+from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.counters.evidence import Reason, Untold
+from perfml.metrics import load_catalogue
 from tests.support.tables import make_kernels
 
 RULES = {rule.id: rule for rule in shipped_rules()}
@@ -24,7 +26,7 @@ WAITS |= dict.fromkeys(("global_atomic_requests", "global_reduction_requests"), 
 WAITS |= {"l2_atomic_utilization_max": 0.0, "stall_membar": 0.0, "theoretical_occupancy": 1.0}
 WAITS |= {"block": "(256, 1, 1)", "registers_per_thread": 32.0, "shared_memory_per_block": 1024.0}
 WAITS |= {"grid": "(4224, 1, 1)", "stall_exec_dependency": 0.1, "device": "NVIDIA H200"}
-DOUBLES = {"double_precision_fu_utilization": 0.6}
+DOUBLES = {"double_precision_fu_utilization": 0.9}
 
 
 def advised(**cells):
@@ -32,23 +34,55 @@ def advised(**cells):
 
 
 @pytest.mark.parametrize(
-    ("rule", "gain", "sure"),
+    ("rule", "gain", "level", "sure"),
     [
-        ("uncoalesced_load", 0.4, "firm"),
-        ("tail_wave", 0.4, "firm"),
-        ("small_grid", 0.4, "open"),
-        ("small_grid", 0.6, "likely"),
-        ("launch_bound", 0.2, "firm"),
-        ("uncoalesced_load", 0.15, "likely"),
-        ("uncoalesced_load", 0.05, "open"),
-        ("memory_latency", 0.4, "open"),
-        ("memory_latency", 0.6, "likely"),
-        ("occupancy_registers", 0.5, "open"),
-        ("occupancy_registers", 0.51, "likely"),
+        # a unit at its limit, a third of the time
+        ("uncoalesced_load", 0.4, 0.95, "firm"),
+        ("uncoalesced_load", 0.4, 0.4, "likely"),
+        ("uncoalesced_load", 0.4, math.nan, "likely"),
+        ("uncoalesced_load", 0.2, 0.95, "likely"),
+        # nothing else can save as much
+        ("uncoalesced_load", 0.6, 0.4, "firm"),
+        ("uncoalesced_load", 0.05, 0.95, "open"),
+        # idle time and launches are counted themselves
+        ("tail_wave", 0.4, math.nan, "firm"),
+        ("launch_bound", 0.4, math.nan, "firm"),
+        ("launch_bound", 0.2, math.nan, "likely"),
+        # no unit is blamed
+        ("repeated_products", 0.6, math.nan, "likely"),
+        ("small_grid", 0.4, math.nan, "open"),
+        ("small_grid", 0.6, math.nan, "likely"),
+        ("barrier_stalls", 0.6, math.nan, "likely"),
+        ("occupancy_registers", 0.51, math.nan, "likely"),
+        ("memory_latency", 0.6, math.nan, "open"),
     ],
 )
-def test_what_is_counted_is_firmer_than_what_warps_wait_for(rule, gain, sure):
-    assert certainty_of(RULES[rule], gain) == sure
+def test_a_finding_is_firm_where_the_unit_it_blames_is_at_its_limit(rule, gain, level, sure):
+    assert certainty_of(RULES[rule], gain, level) == sure
+
+
+def test_every_unit_that_a_rule_blames_is_one_that_inputs_know():
+    catalogue = load_catalogue()
+    for rule in RULES.values():
+        assert all(name in catalogue or name in INPUTS for name in rule.limit), rule.id
+        assert not (rule.limit and rule.exact), rule.id
+
+
+def test_how_busy_the_blamed_unit_is_decides_and_is_told():
+    full, half = (advised(double_precision_fu_utilization=busy).iloc[0] for busy in (0.9, 0.7))
+    assert (full["certainty"], half["certainty"]) == ("firm", "likely")
+    assert (full["level"], half["level"]) == pytest.approx((0.9 / 0.95, 0.7 / 0.95))
+
+
+def test_a_full_queue_of_loads_is_a_limit_though_no_memory_is_busy():
+    scattered = {**WAITS, "gld_efficiency": 0.125, "gld_transactions": 32e6, "ipc": 1.0}
+    scattered |= {"inst_executed": 4e7, "achieved_occupancy": 0.9, "stall_memory_dependency": 0.4}
+    idle, queued = (
+        advised(**scattered, stall_memory_throttle=share).set_index("rules")["level"]
+        for share in (0.05, 0.5)
+    )
+    assert queued["uncoalesced_load",] == 1.0
+    assert idle["uncoalesced_load",] < 0.9
 
 
 def test_a_wait_says_what_would_tell_and_counted_work_needs_nothing():

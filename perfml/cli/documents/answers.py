@@ -182,6 +182,7 @@ class Finding(TypedDict):
     faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     certainty: Certainty
     tells: Annotated[str, "what would tell, where it is open"]
+    level: Annotated[Number, "of the unit that it blames, of what that sustains; null without one"]
 
 
 class Fix(TypedDict):

@@ -31,6 +31,8 @@ _OF_SLOTS = 0.35
 full, floating point and memory having less each."""
 _HALF = 0.5
 _BUSIEST = ("issue_slot_utilization", "l1_utilization", "l2_utilization", "dram_utilization")
+_FULL = 0.25
+"""Of what warps wait for, room in the queue: from there on it is full, as for causes."""
 _CONFLICT = 1.5
 """Rounds of shared memory a load, below which most loads have no conflict."""
 
@@ -170,6 +172,15 @@ def latency_stalls(frame: pd.DataFrame) -> Array:
 l1_level: Callable[[pd.DataFrame], Array] = per_launch(
     traffic.l1_level, (*traffic.L1_ACCESSES, *traffic.L1_ACCESSES.values())
 )
+
+
+def queue_level(frame: pd.DataFrame) -> Array:
+    """Return how full the queue of loads and stores is, by what warps wait for room in it."""
+    if not is_present(frame, "stall_memory_throttle"):
+        return np.zeros(len(frame))
+    return np.asarray(
+        np.clip(np.nan_to_num(numbers(frame, "stall_memory_throttle")) / _FULL, 0.0, 1.0)
+    )
 
 
 def cache_level(frame: pd.DataFrame) -> Array:

@@ -18,6 +18,7 @@ from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
 from perfml.explain.advice.situations import action_here
+from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
 from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.roofs.peaks import Peaks
 from perfml.metrics.expressions import Array
@@ -83,6 +84,7 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
             after = time_after(inputs.launches[place], "tensor_unused" if turned else rule.term)
             # what the rule's cause takes, at most the limit
             likely[place] = np.fmin(high[place], 1 - after)
+    busy = _level(rule, inputs)
     found = []
     for same in _by_kernel(rows, flagged):
         worst = int(same[(high[same] * share[same]).argmax()])
@@ -102,9 +104,17 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
                 _beside(rule, rows, same),
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
                 None if rule.term is None else action_here(rule.term, inputs.launches[worst]),
+                float(busy[worst]),
             )
         )
     return found
+
+
+def _level(rule: Rule, inputs: InputValues) -> Array:
+    """Return how busy what a rule blames is, of what it sustains; NaN where that is no unit."""
+    values, _ = inputs.of(rule.limit)
+    levels = [values[name] / SUSTAINED.get(name, OTHERS_SUSTAIN) for name in rule.limit]
+    return np.asarray(np.fmax.reduce([np.full(len(inputs.frame), np.nan), *levels]))
 
 
 def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
@@ -167,6 +177,7 @@ def _finding(
     ncu: str | None,
     person: Person,
     here: str | None = None,
+    level: float = np.nan,
 ) -> dict[str, Any]:
     low, likely, high = gains
     own = rule.mitigation if here is None else f"{here} {rule.mitigation}"
@@ -191,6 +202,7 @@ def _finding(
         "faster": None,
         "certainty": "open",
         "tells": "",
+        "level": min(level, 1.0),
     }
 
 

@@ -72,7 +72,8 @@ class Advice:
         of the library that it is from; ``for_author`` is what its author could do, where that is
         another, and ``faster`` the backend of the table that runs the layer fastest.
         ``certainty`` is ``firm``, ``likely`` or ``open`` (`perfml.explain.certainty`), and
-        ``tells`` what would tell where it is open.
+        ``tells`` what would tell where it is open. ``level`` is how busy the unit is that a
+        finding blames, of what it sustains; missing where it blames none.
         ``rules`` is a tuple of ids: rules whose cure is the same are one finding.
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not

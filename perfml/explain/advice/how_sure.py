@@ -7,7 +7,9 @@ One of idle machinery is potential: no counter tells how far a grid can be split
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -17,11 +19,35 @@ from perfml.explain.certainty import Certainty, together
 from perfml.explain.counters.experiments import check_of
 from perfml.explain.counters.terms import TERMS
 
-_LARGE, _MATTERS = 0.2, 0.1
-"""Likely gains, of the layer's time: from the first one on a counted hazard is firm; below the
-second one most of the time is none that a rule names."""
-_MOST = 0.5
-"""No other hazard can gain as much as one that gains more than this."""
+_MATTERS = 0.1
+"""A likely gain of the layer's time below which most of it is none that a rule names."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on a counted finding is firm.
+
+    Attributes
+    ----------
+    level
+        How busy the unit is that it blames, of what it sustains.
+    large
+        The gain of a finding that is at that limit, of the layer's time.
+    most
+        The gain of one that is not: no other hazard can gain as much as one that gains more than
+        half.
+    """
+
+    level: float = 0.9
+    large: float = 0.3
+    most: float = 0.5
+
+
+LIMITS = Limits()
+"""Tried with whole exams left out by ``python -m studies.truth.advice_words``."""
+
+_LATE = "stall_memory_dependency"
+"""The wait for loads, which does not tell what makes them slow."""
 
 _NO_RULE = "section SourceCounters shows at which instructions warps wait"
 _SHOWN = 3
@@ -45,7 +71,7 @@ def with_certainty(
     certain, tells = [], []
     for row in findings.to_dict("records"):
         rule = book[row["rules"][0]]
-        sure = certainty_of(rule, float(row["gain"]))
+        sure = certainty_of(rule, float(row["gain"]), float(row["level"]))
         certain.append(sure)
         tells.append(_tells(rule, str(row["kernel"]), lacking[rule.id]) if sure == "open" else "")
     return findings.assign(
@@ -54,7 +80,9 @@ def with_certainty(
     )
 
 
-def certainty_of(rule: Rule, gain: float) -> Certainty:
+def certainty_of(
+    rule: Rule, gain: float, level: float = math.nan, limits: Limits = LIMITS
+) -> Certainty:
     """Return how sure a finding is.
 
     Parameters
@@ -63,10 +91,15 @@ def certainty_of(rule: Rule, gain: float) -> Certainty:
         Whose.
     gain
         Likely, of the layer's time.
+    level
+        How busy the unit is that the rule blames, of what it sustains; NaN where it blames none.
+    limits
+        Others, to try them.
     """
     if not rule.counted:
-        return "likely" if gain > _MOST else "open"
-    if gain >= _LARGE:
+        return "likely" if gain > limits.most and rule.term != _LATE else "open"
+    proved = rule.exact or level >= limits.level
+    if (rule.exact or rule.limit) and (gain > limits.most or (proved and gain >= limits.large)):
         return "firm"
     return "likely" if gain >= _MATTERS else "open"
 

@@ -29,6 +29,7 @@ from perfml.explain.advice.accesses import (
     mean_of_each,
     most_of,
     numbers,
+    queue_level,
     share_of_sectors,
     shared_carried,
     shared_filled,
@@ -157,6 +158,12 @@ INPUTS: dict[str, Input] = {
         "where not counted",
         (),
         l1_level,
+    ),
+    "queue_level": Input(
+        "how full the queue of loads and stores is: 1 where a quarter of what warps wait for is "
+        "room in it; 0 where not counted",
+        (),
+        queue_level,
     ),
     "cache_level": Input(
         "how busy L1 or L2 is, of what it sustains",

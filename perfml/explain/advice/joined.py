@@ -14,7 +14,7 @@ from perfml.util.words import count
 COLUMNS = (
     "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
     "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
-    "person", "for_author", "faster", "certainty", "tells",
+    "person", "for_author", "faster", "certainty", "tells", "level",
 )  # fmt: skip
 
 _TOLD = 3

@@ -105,6 +105,8 @@ class Rule:
     symptom_of: tuple[str, ...] = ()
     potential: bool = False
     users: OfUsers | None = None
+    limit: tuple[str, ...] = ()
+    exact: bool = False
 
     def advice_for(self, person: Person) -> str:
         """Return what a person can do about it."""
@@ -288,6 +290,8 @@ def _rule(table: Any, where: str, place: int, users: Mapping[str, OfUsers]) -> R
             symptom_of=tuple(map(str, table.get("symptom_of", ()))),
             potential=bool(table.get("potential", False)),
             users=None if table.get("users") is None else users[str(table["users"])],
+            limit=tuple(map(str, table.get("limit", ()))),
+            exact=bool(table.get("exact", False)),
         )
     except PerfmlError as error:
         raise _broken(place_in, f"{error.what}: {error.where}, {error.found}") from error

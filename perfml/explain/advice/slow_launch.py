@@ -20,7 +20,7 @@ from perfml.explain.launches import Launch, known
 SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
 """The busiest that these units were in any recorded launch. Loads and stores are a quarter: the
 four parts of a multiprocessor send them to one unit, which takes one a cycle."""
-_SUSTAINED = 0.95
+OTHERS_SUSTAIN = 0.95
 """What the other units reach where one of them is the limit."""
 _FULL = 0.9
 """Busy so much of the time, a unit is what all else waits for."""
@@ -158,7 +158,7 @@ class SlowLaunch:
         times = {
             name: (self.busy[name] if spreads else self.level(name))
             * relieved.get(name, 1.0)
-            / SUSTAINED.get(name, _SUSTAINED)
+            / SUSTAINED.get(name, OTHERS_SUSTAIN)
             for name in _UNITS
         }
         busiest = max(times, key=lambda name: times[name])
