@@ -175,6 +175,47 @@ def test_traffic_and_instructions_that_grew_together_in_units_as_busy_are_not_to
     assert reason({cause: 1.0}, fast=GREW, slow={**more, **levels}) is expected
 
 
+LOADS = {"gld_transactions": 800.0, "gst_transactions": 100.0}
+ROUNDS = {"shared_load_transactions": 400.0, "shared_store_transactions": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("cause", "fast", "slow", "other"),
+    [
+        # 100 requests of atomics are 400 sectors of 1,300: those of 51 grew by less than the time
+        ("l2_sectors", {"global_atomic_requests": 50.0}, {"global_atomic_requests": 100.0}, "ato"),
+        ("l2_sectors", {"global_atomic_requests": 51.0}, {"global_atomic_requests": 100.0}, None),
+        ("l2_sectors", {"global_atomic_requests": 10.0}, {"global_atomic_requests": 24.0}, None),
+        ("global_atomics", {}, {"global_atomic_requests": 100.0}, None),
+        ("stall_memory_dependency", {}, {"local_load_transactions": 200.0}, "local memory"),
+        ("instructions", {}, {"local_load_transactions": 200.0}, None),
+        ("shared_loads", {}, {"shared_atomic_transactions": 90.0}, "shared-memory atomics"),
+        ("l2_sectors", {}, {"shared_atomic_transactions": 90.0}, None),
+        ("shared_loads", {}, {"inst_inter_thread_communication": 6400.0}, "lane exchange"),
+        ("global_requests", {"flop_count_sp": 9.0}, {"flop_count_dp": 9.0}, "FP64"),
+        ("shared_loads", {"flop_count_sp": 9.0}, {"flop_count_dp": 9.0}, None),
+    ],
+)
+def test_a_busy_memory_does_not_say_with_which_of_two_kinds_that_grew_as_much_as_the_time(
+    cause, fast, slow, other
+):
+    busy = {"l2_utilization": 0.8, "shared_utilization": 0.8, "issue_slot_utilization": 0.5}
+    waits = {"stall_memory_dependency": 0.8}
+    found = doubt({cause: 1.0}, fast=fast, slow={**LOADS, **ROUNDS, **busy, **waits, **slow})
+    assert (found is None) == (other is None)
+    if found is not None:
+        assert found.reason is Reason.KIND
+        assert other in found.sentence()
+        assert "both pass the same memory" in found.sentence()
+
+
+def test_how_much_of_what_passes_a_memory_is_of_the_other_kind_is_said():
+    grew = {"global_atomic_requests": 100.0, "l2_utilization": 0.8, **LOADS}
+    found = doubt({"l2_sectors": 1.0}, fast={"global_atomic_requests": 25.0}, slow=grew)
+    assert found is not None
+    assert "it is 31 % of what passes, 4 times as much" in found.sentence()
+
+
 @pytest.mark.parametrize(
     ("cause", "kernels", "expected"),
     [

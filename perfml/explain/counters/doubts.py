@@ -15,6 +15,7 @@ from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.counters.claims import Claim, claim_of
 from perfml.explain.counters.evidence import Reason, Told, Untold
 from perfml.explain.counters.experiments import PROGRAMS, check_of
+from perfml.explain.counters.kinds import company_of
 from perfml.explain.counters.resources import AS_BUSY, MOST, RESOURCES
 from perfml.explain.counters.room import busiest_of, room_of
 from perfml.explain.counters.terms import ONE_SIDED, STALL_TERMS, TERMS, Contribution, Kind, Term
@@ -247,6 +248,18 @@ def _as_busy(claim: Claim, limits: Limits) -> _Found:
     return None
 
 
+def _of_another_kind(claim: Claim, limits: Limits) -> _Found:
+    """A memory that is busy does not say with what: another kind of accesses grew as much."""
+    if claim.slower is None or claim.faster is None:
+        return None
+    other = company_of(claim.first, claim.slower, claim.faster)
+    if other is None:
+        return None
+    grew = "new" if math.isinf(other.times) else f"{Readable(other.times):.3g} times as much"
+    why = f"both pass the same memory, and it is {Readable(other.share):.0%} of what passes, {grew}"
+    return (other.term,), why
+
+
 def _close(claim: Claim, limits: Limits) -> _Found:
     """A cause of another limit that is nearly as large may be the first."""
     rival, first = claim.rival, claim.along[0][1]
@@ -262,6 +275,7 @@ RULES = {
     Reason.PAIRING: _other_kernels,
     Reason.RIVAL: _close,
     Reason.TOGETHER: _as_busy,
+    Reason.KIND: _of_another_kind,
     Reason.PROGRAM: _other_program,
 }
 """In this order: the first that speaks is told."""

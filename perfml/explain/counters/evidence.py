@@ -130,6 +130,8 @@ class Reason(StrEnum):
     """A second cause is nearly as large."""
     TOGETHER = "together"
     """Memory traffic and instructions grew together."""
+    KIND = "kind"
+    """Another kind of accesses to the same memory grew as much."""
     PROGRAM = "program"
     """It is how a library's kernel is built, which runs in place of another."""
 
