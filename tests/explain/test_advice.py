@@ -723,6 +723,13 @@ def test_conflicts_and_a_busy_entrance_are_named_without_the_efficiency():
     assert "busy 86 % of the time" in first["evidence"]
 
 
+def test_bytes_that_are_converted_for_floats_are_no_division_of_integers():
+    divided = PLANTED["integer_division"]
+    assert "integer_division" in found(launch(**divided))
+    floats = 4 * divided["inst_integer"]
+    assert "integer_division" not in found(launch(**divided, flop_count_sp=floats))
+
+
 SMALL = {
     "waves_per_sm": 0.01,
     "achieved_occupancy": 0.1,

@@ -140,7 +140,8 @@ def integer_level(frame: pd.DataFrame) -> Array:
 def divisions(frame: pd.DataFrame) -> Array:
     """Return the share of conversions among what keeps the unit of special functions busy.
 
-    Only where as many integer instructions go with them as a division of integers takes.
+    Only where as many integer instructions go with them as a division of integers takes, and not
+    more of floats: bytes and indices are converted for those, too.
     """
     lanes = 32 * 0.5  # the unit takes 16 lanes a cycle of the 32 of a warp
     names = ("inst_bit_convert", "inst_integer", "inst_executed", "ipc")
@@ -149,8 +150,15 @@ def divisions(frame: pd.DataFrame) -> Array:
     converted, integers, executed, ipc = (numbers(frame, name) for name in names)
     with np.errstate(invalid="ignore", divide="ignore"):
         done = numbers(frame, "special_fu_utilization") * executed / ipc * lanes
-        share = np.where(integers >= DIVISION * converted, converted / done, 0.0)
+        divided = (integers >= DIVISION * converted) & (integers >= _floats(frame))
+        share = np.where(divided, converted / done, 0.0)
     return np.asarray(np.clip(np.nan_to_num(share, nan=0.0, posinf=0.0), 0.0, 1.0))
+
+
+def _floats(frame: pd.DataFrame) -> Array:
+    """Return the instructions of floats, of threads, at least; 0 where they were not counted."""
+    operations = first_known(frame, "flop_count_sp")
+    return np.asarray(np.nan_to_num(operations) / 2)  # a multiply-add counts as two
 
 
 def latency_stalls(frame: pd.DataFrame) -> Array:

@@ -20,6 +20,8 @@ COLUMNS = (
 _TOLD = 3
 """Kernels with one cure whose numbers are told."""
 
+_HALF, _BUSY = 0.5, 0.5
+"""Of the gain of a wait, and of what a unit sustains: from there on a cause explains the wait."""
 _MATTERS = 0.1
 """A cause that is likely to gain this part of a layer stands before its symptoms."""
 
@@ -27,33 +29,50 @@ _MATTERS = 0.1
 def symptoms_behind(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:
     """Return findings with each symptom behind what causes it in the same kernel.
 
-    Behind what was counted an author is told what idle machinery could do if the work allows it.
+    Behind what was counted, of the kernel or of the whole layer, an author is told what idle
+    machinery could do if the work allows it, and what warps wait for where the unit is busy.
     Of a library's kernel, how many registers it needs and what its warps wait for is its author's;
     who calls it changes what was counted: layout, types, sizes.
     """
     rows = findings.to_dict("records")
     where = [tuple(str(row[name]) for name in COLUMNS[:5]) for row in rows]
-    names = [row["rules"][0] for row in rows]
+    rules = [book[row["rules"][0]] for row in rows]
     order = []
-    for place, name in enumerate(names):
+    for place, symptom in enumerate(rules):
         behind = [
             other
             for other in range(place + 1, len(rows))
-            if where[other] == where[place]
-            and _makes(book[names[other]], book[name], rows[place])
-            and rows[other]["gain"] >= _MATTERS
+            if rows[other]["gain"] >= _MATTERS
+            and _of_one(rules[other], where[other], where[place])
+            and _makes(rules[other], symptom, rows[other], rows[place])
         ]
         order.append((max([place, *behind]), bool(behind), place))
     return findings.iloc[[place for *_, place in sorted(order)]]
 
 
-def _makes(cause: Rule, symptom: Rule, row: Mapping[Any, Any]) -> bool:
-    """Return whether a hazard is what makes another one, or what its reader can change instead."""
+def _of_one(cause: Rule, cause_in: tuple[str, ...], symptom_in: tuple[str, ...]) -> bool:
+    """Return whether findings are of one kernel, or the cause is of all kernels of its layer."""
+    whole = cause.exact and cause.scope == "layer"
+    return cause_in == symptom_in or (whole and cause_in[:-1] == symptom_in[:-1])
+
+
+def _makes(
+    cause: Rule, symptom: Rule, causing: Mapping[Any, Any], waiting: Mapping[Any, Any]
+) -> bool:
+    """Return whether a hazard is what makes another one, or what its reader can change instead.
+
+    A unit that has much to do is waited for; one that is idle makes nobody wait, unless what it
+    does is likely to gain half as much as whatever makes the wait shorter.
+    """
+    busy = causing["level"] >= _BUSY
+    much = causing["gain"] >= _HALF * waiting["gain"]
     if cause.id in symptom.symptom_of:
-        return True
-    if row["person"] == Person.AUTHOR.value:
-        return symptom.potential and cause.counted
-    return row["person"] == Person.LIBRARY.value and symptom.inferred and not cause.inferred
+        return bool(busy or much or not cause.limit)
+    if waiting["person"] == Person.AUTHOR.value:
+        if symptom.potential:
+            return cause.counted and cause.id not in symptom.beside
+        return bool(symptom.inferred and cause.counted and busy and much)
+    return waiting["person"] == Person.LIBRARY.value and symptom.inferred and not cause.inferred
 
 
 def one_a_cure(findings: pd.DataFrame, book: Mapping[str, Rule]) -> pd.DataFrame:

@@ -107,6 +107,7 @@ class Rule:
     users: OfUsers | None = None
     limit: tuple[str, ...] = ()
     exact: bool = False
+    beside: tuple[str, ...] = ()
 
     def advice_for(self, person: Person) -> str:
         """Return what a person can do about it."""
@@ -292,6 +293,7 @@ def _rule(table: Any, where: str, place: int, users: Mapping[str, OfUsers]) -> R
             users=None if table.get("users") is None else users[str(table["users"])],
             limit=tuple(map(str, table.get("limit", ()))),
             exact=bool(table.get("exact", False)),
+            beside=tuple(map(str, table.get("beside", ()))),
         )
     except PerfmlError as error:
         raise _broken(place_in, f"{error.what}: {error.where}, {error.found}") from error
