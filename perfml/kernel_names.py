@@ -85,15 +85,28 @@ def shortened(names: Sequence[str], limit: int) -> list[str]:
     ['sm80_xmma_gemm_…_split_k_kernel']
     >>> shortened(["gemm_relu_tile64x64_stage3_aligned", "gemm_relu_tile32x64_stage3_aligned"], 16)
     ['gem…tile64x64_…', 'gem…tile32x64_…']
+    >>> tiles = [f"sm80_gemm_f32_f32_nn_tile{size}x64_stage3_aligned" for size in (32, 64)]
+    >>> names = [f"{tile}_{end}" for tile in tiles for end in ("kernel", "split_kernel")]
+    >>> shortened(names, 28)[2:]
+    ['sm80…tile64x64…kernel', 'sm80…tile64x64…split_kernel']
     """
     short = {name: _middle_out(name, limit) for name in names}
-    alike: dict[str, list[str]] = {}
-    for name, cut in short.items():
-        alike.setdefault(cut, []).append(name)
-    for group in alike.values():
-        if len(group) > 1:
-            short |= zip(group, _apart(group, limit), strict=True)
+    groups = _alike(short)
+    for group in groups:
+        short |= zip(group, _apart(group, limit), strict=True)
+    # names of two groups may look alike once each group was told apart
+    mixed = {name for clash in _alike(short) for name in clash}
+    family = [name for group in groups if mixed.intersection(group) for name in group]
+    short |= zip(family, _differing(family, limit), strict=True)
     return [short[name] for name in names]
+
+
+def _alike(short: dict[str, str]) -> list[list[str]]:
+    """Return the groups of names that look alike."""
+    groups: dict[str, list[str]] = {}
+    for name, cut in short.items():
+        groups.setdefault(cut, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _middle_out(name: str, limit: int) -> str:
@@ -131,6 +144,29 @@ def _apart(names: Sequence[str], limit: int) -> list[str]:
     for cut in (whole, raw):
         if len(set(cut)) == len(cut):
             return cut
+    return _numbered(names, limit)
+
+
+def _differing(names: Sequence[str], limit: int) -> list[str]:
+    """Return the words of names that not all of them have, between their first and last ones."""
+    words = [name.split("_") for name in names]
+    shared = set.intersection(*map(set, words)) if words else set()
+    cut = ["_".join(_kept(each, shared)).replace("_…_", "…") for each in words]
+    if len(set(cut)) == len(cut) and max(map(len, cut), default=0) <= limit:
+        return cut
+    return _numbered(names, limit)
+
+
+def _kept(words: Sequence[str], shared: set[str]) -> list[str]:
+    last = len(words) - 1
+    told = [
+        word if place in (0, last) or word not in shared else "…"
+        for place, word in enumerate(words)
+    ]
+    return [word for word, _ in itertools.groupby(told)]
+
+
+def _numbered(names: Sequence[str], limit: int) -> list[str]:
     numbers = [f"#{place}" for place in range(1, len(names) + 1)]
     return [
         _middle_out(name, limit - len(number)) + number

@@ -18,7 +18,7 @@ from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
-from perfml.util.words import Readable, number, percentage
+from perfml.util.words import Readable, number, percentage, ratio_text
 
 _CONFIDENT = 0.5
 """A cause of less than this part of the ratio is not claimed to be the one."""
@@ -82,28 +82,28 @@ class Ratio:
 
     def sentence(self) -> str:
         """Say it in words."""
-        where = self.interval
+        where, ratio = self.interval, ratio_text(self.ratio)
         if where is None:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
-            sure = f"95 % interval {where[0]:.3f} to {where[1]:.3f} {self.scope}"
+            sure = f"95 % interval {ratio_text(where[0])} to {ratio_text(where[1])} {self.scope}"
         if self.verdict == "undecided" and where is None:
-            return f"undecided: one launch is not exact to this (ratio {self.ratio:.3f}; {sure})"
+            return f"undecided: one launch is not exact to this (ratio {ratio}; {sure})"
         if self.verdict == "undecided" and where is not None:
             repeats_tell = (self.p_value or 0.0) * self.compared <= 0.05
             if min(self.processes) == 1 and (where[0] - 1) * (where[1] - 1) > 0 and repeats_tell:
                 told = "two processes of one program differ by as much"
-                return f"undecided: {told} (ratio {self.ratio:.3f}, {sure})"
+                return f"undecided: {told} (ratio {ratio}, {sure})"
             many = f" for {self.compared} layers judged together" if self.compared > 1 else ""
-            return f"undecided: the repeats scatter too much{many} (ratio {self.ratio:.3f}, {sure})"
+            return f"undecided: the repeats scatter too much{many} (ratio {ratio}, {sure})"
         if self.verdict == "no difference":
             if where is None:
-                return f"no difference (ratio {self.ratio:.3f}; {sure})"
+                return f"no difference (ratio {ratio}; {sure})"
             most = max(abs(math.expm1(bound)) for bound in (self.log_low or 0, self.log_high or 0))
             shown = f"one above {Readable(most):.1%} would show"
-            return f"no difference (ratio {self.ratio:.3f}, {sure}; {shown})"
+            return f"no difference (ratio {ratio}, {sure}; {shown})"
         fast = f", {number(1 / self.ratio)} times as fast" if self.ratio < 1 else ""
-        return f"{self.verdict}: {self.ratio:.3f} times the baseline's time{fast} ({sure})"
+        return f"{self.verdict}: {ratio} times the baseline's time{fast} ({sure})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

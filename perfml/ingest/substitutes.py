@@ -27,8 +27,8 @@ def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     listed = ", ".join(names[:_NAMED]) + rest
     was, it = ("was", "it is") if len(names) == 1 else ("were", "they are")
     note = (
-        f"{len(names)} of the {len(PUBLISHED)} published metrics {was} not collected as {it}; "
-        f"formulas over other counters stand in for them: {listed} (-v lists the formulas)."
+        f"{len(names)} of the published study's {len(PUBLISHED)} metrics {was} not collected as "
+        f"{it}; formulas over other counters stand in for them: {listed} (-v lists the formulas)."
     )
     return [note]
 

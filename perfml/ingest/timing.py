@@ -16,7 +16,7 @@ from perfml.errors import InputError
 from perfml.kernel_names import function_name
 from perfml.readers.timeline import Spans, idle_before
 from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, validate_kernels
-from perfml.util.words import count
+from perfml.util.words import count, micros
 
 _OUTSIDE = "\0outside"
 """Stands for the missing layer, so that launches between layers are matched like a layer."""
@@ -252,7 +252,7 @@ def _warnings(
     if len(bare):
         share = float(bare["time_us"].sum())
         found.append(
-            f"{where}: {count(len(bare), 'timed launch', 'timed launches')} ({share:.1f} µs) were "
+            f"{where}: {count(len(bare), 'timed launch', 'timed launches')} ({micros(share)}) were "
             "not profiled "
             f"(layers {_listed(bare['slot'])}); their metrics are missing"
         )

@@ -154,8 +154,11 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
 
 
 def _time_note(shown: Sequence[Condition]) -> str:
+    """Say in the head that times are a profiler's; what that means stands beside the times."""
     note = time_note(pd.concat([condition.rows for condition in shown]))
-    return (note or "").rstrip(".")
+    if note is None:
+        return ""
+    return "from under the profiler" + (", in part" if " rows)" in note else "")
 
 
 def build_comparison(

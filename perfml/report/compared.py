@@ -163,7 +163,10 @@ def _answering(left: Side, right: Side) -> tuple[list[tuple[str, Rows, Rows]], l
     if not common and len(before) == len(after) == 1:
         (one,), (other,) = before, after
         both = (_rows(left, before[one]), _rows(right, after[other]))
-        return [(_told(one, keys, [one]), *both)], []
+        # what differs is what is compared: it names neither
+        alike = [place for place, key in enumerate(one) if key == other[place]]
+        agreed = tuple(one[place] for place in alike)
+        return [(_told(agreed, [keys[place] for place in alike], [agreed]), *both)], []
     if not common:
         msg = "no measurement of one dataset answers to one of the other"
         raise PerfmlError(

@@ -44,8 +44,8 @@ class Entry:
 WORDS = (
     Entry(
         "layer",
-        "A part of the network that is timed as one; it is a range of the program, never a name of "
-        "a kernel.",
+        "A part of the program that is timed as one: an NVTX range, as a network's layers are; "
+        "without ranges, a kernel.",
     ),
     Entry("condition", "What must be equal to compare times: workload, device, precision, batch."),
     Entry("repeat", "The same measurement once more; its scatter says how sure a time is."),
@@ -146,6 +146,8 @@ CAUSES = {
     "issue_rate": "Instructions that a resident warp issues a cycle.",
     "kernels_vanished": "Kernels that only the baseline starts; their time is gone.",
     "kernels_appeared": "Kernels that only the target starts; their time is added.",
+    "launch_gaps": "Time between launches in which the GPU runs no kernel.",
+    "memory_moves": "Time that copies and fills (memset) of memory take.",
     "launch_count": "More or fewer launches of the same kernel.",
     "unprofiled_time": "The time under the profiler against the time without it.",
     "memory_fence": "Warps wait until their writes are visible to others.",

@@ -72,6 +72,17 @@ def multiple(ratio: float) -> str:
     return f"{number(ratio)}×"
 
 
+def ratio_text(ratio: float) -> str:
+    """Return a ratio so that its interval differs from it: three decimals, four digits from ten.
+
+    Examples
+    --------
+    >>> ratio_text(0.8983), ratio_text(3.9561), ratio_text(293.624)
+    ('0.898', '3.956', '293.6')
+    """
+    return f"{ratio:.3f}" if ratio < 10 else number(ratio, 4)
+
+
 def factor_text(factor: float) -> str:
     """Return what multiplies a time, with two decimals; from a hundred without.
 

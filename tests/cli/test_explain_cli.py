@@ -46,7 +46,7 @@ def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
         "im2col_kernel",
         "wave quantization (tail effect)",
         "By kind, as factors on the time: waves ×",
-        "Causes (no model; each kernel counted in the work of its own limit)",
+        "Causes by the counters, without a model",
         "smaller ones",
         "Model attribution (exact Shapley values of gbr",
         "fitted without this layer",

@@ -36,7 +36,7 @@ def test_it_is_one_line_over_all_files_and_v_lists_the_formulas(partition, files
         return [line for line in done.stderr.splitlines() if "dram_utilization" in line]
 
     (line,) = said(out="first.parquet")
-    assert line.startswith("warning: 1 of the 19 published metrics")
+    assert line.startswith("warning: 1 of the published study's 19 metrics")
     assert STANDS_IN not in line
     warning, formula = said("-v", out="second.parquet")
     assert warning == line

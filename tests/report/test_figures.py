@@ -315,6 +315,22 @@ def test_cycles_of_a_stall_reason_are_drawn_once():
     ]
 
 
+def test_a_stall_reason_keeps_its_colour_and_what_was_not_counted_has_no_bar():
+    def drawn(*backends):
+        ax = figures.stall_breakdown(pd.DataFrame(backends).assign(layer="x", time_us=1.0))
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        return {bars.get_label(): bars[0].get_facecolor() for bars in ax.containers}, names
+
+    one, _ = drawn({"backend": "a", "stall_sync": 0.3, "stall_inst_fetch": 0.2})
+    other, names = drawn(
+        {"backend": "a", "stall_sync": 0.1, "stall_inst_fetch": 0.2, "stall_pipe_busy": 0.4},
+        {"backend": "silent"},
+    )
+    assert {name: other[name] for name in one} == one
+    assert len(set(other.values())) == 3
+    assert names == ["a"]
+
+
 def test_stalls_of_one_layer_or_of_none():
     ax = figures.stall_breakdown(layers(), layer="conv_02")
     assert len(ax.get_yticklabels()) == 3

@@ -144,7 +144,7 @@ def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
 
 
 def test_without_findings_the_counters_that_are_missing_come_first():
-    table = layers(backends=("cudnn",))
+    table = layers(backends=("cudnn",)).assign(dram_utilization=0.4, l2_utilization=0.1)
     advice = {
         label: dataclasses.replace(each, table=each.table.iloc[:0])
         for label, each in advise_conditions(table).items()
@@ -153,6 +153,7 @@ def test_without_findings_the_counters_that_are_missing_come_first():
     (step,) = build_report(table, advice=advice).answer.first
     assert step.gain == f"{len(rules)} rules not checked"
     assert "perfml metrics default --request" in step.text
+    assert " The busiest unit of those that were counted: dram_utilization, 40 %." in step.text
 
 
 def test_several_conditions_are_three_steps_too():

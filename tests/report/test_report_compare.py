@@ -172,6 +172,7 @@ def test_measurements_answer_to_each_other_and_the_rest_is_said():
 def test_single_measurements_of_different_backends_are_compared():
     ((found,), _) = compared(table(), table(2.0, backends=("cudnn",)))
     assert found.pair.explanation.total.verdict == "slower"
+    assert found.pair.label == "all runs", "neither backend names what differs in it"
 
 
 def test_datasets_with_nothing_in_common_are_an_error_with_a_cure():

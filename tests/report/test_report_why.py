@@ -268,7 +268,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     note, _, hazard = panels.sections[0].blocks
     cure, own, _, table = hazard.blocks
     assert (hazard.title, cure.text) == ("H", "What to do: m")
-    assert own.text == "Its author: own"
+    assert own.text == "If you write the kernel: own"
     told = "Or take b, 2.00 times as fast here. Try this first to find out: run it twice"
     assert table.rows[0][2].note.endswith(told)
     assert len(table.rows) == 60

@@ -137,7 +137,7 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
     if absent:
         rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
         warnings.append(
-            f"{len(absent)} of the {len(PUBLISHED)} published metrics "
+            f"{len(absent)} of the published study's {len(PUBLISHED)} metrics "
             f"{'was' if len(absent) == 1 else 'were'} not collected: "
             f"{', '.join(absent[:_NAMED])}{rest}."
         )

@@ -17,10 +17,10 @@ from perfml.report.figures.style import (
     GRID,
     INK,
     MUTED,
-    STALLS,
     colours,
     new_axes,
     plain,
+    stall_colours,
     styled,
 )
 from perfml.report.labels import percent
@@ -34,7 +34,7 @@ _MOST_STALLS = 8
 _CLUSTER_NAME = 10.5
 """Height of the name of a metric in small print, points."""
 
-_DARK = (STALLS[0], STALLS[3], STALLS[6])
+_DARK = ("#54478c", "#3f6b6b", "#8c5a3c", "#5b6571")
 """Tints on which white is read."""
 
 
@@ -119,7 +119,8 @@ def stall_breakdown(
         msg = "the table has no such layer"
         cure = did_you_mean(str(layer), layers["layer"].dropna(), "Choose one of its layers.")
         raise PerfmlError(msg, where=plain(layer), cure=cure)
-    shares = stall_shares(rows)
+    # a backend whose stalls were not counted would look as if its warps never waited
+    shares = stall_shares(rows).dropna(how="all")
     if shares.empty or not len(shares.columns):
         msg = "no stall metric was measured"
         raise PerfmlError(msg, cure="Collect with --metrics published or --metrics stalls.")
@@ -131,7 +132,7 @@ def stall_breakdown(
     ax = new_axes(ax, width, 44 * len(shares) + 62 + 22 * lines)
     place = np.arange(len(shares), dtype=float)
     left = np.zeros(len(shares))
-    for name, label, tint in zip(kept, labels, STALLS, strict=False):
+    for (name, tint), label in zip(stall_colours(kept).items(), labels, strict=True):
         value = np.nan_to_num(shares[name].to_numpy(dtype=float))
         ax.barh(place, value, 0.62, left=left, color=tint, label=label)
         for at, size, start in zip(place, value, left, strict=True):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from perfml.modeling.results import Ranking
 
 
+STRONG = 0.6
+"""A metric among the first three in this share of the resamples is drawn in colour."""
+
+
 @styled
 def importances(
     ranking: Ranking | pd.DataFrame,
@@ -146,7 +150,7 @@ def ranks(
     for at, start, end, mean, sure in zip(
         place, low, high, rows["mean_rank"].to_numpy(float), strength, strict=True
     ):
-        tint = PALETTE[0] if sure >= 0.6 else MUTED
+        tint = PALETTE[0] if sure >= STRONG else MUTED
         ax.plot([start, end], [at, at], color=tint, linewidth=2.4, solid_capstyle="round")
         ax.plot(mean, at, "o", color=tint, markersize=8)
     ends = np.concatenate([high[np.isfinite(high)], rows["mean_rank"].dropna().to_numpy(float)])

@@ -28,11 +28,18 @@ too like text), with a grey."""
 SLOWER, FASTER = "#a33b0b", "#4b3fb5"
 """Vermilion and indigo differ in every kind of colour vision, and no backend has them."""
 
-STALLS = (
-    *("#54478c", "#9a8cd0", "#cdc4ec", "#3f6b6b", "#86ada9"),
-    *("#c4dad6", "#8c5a3c", "#cfa283", "#5b6571"),
-)
-"""Reasons of stalls: none is the colour of a backend."""
+STALLS = {
+    "stall_memory_dependency": "#54478c",
+    "stall_exec_dependency": "#9a8cd0",
+    "stall_pipe_busy": "#cdc4ec",
+    "stall_inst_fetch": "#3f6b6b",
+    "stall_sync": "#86ada9",
+    "stall_not_selected": "#c4dad6",
+    "stall_memory_throttle": "#8c5a3c",
+    "stall_constant_memory_dependency": "#cfa283",
+    "stall_other": "#5b6571",
+}
+"""Reasons of stalls: each keeps its colour from figure to figure, and none is a backend's."""
 
 HATCHES = ("", "////", "....", "xxxx")
 """Tell the backends apart when there are more than colours."""
@@ -136,6 +143,12 @@ def colours(names: Sequence[str], given: Mapping[str, str] | None = None) -> dic
     for name in names:
         found.setdefault(name, PALETTE[len(found) % len(PALETTE)])
     return found
+
+
+def stall_colours(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour a stall reason: its own, or one that no other reason here has."""
+    free = iter([tint for reason, tint in STALLS.items() if reason not in names])
+    return {name: STALLS.get(name) or next(free, MUTED) for name in names}
 
 
 def hatches(names: Sequence[str]) -> dict[str, str]:

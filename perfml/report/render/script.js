@@ -134,24 +134,28 @@
       const body = make("tbody");
       rows.forEach(([name, launches, time, share], place) => {
         const [short, full] = data.names[name];
-        const tint = `s${place % 7}`;
+        // shades of the backend's own colour: a colour means a backend everywhere
+        const tint = `s${series}`;
+        const shade = Math.max(0.16, 0.78 ** place);
         if (share) {
           const part = make("i", { class: tint });
           part.style.width = `${100 * share}%`;
+          part.style.opacity = shade;
           stack.append(part);
         }
         const swatch = make("span", { class: `swatch ${tint}` });
+        swatch.style.opacity = shade;
         const label = short === full
           ? make("span", { class: "name" }, swatch, make("span", {}, full))
           : make("details", { class: "fold" }, make("summary", {}, swatch, make("span", {}, short)), make("span", { class: "full" }, full));
-        const value = (number, text) => make("td", { class: "n", "data-v": number === null ? null : number }, text);
+        const value = (head, number, text) => make("td", { class: "n", "data-label": head, "data-v": number === null ? null : number }, text);
         body.append(make("tr", {},
           make("th", { scope: "row" }, label),
-          value(share, share === null ? "–" : `${(100 * share).toFixed(1)} %`),
-          value(time, format(time)),
-          value(launches, Number.isInteger(launches) ? launches.toLocaleString("en-US") : format(launches))));
+          value("share", share, share === null ? "–" : `${(100 * share).toFixed(1)} %`),
+          value("time, µs", time, format(time)),
+          value("launches", launches, Number.isInteger(launches) ? launches.toLocaleString("en-US") : format(launches))));
       });
-      const table = make("table", {},
+      const table = make("table", { class: "cards" },
         make("caption", {}, `Kernels under ${backend}`),
         make("thead", {}, make("tr", {},
           make("th", { scope: "col" }, "kernel"),

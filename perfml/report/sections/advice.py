@@ -100,7 +100,7 @@ def _by_hazard(table: pd.DataFrame, label: str) -> list[Section]:
         hazard = str(first["hazard"])
         source = Text(f"{rule}; {first['source']}", note=True)
         cures = [Text(f"What to do: {each}") for each in dict.fromkeys(part["mitigation"])]
-        own = [Text(f"Its author: {each}", note=True) for each in _own(part)]
+        own = [Text(f"If you write the kernel: {each}", note=True) for each in _own(part)]
         title = f"{hazard[:1].upper()}{hazard[1:]}"
         sections.append(section(title, *cures, *own, source, findings))
     return sections
@@ -119,7 +119,8 @@ def _place(row: Mapping[Any, Any]) -> list[Cell]:
     if isinstance(row["faster"], str):
         agreed += f". Or take {row['faster']}"
     if row["certainty"] != "firm":
-        agreed += f". {IN_WORDS[row['certainty']].capitalize()}"
+        sure = IN_WORDS[row["certainty"]]
+        agreed += ". How sure: likely" if sure == "likely" else f". {sure.capitalize()}"
         agreed += f": {row['tells']}" if row["tells"] else ""
     return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
 
@@ -172,7 +173,7 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     certainty = f", likely {likely}" if likely != percent(high) else ""
     source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
     if isinstance(row["for_author"], str):
-        source = f"Its author: {row['for_author']} {source[:1].upper()}{source[1:]}"
+        source = f"If you write the kernel: {row['for_author']} {source[:1].upper()}{source[1:]}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     return [
         Cell(str(row[first]), note="" if first == "side" else _condition(row)),

@@ -38,7 +38,7 @@ from perfml.report.sections.explanation import (
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import amount, illustrated
-from perfml.util.words import count, micros, multiple, number
+from perfml.util.words import count, micros, multiple, number, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -290,7 +290,7 @@ def changed_table(comparison: Comparison) -> ReportTable:
 
 def _sentences(comparison: Comparison) -> list[Sentence]:
     """Say which dataset is faster, on how many layers, why, and what changed."""
-    reason = why_sentence(comparison.pair)
+    reason = why_sentence(comparison.pair, _of(comparison))
     changed = _changed_sentence(comparison)
     return [each for each in (_time_sentence(comparison), reason, changed) if each is not None]
 
@@ -302,24 +302,24 @@ def _time_sentence(comparison: Comparison) -> Sentence:
     if total.verdict in ("slower", "faster"):
         text = (
             f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
-            f"against {micros(total.baseline_us)} ({total.ratio:.3f}×{_interval(total)}) over "
-            f"{_of_both(layers)}"
+            f"against {micros(total.baseline_us)} ({ratio_text(total.ratio)}×{_interval(total)}) "
+            f"over {_of_both(layers)}"
         )
     elif total.verdict == "no difference" and len(_changes(comparison)):
         text = (
             f"{_begun(of, 'gains')} and losses cancel over {_of_both(layers)}: "
-            f"{_gains_and_losses(comparison)} (in all {total.ratio:.3f}×{_interval(total)})"
+            f"{_gains_and_losses(comparison)} (in all {ratio_text(total.ratio)}×{_interval(total)})"
         )
     elif total.verdict == "no difference":
         text = (
             f"{_begun(of, 'no difference')} between {target} and {baseline} over "
-            f"{_of_both(layers)} ({total.ratio:.3f}×{_interval(total)})"
+            f"{_of_both(layers)} ({ratio_text(total.ratio)}×{_interval(total)})"
         )
     else:
         why = f"the repeats of {target} and {baseline} scatter too much"
         if total.interval is None:
             why = "one time a side is not exact to this"
-        text = f"{_begun(of, 'undecided')}, {why} ({total.ratio:.3f}×{_interval(total)})"
+        text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "likely" if total.interval is None else "firm"
     if total.verdict == "undecided" or (total.interval is None and not _decided(total.verdict)):
@@ -331,7 +331,7 @@ def _interval(ratio: Ratio) -> str:
     bounds = ratio.interval
     if bounds is None:
         return ", without an interval"
-    return f", 95 % interval {bounds[0]:.3f} to {bounds[1]:.3f}"
+    return f", 95 % interval {ratio_text(bounds[0])} to {ratio_text(bounds[1])}"
 
 
 def _changed_sentence(comparison: Comparison) -> Sentence | None:

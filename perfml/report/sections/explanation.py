@@ -37,7 +37,7 @@ from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.main_points import main_points
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
-from perfml.util.words import count, factor_text, micros, micros_alike, multiple, number
+from perfml.util.words import count, factor_text, micros, micros_alike, multiple, number, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,12 +233,14 @@ def layers_table(
     for row in rows.to_dict("records"):
         layer, partner = str(row["layer"]), str(row["target_layer"])
         known = row["low"] == row["low"]
-        bounds = f"{number(row['low'], 4)}–{number(row['high'], 4)}" if known else "no interval"
+        bounds = "no interval"
+        if known:
+            bounds = f"{ratio_text(float(row['low']))}–{ratio_text(float(row['high']))}"
         line = [
             Cell(layer, f"{partner}, aligned by {row['aligned_by']}" if partner != layer else ""),
             amount(float(row["baseline_us"])),
             amount(float(row["target_us"])),
-            Cell(f"{row['ratio']:.3f}×", bounds, float(row["ratio"])),
+            Cell(f"{ratio_text(float(row['ratio']))}×", bounds, float(row["ratio"])),
             Cell(str(row["verdict"]), strong=row["verdict"] in ("slower", "faster")),
             share(float(row["share"]), bar=float(row["share"])),
         ]
@@ -250,7 +252,7 @@ def layers_table(
         *words("layer"),
         *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs", "ratio"),
         *words("verdict"),
-        *numbers("difference share", *(["metrics changed"] if changed is not None else [])),
+        *numbers("share of difference", *(["metrics changed"] if changed is not None else [])),
     )
     caption = f"Times of every layer: {explanation.target} against {explanation.baseline}"
     return ReportTable(
@@ -258,8 +260,15 @@ def layers_table(
     )
 
 
-def why_sentence(pair: Pair) -> Sentence | None:
+def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     """Say what the largest difference of a pair is made of.
+
+    Parameters
+    ----------
+    pair
+        What was explained.
+    of
+        Beginning of the sentence; the condition without.
 
     Returns
     -------
@@ -273,6 +282,7 @@ def why_sentence(pair: Pair) -> Sentence | None:
         return None
     first = details[0]
     where = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    where = where if of is None else of
     times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
     text = (
         f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
@@ -360,8 +370,8 @@ def _disagreements(detail: LayerDiff) -> Block | None:
 
 def _pictures(detail: LayerDiff, name: str) -> Pictures | None:
     caption = (
-        f"By the counters: what makes {name} differ, each kernel counted in the work of its own "
-        "limit."
+        f"By the counters: what makes {name} differ. A kernel's work is that of the unit which "
+        "limits it."
     )
     pictures = [(detail.causes.terms, caption)]
     if detail.model is not None:
@@ -437,7 +447,7 @@ def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable |
     )
     title = "Kernels in launch order: − baseline only, + target only, = both"
     caption = f"Kernels of {detail.layer} in launch order"
-    return ReportTable(caption, columns, rows, title=title)
+    return ReportTable(caption, columns, rows, title=title, cards=True)
 
 
 def _change_note(change: dict[object, object], launches: pd.DataFrame, run: int) -> str:
@@ -463,15 +473,13 @@ def causes_table(detail: LayerDiff) -> ReportTable | None:
     lines.append(("all together", detail.time.log_ratio))
     rows = [[Cell(name), _factor(value)] for name, value in lines]
     columns = (*words("cause"), *numbers("factor"))
-    title = (
-        "Causes (no model; each kernel counted in the work of its own limit); factors on the time "
-        "multiply"
-    )
+    title = "Causes by the counters, without a model; their factors multiply to the time ratio"
     return ReportTable(f"What the counters say of {detail.layer}", columns, rows, title=title)
 
 
 def _factor(log_ratio: float) -> Cell:
-    return Cell(f"×{math.exp(log_ratio):.3f}", value=math.exp(log_ratio))
+    factor = math.exp(log_ratio)
+    return Cell(f"×{ratio_text(factor)}", value=factor)
 
 
 def _signed(value: float) -> Cell:

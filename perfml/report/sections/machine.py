@@ -130,14 +130,16 @@ def stalls_section(results: Results) -> Section | None:
     for condition in results.conditions:
         shares = results.stalls.get(condition.label)
         if shares is not None:
-            largest = [
-                f"{backend} waits most for {_reason(row.idxmax())} ({percent(float(row.max()))})"
-                for backend, row in shares.iterrows()
-                if row.notna().any()
-            ]
-            caption = (
-                f"Why warps waited, {condition.label}, weighted by time: {listed(largest, 6)}."
-            )
+            known = shares.dropna(how="all")
+            largest: dict[str, list[str]] = {}
+            for backend, row in known.iterrows():
+                share_of = f"{backend} ({percent(float(row.max()))})"
+                largest.setdefault(_reason(row.idxmax()), []).append(share_of)
+            told = [f"most for {reason} under {listed(who, 6)}" for reason, who in largest.items()]
+            caption = f"Why warps waited, {condition.label}, weighted by time: {'; '.join(told)}."
+            if len(known) < len(shares):
+                silent = [str(name) for name in shares.index.difference(known.index)]
+                caption += f" Not counted: {listed(silent, 6)}."
             draw = functools.partial(_draw_stalls, condition.rows)
             picture = illustrated("Stacked bars of stall reasons", caption, draw)
             panels.append(section(condition.label, picture, stalls_table(shares, condition.label)))

@@ -126,8 +126,9 @@ def _null_note(ranking: Ranking) -> Text | None:
         return None
     what = "times" if ranking.task == "regression" else "backends"
     text = (
-        f"By chance: what a leading group reaches with the {what} permuted between layers, largest "
-        f"in 95 % of {null.permutations} permutations of {null.resamples} resamples each."
+        f"By chance: with the {what} permuted between layers, a leading group is among the first "
+        f"three at most this often, in 95 % of the cases ({null.permutations} permutations of "
+        f"{null.resamples} resamples)."
     )
     return Text(text, note=True)
 
@@ -141,9 +142,12 @@ def _ranks_picture(ranking: Ranking, settings: str) -> Pictures:
     caption = (
         f"Mean rank of every metric group with its interval{_of(settings)}. First: "
         f"{members(first['members'])[0]}, rank {number(float(first['mean_rank']))}, in the top 3 "
-        f"of {percent(float(first['p_top3']))} of the resamples. A number after a name counts the "
-        "metrics it is interchangeable with."
+        f"of {percent(float(first['p_top3']))} of the resamples."
     )
+    if (ranking.summary["p_top3"] >= figures.STRONG).any():
+        caption += f" Blue: in the top 3 of {percent(figures.STRONG)} or more."
+    if any(len(members(each)) > 1 for each in ranking.summary["members"]):
+        caption += " A number after a name counts the metrics it is interchangeable with."
     return illustrated(
         "Chart of ranks with intervals", caption, lambda width: figures.ranks(ranking, width=width)
     )

@@ -63,7 +63,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
     for index, row in enumerate(totals.to_dict("records")):
         name, total = str(row["backend"]), float(row["total"])
         low, high = float(row["low"]), float(row["high"])
-        spread = "" if math.isnan(low) else f", repeats {number(low, 4)}–{number(high, 4)}\xa0µs"
+        spread = "" if math.isnan(low) else f", repeats {_range(low, high, total)}"
         won = f"{wins.get(name, 0)} of {compared}" if compared else "–"
         ratio = multiple(total / fastest) if fastest > 0 else "–"
         standing = f"{ratio} the shortest" if index else "shortest total"
@@ -75,17 +75,25 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
     return Totals(f"Total time of {layers}", tuple(cards), table)
 
 
+def _range(low: float, high: float, total: float) -> str:
+    """Return a range in the unit of the total beside it, with a digit more."""
+    size, unit = (1000, "ms") if total >= 10_000 else (1, "µs")
+    return f"{number(low / size, 4)}–{number(high / size, 4)}\xa0{unit}"
+
+
 def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
     slowest = condition.slowest
     caption = f"{labelled('Time of every layer', condition.label)}."
     if slowest is not None:
+        under = f" under {slowest['backend']}" if len(condition.backends) > 1 else ""
         caption += (
-            f" The slowest is {slowest['layer']} under {slowest['backend']} with "
-            f"{micros(float(slowest['median']))}."
+            f" The slowest is {slowest['layer']}{under} with {micros(float(slowest['median']))}."
         )
+    if condition.times["repeats"].max() > 1:
+        caption += " Bars are medians, lines the range of the repeats."
     return illustrated(
         "Bar chart of the layers' times",
-        f"{caption} Bars are medians, lines the range of the repeats.",
+        caption,
         lambda width: figures.layer_times(
             (condition,), palette=palette, width=width, horizontal=width == NARROW
         ),
@@ -149,15 +157,17 @@ def extremes_section(results: Results) -> Section | None:
                 several = len(results.conditions) > 1
                 label = f"{condition.label}, {backend}" if several else backend
                 groups = filter_groups(medians, results.shapes)
-                blocks = (_layer_map(groups, label), _filter_claim(groups), _extremes(medians))
+                # the map marks the extremes; without shapes a list does
+                shown = [_layer_map(groups, label), _filter_claim(groups)]
+                blocks = shown if groups else [_extremes(medians)]
                 panels.append(section(label, *blocks))
     if not panels:
         return None
     return Section(
         "Slowest and fastest layers",
         (Panels("layers of", tuple(panels)),),
-        lead="Layers by filter size and number of filters; the five slowest and the five fastest "
-        "are marked."
+        lead="Layers by filter size and number of filters, times in µs; the five slowest and the "
+        "five fastest are marked."
         if any(shape.group for shape in results.shapes.values())
         else "The five slowest and the five fastest.",
         anchor="extremes",
