@@ -97,6 +97,10 @@ DATASETS = {
             "18 pairs of PyTorch steps by a third outside author",
         ),
         Dataset(
+            "h200-torch-pairs4",
+            "28 pairs of PyTorch steps by a fourth outside author",
+        ),
+        Dataset(
             "h200-attention",
             "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
         ),

@@ -12,7 +12,7 @@ from perfml.explain.counters.terms import TERMS
 from perfml.util.digest import sha256_of_file
 from studies.truth.page import PAGE
 from studies.truth.scores import wilson
-from studies.truth.strangers import EXAMS, HALVES, Score, score
+from studies.truth.strangers import EXAMS, HALVES, PENDING, Score, score
 from tests.support.paths import ROOT
 
 ACCEPTED = {"terms": ["local_memory"], "rules": ["local_memory"], "action_terms": ["local_memory"]}
@@ -28,7 +28,8 @@ def answer(*terms, verdict="faster", residual=False, part=0.9, todo=None, advice
     }
 
 
-every_exam = pytest.mark.parametrize("exam", EXAMS.values(), ids=EXAMS)
+RECORDED = {**EXAMS, **PENDING}
+every_exam = pytest.mark.parametrize("exam", RECORDED.values(), ids=RECORDED)
 
 
 def different_pairs(exam):
