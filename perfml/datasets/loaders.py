@@ -122,9 +122,9 @@ def load_h200_torch_pairs3(*, as_frame: bool = False, return_X_y: bool = False) 
     return _bunch("h200-torch-pairs3", as_frame=as_frame, return_X_y=return_X_y)
 
 
-def load_h200_torch_pairs4(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+def load_h100_torch_pairs4(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load 28 pairs of PyTorch steps by a fourth author who had not seen the formulas of causes."""
-    return _bunch("h200-torch-pairs4", as_frame=as_frame, return_X_y=return_X_y)
+    return _bunch("h100-torch-pairs4", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:

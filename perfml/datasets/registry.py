@@ -97,7 +97,7 @@ DATASETS = {
             "18 pairs of PyTorch steps by a third outside author",
         ),
         Dataset(
-            "h200-torch-pairs4",
+            "h100-torch-pairs4",
             "28 pairs of PyTorch steps by a fourth outside author",
         ),
         Dataset(

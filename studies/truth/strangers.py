@@ -205,7 +205,7 @@ EXAMS = {
 }
 
 PENDING = {
-    "torch4": Exam("h200-torch-pairs4", ("collect",), "2026-11-23", _TORCH),
+    "torch4": Exam("h100-torch-pairs4", ("collect",), "2026-11-23", _TORCH),
 }
 """Exams without first answers to both halves: ``--exam`` knows them, no table counts them yet."""
 
