@@ -1,10 +1,10 @@
 """Is perfml right on kernels by people who had not seen its causes? See datasets/h200-strangers.
 
-Run: ``python -m studies.truth.strangers [--exam NAME] [--out FILE]`` asks `explain` and `advise`
-about every pair of an exam and prints the scores. Labels, what counts as right, which pairs count
-and the halves were frozen before the first answer, and that answer lies beside them. A half called
-``aside`` is not looked at by those who mend what the half ``dev`` shows; that of the first exam
-was, once its later answer had been kept.
+Run: ``python -m studies.truth.strangers [--exam NAME] [--half HALF] [--out FILE]`` asks `explain`
+and `advise` about every pair of an exam and prints the scores. Labels, what counts as right, which
+pairs count and the halves were frozen before the first answer, and that answer lies beside them. A
+half called ``aside`` is not looked at by those who mend what the half ``dev`` shows; that of the
+first exam was, once its later answer had been kept.
 """
 
 from __future__ import annotations
@@ -126,13 +126,14 @@ class Exam:
         """Return one of the frozen documents beside the recording."""
         return _document(self.folder / name)
 
-    def ask(self, recording: str) -> dict[str, dict[str, Any]]:
-        """Return today's answers to all pairs, as the frozen ones were kept."""
+    def ask(self, recording: str, halves: Sequence[str] = HALVES) -> dict[str, dict[str, Any]]:
+        """Return today's answers to the pairs of `halves`, as the frozen ones were kept."""
         left, right = self.sides(recording)
         tables = {
             side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
         }
-        asked = sorted(set(left.layers["layer"]) & set(right.layers["layer"]))
+        wanted = {name for half in halves for name in self.document("halves.json")[half]}
+        asked = sorted(wanted & set(left.layers["layer"]) & set(right.layers["layer"]))
         found = {}
         for detail in explain(left, right, layers=asked, model=None).details:
             slower = right.name if detail.time.log_ratio > 0 else left.name
@@ -164,16 +165,18 @@ class Exam:
         answers = self.document(ANSWERS["first"])[self.recordings[0]]
         return sum((self.half_score(answers, half) for half in HALVES), Score())
 
-    def estimates(self) -> dict[str, Any]:
+    def estimates(self, halves: Sequence[str] = HALVES) -> dict[str, Any]:
         """Return today's errors of times after the labelled cause's fix, of each half.
 
         ``coverage`` is of the intervals that ship.
         """
         rows = fixes_of(self.dataset, exam_questions(self.dataset))
-        halves = self.document("halves.json")
+        names = self.document("halves.json")
         widths = {self.dataset: WIDTH}
-        found = {half: [row for row in rows if row.case in halves[half]] for half in HALVES}
-        return {half: summary(some, widths) for half, some in {**found, "both": rows}.items()}
+        found = {half: [row for row in rows if row.case in names[half]] for half in halves}
+        if set(halves) == set(HALVES):
+            found["both"] = rows
+        return {half: summary(some, widths) for half, some in found.items()}
 
     def table(self) -> str:
         """Return the frozen answers' scores, for the page."""
@@ -326,18 +329,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     exams = {**EXAMS, **PENDING}
     parser.add_argument("--exam", choices=exams, default=[*EXAMS][-1])
+    parser.add_argument("--half", choices=HALVES, help="ask about this half alone")
     parser.add_argument("--out", type=Path, help="keep the answers here")
     parser.add_argument("--commit", default="", help="what to say was asked")
     given = parser.parse_args(arguments)
-    exam = exams[given.exam]
-    answers: dict[str, Any] = {name: exam.ask(name) for name in exam.recordings}
+    exam, halves = exams[given.exam], HALVES if given.half is None else (given.half,)
+    answers: dict[str, Any] = {name: exam.ask(name, halves) for name in exam.recordings}
     scores = {
         f"{name}, {half}": asdict(exam.half_score(answers[name], half))
         for name in exam.recordings
-        for half in HALVES
+        for half in halves
     }
     sys.stdout.write(pd.DataFrame(scores).T.to_string() + "\n")
-    answers["estimates"] = exam.estimates()
+    answers["estimates"] = exam.estimates(halves)
     sys.stdout.write(json.dumps(answers["estimates"], indent=1) + "\n")
     if given.out is not None:
         kept = json.dumps({"commit": given.commit, **answers}, separators=(",", ":")) + "\n"
