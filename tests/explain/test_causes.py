@@ -699,6 +699,20 @@ def test_matrices_that_leave_the_tensor_cores_are_floats_or_halves(level, kind, 
     assert ("tensor_unused" in set(found["term"])) is named
 
 
+@pytest.mark.parametrize(("slots", "least", "most"), [(0.9, 0.85, 1.0), (0.2, 0.3, 0.5)])
+def test_instructions_that_feed_the_fp32_pipe_in_place_of_tensor_cores_are_theirs(
+    slots, least, most
+):
+    before = {"tensor_cycles_utilization": 0.3, "flop_count_sp": 1e6, "flop_count_hp": 0.0}
+    before |= {"sm_efficiency": 1.0, "single_precision_fu_utilization": 0.0, "time_us": 50.0}
+    before |= {"inst_executed": 1e6, "issue_slot_utilization": 0.2, "dram_utilization": 0.1}
+    after = {"tensor_cycles_utilization": 0.0, "flop_count_sp": 1e9, "time_us": 500.0}
+    after |= {"inst_executed": 2e7, "issue_slot_utilization": slots}
+    after |= {"single_precision_fu_utilization": 0.35}
+    found = split(after, before).set_index("term")["log_ratio"] / math.log(10)
+    assert least <= found["tensor_unused"] <= most
+
+
 L1_BOUND = {
     **LATENCY,
     "inst_executed": 1e8,

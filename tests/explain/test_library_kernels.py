@@ -43,6 +43,21 @@ def test_ten_times_the_instructions_are_the_cause_not_the_other_kernel_s_occupan
     assert sum(found.values()) == pytest.approx(1.6)
 
 
+@pytest.mark.parametrize(
+    ("parts", "first"),
+    [
+        ({"integer_arithmetic": 0.9, "instructions": 0.5, "lsu_pipe_time": 0.1}, 1.5),
+        ({"integer_arithmetic": -0.2, "instructions": 1.5}, 1.5),
+        ({"integer_arithmetic": 1.5}, 0.0),
+        ({"fp32_operations": 0.9, "instructions": 0.6}, 0.6),
+    ],
+)
+def test_addresses_and_exchanges_of_another_program_are_instructions_of_it(parts, first):
+    found = judged(terms(**parts), kernel(WIDE, 100.0), kernel(NARROW, 500.0))
+    assert found.get("instructions", 0.0) == pytest.approx(first)
+    assert sum(found.values()) == pytest.approx(sum(parts.values()))
+
+
 def test_work_takes_no_more_than_it_grew_by():
     parts = terms(block_slots=math.log(5))
     found = judged(parts, kernel(WIDE, 100.0), kernel(NARROW, 500.0, inst_executed=6e7))

@@ -62,6 +62,9 @@ _WORKS = (
 )
 
 
+_MIX = ("integer_arithmetic", "lsu_pipe_time")
+"""Kinds of instructions that say how a kernel finds its operands and shares them."""
+
 OF_RUNS = tuple(work.term for work in _WORKS)
 """Terms that are compared over all launches of both sides, in which no kernel has a counterpart."""
 
@@ -118,7 +121,7 @@ def judge_by_work(
     """
     step = math.log(sum(one.time_us for one in after) / sum(one.time_us for one in before))
     sign = math.copysign(1.0, step)
-    contributions = _netted(contributions, sign)
+    contributions = _counted_in_all(_netted(contributions, sign), sign)
     slow = after if step > 0 else before
     grown = []
     for work in _WORKS:
@@ -145,6 +148,21 @@ def judge_by_work(
     ]
     named = Contribution(term, levels[0], levels[1], own + sign * share * whole)
     return (named, *others)
+
+
+def _counted_in_all(contributions: Sequence[Contribution], sign: float) -> tuple[Contribution, ...]:
+    """Return terms; the mix of additional instructions goes to these: how a kernel is built.
+
+    Addresses and exchanges between lanes grow along where another program executes a hundred times
+    as many instructions of every kind, and are no cause that its caller could remove.
+    """
+    whole = next((one for one in contributions if one.term.id == "instructions"), None)
+    if whole is None or not sign * whole.log_ratio > 0:
+        return tuple(contributions)
+    mix = [one for one in contributions if one.term.id in _MIX and sign * one.log_ratio > 0]
+    more = whole.log_ratio + sum(one.log_ratio for one in mix)
+    others = (one for one in contributions if one is not whole and one not in mix)
+    return (whole.with_part(more), *others)
 
 
 def _netted(contributions: Sequence[Contribution], sign: float) -> tuple[Contribution, ...]:

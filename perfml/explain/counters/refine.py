@@ -73,6 +73,9 @@ _CLEARLY = math.log(1.2)
 _MATRICES = 0.01
 """Tensor pipe below which no matrices are multiplied: an instruction for halves passes it, too."""
 
+_FEEDS_FP32 = ("instructions", "shared memory")
+"""Units that operations in FP32 and their operands pass."""
+
 _ONLY_WAIT = ("memory_fence", "stall_sleeping")
 """What warps wait for in instructions that do nothing else."""
 
@@ -289,7 +292,10 @@ def name_narrow_copies(decomposition: Decomposition, pair: Pair) -> None:
 def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
     """Name matrix operations that left the tensor cores for the FP32 pipe.
 
-    Their part is the time that the FP32 pipe is busy longer, of the whole difference.
+    Their part is the time that the FP32 pipe is busy longer, of the whole difference; or that the
+    issue slots are, or shared memory, if one of these limits the slower side: a tensor core reuses
+    an operand for a whole tile, and the FP32 pipe has it loaded for a few multiply-adds, so the
+    instructions and loads come with the operations.
     """
     times = [launch.duration_us for launch in pair.both]
     busy = [
@@ -305,7 +311,12 @@ def name_unused_tensor_cores(decomposition: Decomposition, pair: Pair) -> None:
     left = left and pair.both[1 - slow]["tensor_cycles_utilization"] >= _MATRICES
     if not left or worked[slow] < 2 * worked[1 - slow]:
         return
-    share = (fp32[slow] - fp32[1 - slow]) / (times[slow] - times[1 - slow])
+    longer = fp32[slow] - fp32[1 - slow]
+    resource = pair.resource
+    if longer > 0 and resource is not None and resource.label in _FEEDS_FP32:
+        busy_longer = [resource.busy_time(launch) for launch in pair.both]
+        longer = max(longer, busy_longer[slow] - busy_longer[1 - slow])
+    share = longer / (times[slow] - times[1 - slow])
     if share > SMALL:
         levels = pair.levels("tensor_cycles_utilization")
         decomposition.take_share("tensor_unused", levels[0], levels[1], min(share, 1.0))
