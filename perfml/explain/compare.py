@@ -414,7 +414,7 @@ def _advice(
     """Return what the rules of advice say of each of some layers of one side."""
     if known is None:
         rows = side.layers if side.kernels is None else side.kernels
-        found = advise(rows[rows["layer"].isin(layers)], peaks=peaks).table
+        found = advise(rows[rows["layer"].isin(layers)], peaks=peaks, min_whole=0.0).table
     else:
         mine = known.table["backend"] == side.name
         # who is faster the comparison itself says

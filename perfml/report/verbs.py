@@ -234,7 +234,7 @@ def advice_document(advice: Advice, top: int) -> Document:
     """Return the findings with the largest likely savings, and what could not be checked."""
     summary = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
     if advice.below:
-        summary += f", {advice.below} more that promise little"
+        summary += f"; {advice.left_out}"
     caption = "The largest likely savings first (they do not add up)"
     if advice.table.empty:
         unchecked = len(set(advice.not_checked["rule"])) if len(advice.not_checked) else 0

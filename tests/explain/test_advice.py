@@ -730,6 +730,23 @@ def test_bytes_that_are_converted_for_floats_are_no_division_of_integers():
     assert "integer_division" not in found(launch(**divided, flop_count_sp=floats))
 
 
+def test_what_saves_a_thousandth_of_all_layers_is_counted_and_not_listed():
+    hazard = {**HEALTHY, "double_precision_fu_utilization": 0.9}
+    long = {**hazard, "layer": "long", "time_us": 1e5}
+    rows = make_kernels([long, {**hazard, "layer": "short", "time_us": 10.0}])
+    whole = advise(rows)
+    assert set(whole.table["layer"]) == {"long"}
+    assert whole.below == 1
+    assert whole.left_out == "1 more promise less than 2 % of their layer, or 0.1 % of all layers"
+    # who names a layer, or says that the table is no whole, is told of it
+    assert set(advise(rows, layers=["short"]).table["layer"]) == {"short"}
+    assert set(advise(rows, min_whole=0.0).table["layer"]) == {"long", "short"}
+    # another batch is another whole
+    other = rows.assign(batch=[1, 2])
+    assert set(advise(other).table["layer"]) == {"long", "short"}
+    assert advise(other).left_out == ""
+
+
 SMALL = {
     "waves_per_sm": 0.01,
     "achieved_occupancy": 0.1,

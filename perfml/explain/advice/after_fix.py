@@ -125,9 +125,13 @@ def time_after(launch: Launch, term: str, left: float | None = None) -> float:
     float
         NaN for a cause whose end cannot be told from one launch.
     """
+    return state_after(SlowLaunch(launch), term, left)
+
+
+def state_after(state: SlowLaunch, term: str, left: float | None = None) -> float:
+    """Return the same as `time_after` of a launch that estimates have seen already."""
     if term not in CURES:
         return math.nan
-    state = SlowLaunch(launch)
     cure = CURES[term](state)
     stays = cure.left if left is None else left
     relieved = dict(cure.relieved)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.explain.advice.after_fix import time_after
+from perfml.explain.advice.after_fix import state_after
 from perfml.explain.advice.inputs import InputValues, why_missing
 from perfml.explain.advice.layer_inputs import LAYER_INPUTS
 from perfml.explain.advice.persons import Person, person_of, person_of_all
@@ -81,7 +81,7 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
         for place in flagged:
             # who lets a library use tensor cores has its whole kernel done by them
             turned = products and is_product(str(inputs.told[place].get("kernel", "")))
-            after = time_after(inputs.launches[place], "tensor_unused" if turned else rule.term)
+            after = state_after(inputs.states[place], "tensor_unused" if turned else rule.term)
             # what the rule's cause takes, at most the limit
             likely[place] = np.fmin(high[place], 1 - after)
     busy = _level(rule, inputs)
@@ -194,6 +194,7 @@ def _finding(
         "gain": likely,
         "gain_high": high,
         "time_us": float(row["layer_us"]),
+        "of_all": float(row.get("of_all", 1.0)),
         "saved_us": high * float(row["layer_us"]),
         "ncu": ncu,
         "source": rule.source,

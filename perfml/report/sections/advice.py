@@ -131,7 +131,7 @@ def _notes(advice: Advice, shown: int) -> str:
     if len(advice.table) > shown:
         notes.append(f"the {shown} with the largest savings are shown")
     if advice.below:
-        notes.append(f"{advice.below} more promise too little to be listed")
+        notes.append(advice.left_out)
     if rules:
         notes.append(f"not checked everywhere, for want of metrics: {listed(rules, 6)}")
     return "; ".join(notes) + "."
