@@ -225,8 +225,18 @@ class Gaps:
 
     @property
     def dominate(self) -> bool:
-        """Whether gaps make more of what happened than the kernels do."""
-        return abs(self.proven) > abs(self._kernels)
+        """Whether gaps make more of what happened than the kernels do.
+
+        Gaps that come with more launches are theirs: each has one before it.
+        """
+        return abs(self.proven) > abs(self._kernels) and not self._of_launches
+
+    @property
+    def _of_launches(self) -> bool:
+        """Whether one side is idle longer for its launches alone, before each of them no longer."""
+        sides = sorted((self.baseline, self.target), key=lambda side: side.idle_us)
+        less, more = (side.idle_us / max(side.kernels - 1, 1) for side in sides)
+        return self.most.term is _TERM and 0 < more <= less
 
     @property
     def _kernels(self) -> float:

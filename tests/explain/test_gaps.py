@@ -218,6 +218,16 @@ def test_one_gap_of_one_iteration_proves_nothing_and_several_or_a_second_iterati
     assert Gaps(other, once).proven == 0.0
 
 
+@pytest.mark.parametrize(("idle_us", "first"), [(400.0, False), (1300.0, True)])
+def test_gaps_before_more_launches_are_theirs_unless_each_is_longer(idle_us, first):
+    one = Timeline("a", 2, 350.0, 50.0, 50.0, iterations=9)
+    # 25 launches have 24 gaps: of 17 and of 54 us
+    many = Timeline("b", 25, 350.0 + idle_us, idle_us, 17.0, iterations=9)
+    for gaps in (Gaps(one, many), Gaps(many, one)):
+        assert gaps.hidden
+        assert gaps.dominate is first
+
+
 def test_a_layer_that_waited_once_in_one_iteration_is_not_said_to_wait():
     pairs = [("steady", "steady"), ("waits", "waits")]
     quiet, waits = (_steps(pause)[:6] for pause in (1.0, 40.0))
