@@ -85,6 +85,10 @@ DATASETS = {
             "25 pairs of CUDA kernels by a fifth",
         ),
         Dataset(
+            "h200-strangers6",
+            "40 pairs of CUDA kernels by a sixth",
+        ),
+        Dataset(
             "h200-torch-pairs",
             "32 pairs of PyTorch blocks, fast and slow, by an outside author",
         ),
