@@ -107,9 +107,9 @@ def load_h200_strangers5(*, as_frame: bool = False, return_X_y: bool = False) ->
     return _bunch("h200-strangers5", as_frame=as_frame, return_X_y=return_X_y)
 
 
-def load_h200_strangers6(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+def load_h100_strangers6(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Load 40 pairs of kernels by a sixth author, fast and slow, with frozen labels."""
-    return _bunch("h200-strangers6", as_frame=as_frame, return_X_y=return_X_y)
+    return _bunch("h100-strangers6", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_h200_torch_pairs(*, as_frame: bool = False, return_X_y: bool = False) -> Any:

@@ -85,7 +85,7 @@ DATASETS = {
             "25 pairs of CUDA kernels by a fifth",
         ),
         Dataset(
-            "h200-strangers6",
+            "h100-strangers6",
             "40 pairs of CUDA kernels by a sixth",
         ),
         Dataset(

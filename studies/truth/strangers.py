@@ -209,7 +209,7 @@ EXAMS = {
 }
 
 PENDING = {
-    "sixth": Exam("h200-strangers6", ("ncu",), "2026-11-23", _CUDA),
+    "sixth": Exam("h100-strangers6", ("ncu",), "2026-11-23", _CUDA),
     "torch4": Exam("h100-torch-pairs4", ("collect",), "2026-11-23", _TORCH),
 }
 """Exams without first answers to both halves: ``--exam`` knows them, no table counts them yet."""
