@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import plain
+from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
@@ -27,6 +28,9 @@ LARGEST = 5_800
 
 _SMALL = 0.02
 """Layers that make less of the difference are no part of a short answer."""
+
+_ACTIONS = 2
+"""Actions over a whole network that stand before the layers."""
 
 _NAME = 80
 _TEXT = 400
@@ -130,21 +134,34 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
 
 def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     """Return what slow layers suffer from, in short."""
-    layers = []
-    for row in advice.table.to_dict("records"):
+    layers = [
+        BriefLayer(
+            "the whole run" if each.clock else f"{count(len(each.layers), 'layer')} at once",
+            f"saves at most {micros(each.saved_us)} of {micros(each.time_us)}",
+            (
+                BriefCause(
+                    _cut(f"{each.hazard} ({', '.join(each.rules[:3])})"),
+                    _cut(each.evidence),
+                    _cut(marked(each.mitigation, each.certainty, each.tells)),
+                ),
+            ),
+        )
+        for each in advice.network[:_ACTIONS]
+    ]
+    for row in advice.groups.to_dict("records"):
         gain = f"saves at most {micros(row['saved_us'])} of {micros(row['time_us'])}"
         cause = BriefCause(
             _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
             _cut(str(row["evidence"])),
             _cut(what_to_do(row)),
         )
-        layers.append(BriefLayer(_name(str(row["layer"])), gain, (cause,)))
+        layers.append(BriefLayer(_name(group_name(row["layers"])), gain, (cause,)))
     unchecked = advice.not_checked
     missing = (
         f"{row['rule']}: {row['missing']} {row['why']}"
         for row in unchecked.drop_duplicates(["rule", "missing"]).to_dict("records")
     )
-    verdict = f"{count(len(layers), 'finding')} in {count(advice.layers, 'layer')}"
+    verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
     notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
     named = tuple(map(_cut, of))
     return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))

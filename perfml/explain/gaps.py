@@ -118,12 +118,19 @@ class Timeline:
         if self.as_graph_us > (1 - SHOWN) * self.wall_us:
             return None
         whose = f"{self.name}: " if self.name else ""
+        return f"{whose}{self.idle_text()}. {self.idle_action()}"
+
+    def idle_text(self) -> str:
+        """Say how long the device is idle."""
         return (
-            f"{whose}between its kernels the device is idle {micros(self.idle_us)} of "
+            f"between its kernels the device is idle {micros(self.idle_us)} of "
             f"{micros(self.wall_us)} ({Readable(self.idle_share):.0%}), {micros(self.gap_us)} "
-            f"at a launch in the median, which times of kernels do not show. {_TERM.action} "
-            f"As one CUDA graph it would take about {micros(self.as_graph_us)}."
+            "at a launch in the median, which times of kernels do not show"
         )
+
+    def idle_action(self) -> str:
+        """Say what to do about that, and what it gives at most."""
+        return f"{_TERM.action} As one CUDA graph it would take about {micros(self.as_graph_us)}."
 
     def moved_sentence(self) -> str | None:
         """Say what is copied and filled and what to do; None where that is little."""

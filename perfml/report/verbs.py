@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import listed, model, percent, protocol
-from perfml.report.sections.advice import findings_table
+from perfml.report.sections.advice import findings_in_words, findings_table, network_tables
 from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
@@ -37,6 +37,9 @@ _UNDER_ROOFS = (
     "time, µs",
 )
 """What a narrow terminal leaves out of a roofline first."""
+
+_NETWORK = 4
+"""Actions over a whole network."""
 
 _MOST_LACKING = 16
 """Lines of what was not checked; where no rule finds anything, one stands for more than these."""
@@ -232,7 +235,8 @@ def _arithmetic_rates(
 
 def advice_document(advice: Advice, top: int) -> Document:
     """Return the findings with the largest likely savings, and what could not be checked."""
-    summary = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
+    groups = advice.groups
+    summary = f"{findings_in_words(advice, groups)}, in {count(advice.layers, 'layer')}"
     if advice.below:
         summary += f"; {advice.left_out}"
     caption = "The largest likely savings first (they do not add up)"
@@ -241,7 +245,10 @@ def advice_document(advice: Advice, top: int) -> Document:
         caption = "No rule found anything"
         if unchecked:
             caption += f"; {count(unchecked, 'rule')} could not be checked"
-    blocks: list[Block] = [findings_table(advice.table, caption, most=top)]
+    # what is one action over the network stands behind what a layer has of its own
+    everywhere = {each.rules for each in advice.network}
+    groups = groups.loc[groups["rules"].isin(everywhere).sort_values(kind="stable").index]
+    blocks: list[Block] = [findings_table(groups, caption, most=top)]
     blocks += time_texts(advice.time_notes)
     if advice.agreement is not None:
         title = "Launches flagged by perfml's and by Nsight Compute's rules"
@@ -252,7 +259,10 @@ def advice_document(advice: Advice, top: int) -> Document:
         empty = advice.table.empty and lacking > _MOST_LACKING
         told = _mostly_unchecked if empty else _not_checked
         blocks.append(told(advice.not_checked))
-    return Document("", (section("Advice", *blocks, summary=summary),))
+    if not advice.network:
+        return Document("", (section("Advice", *blocks, summary=summary),))
+    first = section("Advice", *network_tables(advice, _NETWORK), summary=summary)
+    return Document("", (first, section("Layer by layer, equal ones together", *blocks)))
 
 
 def _not_checked(table: pd.DataFrame) -> Points:

@@ -133,7 +133,9 @@ def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
     long = table["layer"] == "conv_01"
     slow = table.assign(time_us=table["time_us"].where(~long, 1e6))
     small = {
-        label: dataclasses.replace(each, table=each.table[each.table["layer"] != "conv_01"])
+        label: dataclasses.replace(
+            each, table=each.table[each.table["layer"] != "conv_01"], network=()
+        )
         for label, each in advice.items()
     }
     (step,) = build_report(slow, advice=small).answer.first
@@ -146,7 +148,7 @@ def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
 def test_without_findings_the_counters_that_are_missing_come_first():
     table = layers(backends=("cudnn",)).assign(dram_utilization=0.4, l2_utilization=0.1)
     advice = {
-        label: dataclasses.replace(each, table=each.table.iloc[:0])
+        label: dataclasses.replace(each, table=each.table.iloc[:0], network=())
         for label, each in advise_conditions(table).items()
     }
     rules = {rule for each in advice.values() for rule in each.not_checked["rule"]}
@@ -211,3 +213,14 @@ def test_names_from_outside_are_escaped_between_the_links():
 def test_nothing_to_do_leaves_the_heading_as_it_was():
     document = build_report(layers(backends=("only",)))
     assert document.answer.heading == "The answer, and how sure it is"
+
+
+def test_of_a_network_what_helps_many_layers_comes_first():
+    frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200")
+    advice = advise_conditions(layers(backends=("cudnn",)).assign(device="NVIDIA H200"), frame)
+    (action, *_) = next(iter(advice.values())).network
+    report = build_report(layers(backends=("cudnn",)), advice=advice)
+    (step,) = report.answer.first
+    assert step.title == "Start with the whole run"
+    assert action.evidence in step.text
+    assert action.mitigation in step.text

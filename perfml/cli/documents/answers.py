@@ -162,6 +162,7 @@ class Finding(TypedDict):
 
     side: NotRequired[str]
     layer: str
+    layers: NotRequired[Annotated[list[str], "of perfml advise: this one and those equal to it"]]
     backend: str | None
     precision: str | None
     batch: int | None
@@ -173,8 +174,8 @@ class Finding(TypedDict):
     gain_low: Annotated[Number, "fraction of the layer's time"]
     gain: Annotated[Number, "likely; fraction of the layer's time"]
     gain_high: Annotated[Number, "fraction of the layer's time"]
-    time_us: MaybeMicroseconds
-    saved_us: MaybeMicroseconds
+    time_us: Annotated[MaybeMicroseconds, "of all layers"]
+    saved_us: Annotated[MaybeMicroseconds, "in all layers"]
     ncu: str | None
     source: str
     person: Annotated[str, "kernel author, library user or PyTorch user"]
@@ -349,11 +350,30 @@ class NcuOnly(TypedDict):
     speedup: Number
 
 
+class NetworkAction(TypedDict):
+    """One action over all layers of a network that it helps."""
+
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    rules: list[str]
+    hazard: str
+    evidence: str
+    mitigation: str
+    gain: Annotated[float, "likely; fraction of the network's time"]
+    saved_us: Annotated[Microseconds, "at most; those of different actions do not add up"]
+    time_us: Annotated[Microseconds, "of the network"]
+    layers: Annotated[list[str], "that save most first; none where it is between kernels"]
+    certainty: Certainty
+    tells: str
+
+
 class Advise(TypedDict):
     """What slow layers suffer from."""
 
     table: str
     kernels: NotRequired[list[KernelTime]]
+    network: list[NetworkAction]
     findings: list[Finding]
     not_checked: list[NotChecked]
     agreement: list[Agreement] | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pandas as pd
 
 from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.findings import (
     holds_for,
     not_checked_by,
@@ -32,6 +33,7 @@ from perfml.explain.advice.inputs import (
 from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
 from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
+from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
     faster_elsewhere,
@@ -45,6 +47,7 @@ from perfml.explain.advice.representative import (
 )
 from perfml.explain.advice.rules import Rules, load_rules
 from perfml.explain.compared import make_side
+from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
@@ -97,6 +100,11 @@ class Advice:
     time_notes
         What to know of times that come from under a profiler (`perfml.time_sources`), of gaps
         between kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
+    network
+        What to do over all layers of a network, what is likely to save most first.
+    equal
+        Number of the set of equal layers that a layer is in, by its place
+        (`perfml.explain.advice.equal_layers`).
     """
 
     table: pd.DataFrame
@@ -107,6 +115,13 @@ class Advice:
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
     time_notes: tuple[str, ...] = ()
+    network: tuple[NetworkFinding, ...] = ()
+    equal: Mapping[Place, int] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> pd.DataFrame:
+        """The findings, those of equal layers as one: what all surfaces show, with ``layers``."""
+        return group_findings(self.table, self.equal)
 
     @property
     def left_out(self) -> str:
@@ -119,7 +134,8 @@ class Advice:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
         return {
-            "findings": records(self.table),
+            "network": [asdict(each) for each in self.network],
+            "findings": records(self.groups),
             "not_checked": records(self.not_checked),
             "agreement": None if self.agreement is None else records(self.agreement),
             "ncu_only": None if self.ncu_only is None else records(self.ncu_only),
@@ -189,7 +205,8 @@ def advise(
         Findings below this fraction of the layer's time are counted, not listed.
     min_whole
         Findings below this fraction of the time of all layers (of one backend, precision and batch)
-        are counted, not listed, unless `layers` are named. 0 for a table of unrelated kernels.
+        are counted, not listed, unless `layers` are named; those of equal layers together. 0 for a
+        table of unrelated kernels.
 
     Returns
     -------
@@ -238,15 +255,26 @@ def advise(
     rows.attrs[DEVICE_FACTS] = table.attrs.get(DEVICE_FACTS) or side.layers.attrs.get(
         DEVICE_FACTS, {}
     )
+    equal = {} if merged else equal_layers(rows)
+    rows = rows.assign(of_all=part_of_all(rows) * times_equal(rows, equal))
+    inputs = InputValues(rows, given)
+    by_id = {rule.id: rule for rule in book}
+    found = _findings(rows, book, inputs, given, merged)
     smallest = (min_gain, min_whole if layers is None else 0.0)
-    findings, below = _findings(rows, book, given, smallest, merged)
-    findings = _with_faster(findings, side.layers)
+    findings = with_certainty(_told(found, smallest, book), by_id, inputs)
+    clock = timeline(side.kernels)
+    network: tuple[NetworkFinding, ...] = ()
+    if layers is None and rows["group"].nunique() >= LEAST_LAYERS:
+        # what is little in each of a hundred layers may be much in all
+        every = with_certainty(_told(found, (min_gain, 0.0), book), by_id, inputs)
+        network = network_findings(every, rows, book, equal, clock)
+    told = any(each.clock for each in network)
     return Advice(
-        table=findings,
+        table=_with_faster(findings, side.layers),
         not_checked=not_checked_by(rows, book, given, merged),
         agreement=agreement,
         ncu_only=ncu_only,
-        below=below,
+        below=sum(not _matters(each, *smallest) for each in found),
         layers=rows["group"].nunique(),
         warnings=side.warnings
         + (
@@ -254,7 +282,9 @@ def advise(
             if merged
             else ()
         ),
-        time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels, layers),
+        time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels, layers, clock, told),
+        network=network,
+        equal=equal,
     )
 
 
@@ -268,13 +298,18 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     return findings.assign(faster=pd.Series(others, index=findings.index, dtype=object))
 
 
-def _of_gaps(kernels: pd.DataFrame | None, layers: Sequence[str] | None) -> tuple[str, ...]:
-    found = timeline(kernels)
+def _of_gaps(
+    kernels: pd.DataFrame | None,
+    layers: Sequence[str] | None,
+    found: Timeline | None,
+    told: bool,
+) -> tuple[str, ...]:
+    """Say what is idle, unless that was told of the whole network, and where; what is copied."""
     if found is None:
         return ()
     said = []
     if (idle := found.sentence()) is not None:
-        said += [idle[:1].upper() + idle[1:]]
+        said += [] if told else [idle[:1].upper() + idle[1:]]
         said += [where] if (where := idle_layers(kernels, layers)) is not None else []
     of_layers = moving_layers(kernels, layers)
     whole = None if of_layers else found.moved_sentence()
@@ -294,29 +329,29 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
 
 
 def _findings(
-    rows: pd.DataFrame,
-    book: Rules,
-    peaks: Peaks | None,
-    smallest: tuple[float, float],
-    merged: bool,
-) -> tuple[pd.DataFrame, int]:
+    rows: pd.DataFrame, book: Rules, inputs: InputValues, peaks: Peaks | None, merged: bool
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    rows = rows.assign(of_all=part_of_all(rows))
     sums = None if merged else layer_table(rows, book, peaks)
-    inputs = InputValues(rows, peaks)
     for rule in book:
         if rule.scope == "kernel":
             found += of_launches(rule, inputs, merged)
         elif sums is not None:
             found += of_layers(rule, rows, sums)
+    return found
+
+
+def _told(
+    found: Sequence[Mapping[str, Any]], smallest: tuple[float, float], book: Rules
+) -> pd.DataFrame:
+    """Return the findings that promise enough of their layer and of all, in their order."""
     large = [each for each in found if _matters(each, *smallest)]
     kept = pd.DataFrame(large, columns=list(COLUMNS))
     likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
     kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
     by_id = {rule.id: rule for rule in book}
     kept = symptoms_behind(kept, by_id)
-    kept = one_a_cure(kept, by_id).reset_index(drop=True)
-    return with_certainty(kept, by_id, inputs), len(found) - len(large)
+    return one_a_cure(kept, by_id).reset_index(drop=True)
 
 
 def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
+from perfml.explain.advice.equal_layers import group_name, listed_layers
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.certainty import IN_WORDS
+from perfml.explain.certainty import IN_WORDS, marked
 from perfml.report.document import (
     Cell,
     Notices,
@@ -24,10 +25,11 @@ from perfml.report.document import (
 )
 from perfml.report.labels import listed, percent
 from perfml.report.tables import amount, sentences_of, time_texts
-from perfml.util.words import count
+from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.network import NetworkFinding
 
 _MOST = 60
 """Findings of a condition on a page; the largest savings are kept."""
@@ -37,6 +39,9 @@ _LEAST = 12
 
 _ON_A_PAGE = 2000
 """Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
+
+_NEARLY = 0.95
+"""A likely saving of this part of the largest is not told beside it."""
 
 _MOST_SHORT = 3
 """Findings of a hazard in Markdown."""
@@ -70,13 +75,15 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     panels = []
     most = max(_LEAST, min(_MOST, _ON_A_PAGE // max(len(advice), 1)))
     for label, each in advice.items():
-        if len(each.table):
-            kept = each.table.sort_values("saved_us", ascending=False, kind="stable").head(most)
+        groups = each.groups
+        if len(groups) or each.network:
+            kept = groups.sort_values("saved_us", ascending=False, kind="stable").head(most)
             panels.append(
                 section(
                     label,
-                    Text(_notes(each, len(kept)), note=True),
+                    Text(_notes(each, groups, len(kept)), note=True),
                     Notices(sentences_of(each.warnings), "this advice"),
+                    *network_tables(each),
                     *_by_hazard(kept, label),
                     *time_texts(each.time_notes),
                 )
@@ -125,10 +132,54 @@ def _place(row: Mapping[Any, Any]) -> list[Cell]:
     return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
 
 
-def _notes(advice: Advice, shown: int) -> str:
+def findings_in_words(advice: Advice, groups: pd.DataFrame) -> str:
+    """Say how many findings there are, and how many of them are of equal layers."""
+    said = count(len(advice.table), "finding")
+    return (
+        said if len(groups) == len(advice.table) else f"{said}, {len(groups):,} of them different"
+    )
+
+
+def network_tables(advice: Advice, most: int | None = None) -> tuple[ReportTable, ...]:
+    """Return what to do over all layers of a network, largest sum first; none where that is nil.
+
+    Parameters
+    ----------
+    advice
+        On a table.
+    most
+        Rows in the short forms.
+    """
+    if not advice.network:
+        return ()
+    several = len({(each.backend, each.precision, each.batch) for each in advice.network}) > 1
+    rows = [_action(each, several) for each in advice.network]
+    columns = (*words("hazard"), *numbers("saves up to, µs"), *words("where", "what to do"))
+    caption = "Over the whole run: what helps many layers, the largest likely sum first"
+    return (ReportTable(caption, columns, rows, cards=True, most=most),)
+
+
+def _action(found: NetworkFinding, several: bool) -> list[Cell]:
+    """Return the cells of one action; where it was measured, if there are several networks."""
+    where = _condition(dataclasses.asdict(found)) if several else ""
+    gain = f"{percent(found.saved_us / found.time_us)} of {micros(found.time_us)}"
+    if found.gain * found.time_us < _NEARLY * found.saved_us:
+        gain += f", likely {percent(found.gain)}"
+    return [
+        Cell(
+            f"{found.hazard[:1].upper()}{found.hazard[1:]}",
+            note="; ".join(filter(None, (where, listed(found.rules)))),
+        ),
+        amount(found.saved_us, note=gain),
+        Cell(found.evidence),
+        Cell(marked(found.mitigation, found.certainty, found.tells)),
+    ]
+
+
+def _notes(advice: Advice, groups: pd.DataFrame, shown: int) -> str:
     rules = sorted({str(name) for name in advice.not_checked["rule"]})
-    notes = [count(len(advice.table), "finding")]
-    if len(advice.table) > shown:
+    notes = [findings_in_words(advice, groups)]
+    if len(groups) > shown:
         notes.append(f"the {shown} with the largest savings are shown")
     if advice.below:
         notes.append(advice.left_out)
@@ -145,7 +196,7 @@ def findings_table(
     Parameters
     ----------
     table
-        Of an Advice, or of a layer's advice.
+        Of an Advice (`Advice.groups`), or of a layer's advice.
     caption
         Of the table.
     first
@@ -175,13 +226,21 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     if isinstance(row["for_author"], str):
         source = f"If you write the kernel: {row['for_author']} {source[:1].upper()}{source[1:]}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
+    layers = row.get("layers") or (str(row[first]),)
+    whole = "layer" if len(layers) == 1 else f"{len(layers)} layers together"
     return [
-        Cell(str(row[first]), note="" if first == "side" else _condition(row)),
-        amount(float(row["saved_us"]), note=f"{gain} of the layer{certainty}"),
+        Cell(group_name(layers), note="" if first == "side" else _equal(layers, row)),
+        amount(float(row["saved_us"]), note=f"{gain} of the {whole}{certainty}"),
         Cell(str(row["hazard"]), note=listed(row["rules"])),
         Cell(str(row["evidence"]), note=kernel),
         Cell(what_to_do(row), note=source),
     ]
+
+
+def _equal(layers: Sequence[str], row: Mapping[Any, Any]) -> str:
+    """Return which layers are equal to the first, and where they were measured."""
+    told = "" if len(layers) == 1 else f"equal: {listed_layers(layers[1:])}"
+    return "; ".join(filter(None, (_condition(row), told)))
 
 
 def _condition(row: Mapping[Any, Any]) -> str:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.certainty import marked
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
@@ -21,6 +23,7 @@ from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.network import NetworkFinding
     from perfml.explain.results import Explanation, LayerDiff
 
 _WORTH = 0.01
@@ -43,7 +46,11 @@ def first_steps(results: Results) -> list[Sentence]:
 
 def where(condition: Condition) -> str:
     """Name a condition at the beginning of a sentence."""
-    return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+    return _place(condition.label)
+
+
+def _place(label: str) -> str:
+    return "Over all runs" if label == EVERY_RUN else f"At {label}"
 
 
 def _use(shown: Sequence[Condition]) -> Sentence | None:
@@ -221,8 +228,16 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
 
 
 def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
-    """Say the hazard with the largest possible saving, where no two backends were compared."""
-    tables = [each.table.assign(label=label) for label, each in advice.items() if len(each.table)]
+    """Say what saves most, in a network or a layer, where no two backends were compared."""
+    networks = [
+        (each.gain * each.time_us, each, label)
+        for label, one in advice.items()
+        for each in one.network[:1]
+    ]
+    if networks:
+        _, action, label = max(networks, key=lambda entry: entry[0])
+        return _over_all(action, label)
+    tables = [each.groups.assign(label=label) for label, each in advice.items() if len(each.table)]
     if not tables:
         return None
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
@@ -231,14 +246,26 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
         total = float(found.times["median"].sum())
         if float(row["saved_us"]) < _WORTH * total:
             return _nothing_found(found.slowest, total, row)
+    name = group_name(row["layers"])
     text = (
-        f"{labelled(str(row['layer']), str(row['label']))} has the largest possible saving: "
+        f"{labelled(name, str(row['label']))} has the largest possible saving: "
         f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
     )
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "open", text, f"Look at {row['layer']} first", gain)
+    return Sentence("do", "open", text, f"Look at {name} first", gain)
+
+
+def _over_all(action: NetworkFinding, label: str) -> Sentence:
+    """Say what helps most in a whole network."""
+    text = (
+        f"{_place(label)}: {action.hazard} ({action.evidence}). "
+        f"{marked(action.mitigation, action.certainty, action.tells)}"
+    )
+    share = percent(action.saved_us / action.time_us)
+    gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
+    return Sentence("do", "open", text, "Start with the whole run", gain)
 
 
 def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]) -> Sentence:

@@ -1,0 +1,227 @@
+"""Layers that launch the same: a stack of equal blocks is one thing to do, not one a block.
+
+Layers of one condition are equal if they launch the same kernels with the same grids and blocks in
+the same order, execute as many instructions as far as these were counted, and take about as long.
+The last two tell a product or a copy of another size, which may have the same kernel and grid.
+
+Here to change: what makes layers equal, in `_Usual.like`; what their findings say together, in
+`_together`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.explain.advice.persons import place_of
+from perfml.explain.advice.representative import condition_keys
+from perfml.tables import PRODUCT_COLUMNS
+
+Place = tuple[str, ...]
+"""Layer, precision, batch and backend, as `perfml.explain.advice.persons.place_of` has them."""
+
+_NEAR, _NEAR_US = 0.10, 0.5
+"""Times are about as long within 10 %, or half a microsecond: launches of 2 us scatter by that."""
+
+_SAME_WORK = 0.02
+"""Instructions of one work differ by what branches on data do."""
+
+_LEAST_SURE = ("firm", "likely", "open")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What a layer usually launches, and how long that takes."""
+
+    place: Place
+    time_us: float
+    instructions: float
+
+    def like(self, other: _Usual) -> bool:
+        near = max(_NEAR * other.time_us, _NEAR_US)
+        known = self.instructions == self.instructions and other.instructions == other.instructions
+        return abs(self.time_us - other.time_us) <= near and not (
+            known and abs(self.instructions - other.instructions) > _SAME_WORK * other.instructions
+        )
+
+
+def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
+    """Return which layers are equal.
+
+    Parameters
+    ----------
+    rows
+        Usual launches (`perfml.explain.advice.representative.representative_launches`).
+
+    Returns
+    -------
+    dict
+        By the place of a layer the number of the set of equal layers that it is in. Without layers
+        that no other equals, and places that two workloads or devices have.
+    """
+    if "grid" not in rows.columns:
+        return {}
+    keys = [name for name in condition_keys(rows) if name != "layer"]
+    sizes = [name for name in PRODUCT_COLUMNS if name in rows.columns]
+    launched = rows[["kernel", "grid", "block", *sizes]].astype("string").fillna("")
+    text = launched.agg("\n".join, axis=1).groupby(rows["group"], sort=False).agg("\n\n".join)
+    firsts = rows.drop_duplicates("group").set_index("group").loc[text.index]
+    work = _instructions(rows).reindex(text.index)
+    alike: dict[tuple[str, ...], list[list[_Usual]]] = {}
+    places: list[Place] = []
+    for row, same, done in zip(firsts.to_dict("records"), text, work, strict=True):
+        usual = _Usual(place_of(row), float(row["layer_us"]), float(done))
+        places.append(usual.place)
+        sets = alike.setdefault((same, *(str(row[name]) for name in keys)), [])
+        mine = next((each for each in sets if usual.like(each[0])), None)
+        if mine is None:
+            sets.append([usual])
+        else:
+            mine.append(usual)
+    twice = {place for place in places if places.count(place) > 1} if _repeat(places) else set()
+    several = [each for sets in alike.values() for each in sets if len(each) > 1]
+    return {
+        usual.place: number
+        for number, each in enumerate(several)
+        for usual in each
+        if usual.place not in twice
+    }
+
+
+def times_equal(rows: pd.DataFrame, equal: Mapping[Place, int]) -> pd.Series[int]:
+    """Return how many layers each row's layer stands for: it and those equal to it."""
+    firsts = rows.drop_duplicates("group")
+    sizes = Counter(equal.values())
+    places = {row["group"]: place_of(row) for row in firsts.to_dict("records")}
+    sets = {group: sizes[equal[place]] if place in equal else 1 for group, place in places.items()}
+    return rows["group"].map(sets)
+
+
+def _repeat(places: Sequence[Place]) -> bool:
+    return len(set(places)) < len(places)
+
+
+def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
+    """Return the warp instructions of each layer; NaN where some launch's are not known."""
+    if "inst_executed" not in rows.columns:
+        return pd.Series(np.nan, index=rows["group"].unique())
+    counted = rows["inst_executed"].astype(float).groupby(rows["group"])
+    return counted.sum().where(counted.count() == counted.size())
+
+
+def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFrame:
+    """Return findings with those of equal layers as one, what saves most in all first.
+
+    Parameters
+    ----------
+    table
+        Of an Advice: a row a finding of a layer.
+    equal
+        As `equal_layers` returns it.
+
+    Returns
+    -------
+    DataFrame
+        With the column ``layers``, a tuple of names. ``layer`` is the one of them that may save
+        most, and the evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains
+        fractions of the first, and ``certainty`` that of the least sure one.
+    """
+    rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    sets = [equal.get(place_of(row), -1 - place) for place, row in enumerate(rows)]
+    if len(set(sets)) == len(sets):
+        return table.assign(layers=pd.Series([(row["layer"],) for row in rows], dtype=object))
+    together: dict[Any, list[dict[str, Any]]] = {}
+    seen: dict[Any, int] = {}
+    for row, number in zip(rows, sets, strict=True):
+        finding = (number, row["kernel"], row["mitigation"])
+        nth = seen[(place_of(row), finding)] = seen.get((place_of(row), finding), -1) + 1
+        together.setdefault((*finding, nth), []).append(row)
+    found = [(key[0], _together(same)) for key, same in together.items()]
+    order, least = [], dict[Any, float]()
+    for place, (number, row) in enumerate(found):
+        # within a layer the order stays: causes stand before their symptoms
+        key = number if number >= 0 else place_of(row)
+        least[key] = min(least.get(key, np.inf), float(row["gain"]) * float(row["time_us"]))
+        order.append((-least[key], place))
+    kept = [found[place][1] for _, place in sorted(order)]
+    return pd.DataFrame(kept, columns=[*table.columns, "layers"])
+
+
+def _together(same: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one finding of equal layers."""
+    most = max(same, key=lambda row: float(row["saved_us"]))
+    one = {**most, "layers": tuple(dict.fromkeys([most["layer"], *(r["layer"] for r in same)]))}
+    if len(same) > 1:
+        times = np.array([row["time_us"] for row in same], dtype=float)
+        one["time_us"] = float(times.sum())
+        one["saved_us"] = float(sum(float(row["saved_us"]) for row in same))
+        for name in ("gain_low", "gain", "gain_high"):
+            gains = np.array([row[name] for row in same], dtype=float)
+            one[name] = float(gains @ times / times.sum())
+        least = max(same, key=lambda row: _LEAST_SURE.index(row["certainty"]))
+        one["certainty"], one["tells"] = least["certainty"], least["tells"]
+    return one
+
+
+def group_name(layers: Sequence[str]) -> str:
+    """Return what several equal layers are called.
+
+    Examples
+    --------
+    >>> group_name(["stem"]), group_name(["blocks.0.fc", "blocks.1.fc"])
+    ('stem', 'blocks.0.fc and 1 equal')
+    """
+    return layers[0] if len(layers) == 1 else f"{layers[0]} and {len(layers) - 1} equal"
+
+
+def listed_layers(layers: Sequence[str], most: int = 4) -> str:
+    """Return names of layers, those that differ in one number only as one.
+
+    Examples
+    --------
+    >>> listed_layers(["b.1.fc", "b.3.fc", "b.2.fc", "head"])
+    'b.[1-3].fc, head'
+    >>> listed_layers(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    >>> listed_layers(["a", "b.1", "b.2", "c.1", "c.2"], 2)
+    'a, b.[1-2] and 2 more'
+    """
+    texts: list[str] = []
+    left = list(dict.fromkeys(layers))
+    while left and len(texts) < most:
+        name = left[0]
+        same, form, numbers = max(
+            (_differing_in(place, name, left) for place in range(len(_NUMBER.findall(name)))),
+            key=lambda each: len(each[0]),
+            default=([name], name, []),
+        )
+        texts.append(form.replace("[]", f"[{_ranges(numbers)}]") if len(same) > 1 else name)
+        left = [each for each in left if each not in same]
+    return ", ".join(texts) + (f" and {len(left)} more" if left else "")
+
+
+def _differing_in(place: int, name: str, others: Sequence[str]) -> tuple[list[str], str, list[int]]:
+    """Return the names that differ from one in its number at a place at most."""
+    at = list(_NUMBER.finditer(name))[place]
+    start, end = name[: at.start()], name[at.end() :]
+    form = re.compile(f"{re.escape(start)}(\\d+){re.escape(end)}")
+    found = {each: int(match[1]) for each in others if (match := form.fullmatch(each))}
+    return list(found), f"{start}[]{end}", sorted(found.values())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return numbers in order: ``0-2, 5``."""
+    runs: list[list[int]] = []
+    for each in numbers:
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

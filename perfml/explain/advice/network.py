@@ -1,0 +1,302 @@
+"""What to do first in a whole network: an action over all layers that it helps, with its sum.
+
+A network has hundreds of layers, and one action helps many of them: a larger batch, a CUDA graph,
+another layout. Savings of one action in several layers add up, since layers run one after another;
+those of different actions do not.
+
+Here to change: what is judged over all launches instead of layer by layer, in `_OVER_ALL`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfml.explain.advice.equal_layers import Place, listed_layers
+from perfml.explain.advice.findings import of_layers
+from perfml.explain.advice.how_sure import certainty_of
+from perfml.explain.advice.layer_inputs import layer_table
+from perfml.explain.advice.persons import Person, place_of
+from perfml.explain.advice.representative import condition_keys
+from perfml.explain.advice.rules import Rule, Rules
+from perfml.explain.certainty import Certainty
+from perfml.explain.gaps import Timeline
+from perfml.util.words import count, micros
+
+LEAST_LAYERS = 8
+"""Layers from which on a table is taken for a network."""
+
+_OVER_ALL = "launch_bound"
+"""The rule that is judged over all launches: a layer of one short launch is none to it."""
+
+_GAPS = "launch_gaps"
+"""The cause that no rule is about: it is no launch's."""
+
+_MATTERS = 0.02
+"""What gains less of a network's time is not told."""
+
+_HAZARDS, _PLACES = 2, 3
+_CONDITION = ("backend", "precision", "batch")
+
+
+@dataclass(frozen=True)
+class NetworkFinding:
+    """One action, over all layers of a network that it helps.
+
+    Attributes
+    ----------
+    backend, precision, batch
+        Of the layers.
+    rules
+        Those that ask for it, the one with the largest sum first.
+    hazard
+        What they find, in words.
+    evidence
+        In how many layers, and in which most.
+    mitigation
+        What to do.
+    gain
+        Likely, of the network's time.
+    saved_us
+        At most.
+    time_us
+        Of the network.
+    layers
+        Names of the layers, those that save most first.
+    certainty, tells
+        Of most of what it saves, and what tells where that is open.
+    """
+
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    rules: tuple[str, ...]
+    hazard: str
+    evidence: str
+    mitigation: str
+    gain: float
+    saved_us: float
+    time_us: float
+    layers: tuple[str, ...]
+    certainty: Certainty
+    tells: str = ""
+
+    @property
+    def clock(self) -> bool:
+        """Whether it is of what passes between kernels, not in them."""
+        return self.rules == (_GAPS,)
+
+
+def network_findings(
+    table: pd.DataFrame,
+    rows: pd.DataFrame,
+    book: Rules,
+    equal: Mapping[Place, int],
+    clock: Timeline | None = None,
+) -> tuple[NetworkFinding, ...]:
+    """Return what to do in each network of a table, what is likely to save most first.
+
+    Parameters
+    ----------
+    table
+        The findings, a row a finding of a layer.
+    rows
+        The usual launches that they are of, or merged layers.
+    book
+        The rules.
+    equal
+        Sets of equal layers (`perfml.explain.advice.equal_layers.equal_layers`).
+    clock
+        What the clock shows of an iteration, where that is known.
+
+    Returns
+    -------
+    tuple of NetworkFinding
+        None for a condition of fewer than `LEAST_LAYERS` layers, and for what gains little.
+    """
+    by_id = {rule.id: rule for rule in book}
+    keys = [name for name in condition_keys(rows) if name != "layer"]
+    parts = [part for _, part in rows.groupby(keys, dropna=False, sort=False)] if keys else [rows]
+    conditions = [_shown(part.iloc[0]) for part in parts]
+    every = table.to_dict("records")
+    found: list[NetworkFinding] = []
+    for part, condition in zip(parts, conditions, strict=True):
+        # findings name backend, precision and batch; of two workloads nobody could tell whose
+        if part["group"].nunique() < LEAST_LAYERS or conditions.count(condition) > 1:
+            continue
+        network = _Network(part, equal)
+        mine = [row for row in every if _shown(row) == condition]
+        short = None if _merged(part) else network.short_launches(by_id.get(_OVER_ALL), book)
+        if short is not None:
+            found.append(short)
+            mine = [row for row in mine if row["rules"] != (_OVER_ALL,)]
+        found += network.actions(mine, by_id)
+        if clock is not None and len(parts) == 1 and clock.sentence() is not None:
+            found.append(network.idle(clock))
+    large = [each for each in found if each.gain >= _MATTERS]
+    return tuple(sorted(large, key=lambda each: -each.gain * each.time_us))
+
+
+def _merged(rows: pd.DataFrame) -> bool:
+    return "place" not in rows.columns
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The launches of one condition, and which of its layers are equal."""
+
+    rows: pd.DataFrame
+    equal: Mapping[Place, int]
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """Each layer's place."""
+        firsts = self.rows.drop_duplicates("group").to_dict("records")
+        return {str(row["layer"]): place_of(row) for row in firsts}
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Each layer's time."""
+        firsts = self.rows.drop_duplicates("group")
+        return dict(zip(firsts["layer"].astype(str), firsts["layer_us"].astype(float), strict=True))
+
+    def actions(
+        self, findings: Sequence[Mapping[Any, Any]], by_id: Mapping[str, Rule]
+    ) -> list[NetworkFinding]:
+        """Return the actions that help several layers; an author's are those against one hazard."""
+        together: dict[Any, list[Mapping[Any, Any]]] = {}
+        for row in findings:
+            own = row["person"] == Person.AUTHOR.value
+            together.setdefault((own, row["rules"][0] if own else row["mitigation"]), []).append(
+                row
+            )
+        return [
+            self._action(rows, by_id)
+            for rows in together.values()
+            if len({row["layer"] for row in rows}) > 1
+        ]
+
+    def _action(
+        self, findings: Sequence[Mapping[Any, Any]], by_id: Mapping[str, Rule]
+    ) -> NetworkFinding:
+        times = self.times
+        saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
+        for row in findings:
+            layer, most = str(row["layer"]), float(row["saved_us"])
+            saved[layer] = min(saved[layer] + most, times[layer])
+            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], times[layer])
+            rules[row["rules"][0]] += most
+            sure[row["certainty"]] += most
+        first = max(findings, key=lambda row: float(row["saved_us"]))
+        certainty = _largest(sure)[0]
+        tells = next((row["tells"] for row in findings if row["certainty"] == certainty), "")
+        hazards = [by_id[name].hazard for name in _largest(rules)[:_HAZARDS]]
+        return self._finding(
+            first,
+            tuple(_largest(rules)),
+            "; ".join(hazards),
+            self._where(saved),
+            saved,
+            sum(likely.values()),
+            certainty,
+            str(tells),
+        )
+
+    def short_launches(self, rule: Rule | None, book: Rules) -> NetworkFinding | None:
+        """Return the finding that many launches are short, over all of them."""
+        if rule is None:
+            return None
+        whole = self.rows.assign(group=0, layer_us=self.rows["time_us"].astype(float).sum())
+        found = of_layers(rule, whole, layer_table(whole, book))
+        if not found:
+            return None
+        first = found[0]
+        time = self.rows["time_us"].astype(float)
+        short = time.where(time < book.short_us, 0.0).groupby(self.rows["layer"].astype(str)).sum()
+        saved = {str(name): float(each) for name, each in short.items() if each > 0}
+        gain = float(first["gain"])
+        return self._finding(
+            first,
+            first["rules"],
+            rule.hazard,
+            f"{first['evidence']}; {self._where(saved)}",
+            saved,
+            gain * float(first["time_us"]),
+            certainty_of(rule, gain),
+            most=float(first["saved_us"]),
+        )
+
+    def idle(self, clock: Timeline) -> NetworkFinding:
+        """Return the finding that the device waits between kernels, in the time on the clock."""
+        text, action = clock.idle_text(), clock.idle_action()
+        saved = clock.wall_us - clock.as_graph_us
+        row = self.rows.iloc[0]
+        return NetworkFinding(
+            *_shown(row),
+            (_GAPS,),
+            "the device waits between kernels",
+            text,
+            action,
+            saved / clock.wall_us,
+            saved,
+            clock.wall_us,
+            (),
+            "firm",
+        )
+
+    def _finding(
+        self,
+        row: Mapping[Any, Any],
+        rules: tuple[str, ...],
+        hazard: str,
+        evidence: str,
+        saved: Mapping[str, float],
+        likely: float,
+        certainty: Certainty,
+        tells: str = "",
+        most: float | None = None,
+    ) -> NetworkFinding:
+        whole = sum(self.times.values())
+        return NetworkFinding(
+            *_shown(row),
+            rules,
+            hazard,
+            evidence,
+            str(row["mitigation"]),
+            likely / whole,
+            sum(saved.values()) if most is None else most,
+            whole,
+            tuple(_largest(saved)),
+            certainty,
+            tells,
+        )
+
+    def _where(self, saved: Mapping[str, float]) -> str:
+        """Say in how many layers something is saved, and in which sets of equal ones most."""
+        sets: dict[Any, list[str]] = {}
+        places = self.places
+        for name in _largest(saved):
+            sets.setdefault(self.equal.get(places[name], name), []).append(name)
+        sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
+        most = _largest(sums)[:_PLACES]
+        told = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
+        every = count(self.rows["group"].nunique(), "layer")
+        return f"in {len(saved):,} of {every}, most in {', '.join(told)}"
+
+
+def _shown(row: Mapping[Any, Any] | pd.Series[Any]) -> tuple[str | None, str | None, int | None]:
+    backend, precision, batch = (row.get(name) for name in _CONDITION)
+    return (
+        None if pd.isna(backend) else str(backend),
+        None if pd.isna(precision) else str(precision),
+        None if pd.isna(batch) else int(batch),
+    )
+
+
+def _largest(sums: Mapping[Any, float]) -> list[Any]:
+    """Return the names of sums, the largest first."""
+    return sorted(sums, key=lambda name: -sums[name])

@@ -1,0 +1,129 @@
+"""Equal layers are one finding, and one action over a network stands before its layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfml.explain import advise
+from perfml.explain.advice.equal_layers import listed_layers
+from perfml.explain.brief import brief_advice
+from perfml.report.render.text import to_text
+from perfml.report.verbs import advice_document
+from tests.support.tables import make_kernels
+
+FEW_BLOCKS = {
+    "kernel": "cudnn_conv",
+    "time_us": 50.0,
+    "grid": "(8, 1, 1)",
+    "block": "(128, 1, 1)",
+    "precision": "fp32",
+    "waves_per_sm": 0.01,
+    "achieved_occupancy": 0.06,
+    "theoretical_occupancy": 0.5,
+    "inst_executed": 1e6,
+}
+
+
+def network(*layers: dict[str, Any]) -> pd.DataFrame:
+    """Return a launch a layer, one run of one iteration."""
+    return make_kernels([{**FEW_BLOCKS, **each} for each in layers])
+
+
+def blocks(count: int, **cells: Any) -> list[dict[str, Any]]:
+    return [{"layer": f"blocks.{number}.fc", **cells} for number in range(count)]
+
+
+def small_grids(table: pd.DataFrame) -> pd.DataFrame:
+    groups = advise(table).groups
+    return groups[groups["rules"].map(lambda rules: "small_grid" in rules)]
+
+
+def test_equal_layers_are_one_finding_with_the_sum_of_what_they_save():
+    table = network(*blocks(4), {"layer": "head", "time_us": 120.0, "grid": "(4, 1, 1)"})
+    advice = advise(table)
+    one, other = (small_grids(table).iloc[place] for place in (0, 1))
+    assert set(one["layers"]) == {f"blocks.{number}.fc" for number in range(4)}
+    each = advice.table[advice.table["layer"].isin(one["layers"])]
+    assert one["saved_us"] == pytest.approx(each["saved_us"].sum())
+    assert one["time_us"] == pytest.approx(200.0)
+    # the head is the slowest layer, and all blocks together take longer
+    assert other["layers"] == ("head",)
+    assert one["saved_us"] > other["saved_us"] > each["saved_us"].max()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kernel": "cudnn_other"},
+        {"grid": "(9, 1, 1)"},
+        {"block": "(64, 1, 1)"},
+        {"time_us": 60.0},
+        {"inst_executed": 1.1e6},
+        {"precision": "fp16"},
+    ],
+    ids=lambda odd: next(iter(odd)),
+)
+def test_a_layer_that_does_something_else_is_not_equal(odd):
+    found = small_grids(network(*blocks(3), {"layer": "blocks.3.fc", **odd}))
+    assert sorted(map(len, found["layers"])) == [1, 3]
+
+
+def test_times_of_equal_layers_may_scatter():
+    times = (50.0, 54.0, 46.0)
+    rows = [{"layer": f"blocks.{number}.fc", "time_us": each} for number, each in enumerate(times)]
+    found = small_grids(network(*rows))
+    assert found["layers"].map(len).tolist() == [3]
+    # named by the one whose evidence is shown
+    assert found["layers"].iloc[0][0] == "blocks.1.fc"
+
+
+def test_an_action_over_the_network_stands_first_with_its_sum():
+    table = network(*blocks(9), {"layer": "head", "time_us": 120.0, "grid": "(4, 1, 1)"})
+    advice = advise(table)
+    first = advice.network[0]
+    assert "small_grid" in first.rules
+    assert first.saved_us == pytest.approx(
+        advice.table.loc[advice.table["mitigation"] == first.mitigation, "saved_us"].sum()
+    )
+    assert first.time_us == pytest.approx(9 * 50.0 + 120.0)
+    assert set(first.layers) == set(table["layer"])
+    text = to_text(advice_document(advice, 10))
+    assert text.index("most in blocks.[0-8].fc (") < text.index(
+        "and 8 equal (cublas fp32 b1; equal: blocks."
+    )
+    assert brief_advice(advice, ("run",)).layers[0].layer == "10 layers at once"
+
+
+def test_short_launches_are_one_finding_over_the_network_though_no_layer_has_two():
+    table = network(*blocks(30, time_us=3.0), {"layer": "head", "time_us": 60.0})
+    advice = advise(table)
+    assert "launch_bound" not in set(advice.table["rules"].explode())
+    (short,) = (each for each in advice.network if each.rules == ("launch_bound",))
+    assert short.saved_us == pytest.approx(90.0)
+    assert short.evidence.startswith("30 of 31 launches last under 5 µs and take 90.0 of 150.0 µs")
+
+
+def test_a_few_layers_are_no_network():
+    assert advise(network(*blocks(7))).network == ()
+    assert advise(network(*blocks(9)), layers=["blocks.1.fc"]).network == ()
+
+
+def test_json_lists_the_members_and_the_network():
+    found = advise(network(*blocks(9))).to_dict()
+    assert len(found["findings"][0]["layers"]) == 9
+    assert found["network"][0]["layers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["b.0.fc", "b.1.fc", "b.4.fc"], "b.[0-1, 4].fc"),
+        (["s.0.b.1", "s.1.b.1", "s.1.b.2"], "s.[0-1].b.1, s.1.b.2"),
+        (["plain"], "plain"),
+    ],
+)
+def test_names_that_differ_in_one_number_are_one(names, told):
+    assert listed_layers(names) == told
