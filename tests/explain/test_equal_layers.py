@@ -127,3 +127,11 @@ def test_json_lists_the_members_and_the_network():
 )
 def test_names_that_differ_in_one_number_are_one(names, told):
     assert listed_layers(names) == told
+
+
+def test_what_is_little_in_each_layer_and_much_in_all_is_listed():
+    long = {"layer": "long", "time_us": 1e5, "grid": "(9000, 1, 1)", "waves_per_sm": 10.0}
+    assert "blocks.0.fc" not in set(advise(network(long, *blocks(1))).table["layer"])
+    found = advise(network(long, *blocks(9)))
+    assert len(found.groups) == 1
+    assert len(found.groups["layers"].iloc[0]) == 9
