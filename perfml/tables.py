@@ -144,20 +144,22 @@ class Table:
     provenance: dict[str, Any]
 
     def __repr__(self) -> str:
-        rows = "launches" if self.kind == "kernels" else "layers"
+        rows = "launches" if self.kind == "kernels" else "rows"
         return _screen(self.frame, rows, self.provenance.get("warnings", ()))
 
     def _repr_html_(self) -> str:
         from perfml.util.html import runs, section
 
-        rows = "launches" if self.kind == "kernels" else "layers"
+        rows = "launches" if self.kind == "kernels" else "rows"
         title = _sizes(self.frame, rows)
         return section(title, self.provenance.get("warnings", ()), runs(self.frame, rows))
 
 
 def _sizes(frame: pd.DataFrame, rows: str) -> str:
-    one = "launch" if rows == "launches" else "layer"
-    return f"{count(len(frame), one, rows)}, {count(len(metric_columns(frame)), 'metric')}"
+    sizes = count(len(frame), "launch" if rows == "launches" else "row", rows)
+    if rows != "launches":
+        sizes += f" of {count(frame['layer'].nunique(), 'layer')}"
+    return f"{sizes}, {count(len(metric_columns(frame)), 'metric')}"
 
 
 def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
@@ -165,7 +167,8 @@ def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
     from perfml.util.text import screen
 
     found = runs(frame, rows)
-    order = ["workload", "backend", "precision", "batch", rows, "time, µs", "iterations", "device"]
+    told = [rows, "µs an iteration", "iterations", "device"]
+    order = ["workload", "backend", "precision", "batch", *told]
     title = _sizes(frame, rows)
     return screen(title, warnings, found[order], rest=".frame")
 

@@ -107,7 +107,8 @@ def advise(
             rows,
             f"Kernels by their time{more}",
         )
-    out.document({"table": dataset, **times, **advice.to_dict()}, advice_document(advice, top))
+    shown_advice = advice_document(advice, top, everything=bool(out.verbose))
+    out.document({"table": dataset, **times, **advice.to_dict()}, shown_advice)
 
 
 def roofline(

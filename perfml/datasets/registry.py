@@ -213,7 +213,7 @@ def fetch(name: str, *, url: str | None = None) -> Path:
         raise PerfmlError(
             msg,
             where=url or dataset.url,
-            found=str(error).splitlines()[0][:200],
+            found=_why(error),
             cure=f"Get the file by other means{variable} (sha256 {dataset.sha256}).",
         ) from error
 
@@ -228,3 +228,9 @@ def _cache() -> Path:
     import pooch
 
     return Path(pooch.os_cache("perfml"))
+
+
+def _why(error: Exception) -> str:
+    """Say in a line why a download failed; libraries name their objects and addresses."""
+    kind = type(error).__name__
+    return f"no connection: {kind}" if "Conn" in kind else str(error).splitlines()[0][:200]

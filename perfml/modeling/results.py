@@ -189,9 +189,9 @@ class Ranking:
         beyond = "more than" if share > limit + ROUNDING else "no more than"
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         return (
-            f"P(top 3) of {str(leader['members']).split(', ')[0]} is {share:.0%}, {beyond} chance "
-            f"gives: with {what} permuted between {self.words.groups} a leading metric stays at or "
-            f"below {limit:.0%} in 95 % of the cases."
+            f"{str(leader['members']).split(', ')[0]} is in the top 3 of {share:.0%} of the "
+            f"resamples, {beyond} chance gives: with {what} permuted between {self.words.groups} a "
+            f"leading metric stays at or below {limit:.0%} in 95 % of the cases."
         )
 
     @property
@@ -240,8 +240,8 @@ _PERMUTED = {"regression": "times", "classification": "backends"}
 _HEADS = {
     "members": "interchangeable metrics",
     "mean_rank": "mean rank",
-    "p_top1": "P(first)",
-    "p_top3": "P(top 3)",
-    "null_p_top3": "chance, 95 %",
+    "p_top1": "first",
+    "p_top3": "in top 3",
+    "null_p_top3": "by chance",
 }
 """Columns of `Ranking.summary`, for people."""

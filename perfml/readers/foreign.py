@@ -111,7 +111,18 @@ def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
         return InputError(f"this is {kind.what}", where=str(path), cure=kind.cure.format(**quoted))
     msg = "not a profile in a format that perfml reads"
     found = kind.what if kind is not None else _looks_like(head)
-    return InputError(msg, where=str(path), found=found, cure=f"perfml reads: {'; '.join(titles)}.")
+    cure = f"perfml reads: {'; '.join(titles)}."
+    if kind is None and _is_table(head):
+        own = "A table with columns of your own is for Python: perfml.rank(X, y) ranks its columns."
+        cure = f"{own} {cure[:1].upper()}{cure[1:]}"
+    return InputError(msg, where=str(path), found=found, cure=cure)
+
+
+def _is_table(head: bytes) -> bool:
+    """Say whether a file begins with two lines of as many values between commas."""
+    lines = head.splitlines()[:2]
+    values = [line.count(b",") for line in lines]
+    return len(values) == 2 and values[0] == values[1] > 0
 
 
 def _kind(head: bytes) -> Foreign | None:

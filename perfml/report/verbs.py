@@ -41,8 +41,8 @@ _UNDER_ROOFS = (
 _NETWORK = 4
 """Actions over a whole network."""
 
-_MOST_LACKING = 16
-"""Lines of what was not checked; where no rule finds anything, one stands for more than these."""
+_MOST_LACKING = 6
+"""Lines of what was not checked, unless all are asked for; one stands for more than these."""
 
 _LOW = 0.1
 """Fraction of every roof below which something else than a roof is the limit."""
@@ -233,8 +233,18 @@ def _arithmetic_rates(
     )
 
 
-def advice_document(advice: Advice, top: int) -> Document:
-    """Return the findings with the largest likely savings, and what could not be checked."""
+def advice_document(advice: Advice, top: int, *, everything: bool = False) -> Document:
+    """Return the findings with the largest likely savings, and what could not be checked.
+
+    Parameters
+    ----------
+    advice
+        What is shown.
+    top
+        Findings of its short form.
+    everything
+        Say of each rule that could not be checked what it lacks.
+    """
     groups = advice.groups
     summary = f"{findings_in_words(advice, groups)}, in {count(advice.layers, 'layer')}"
     if advice.below:
@@ -255,10 +265,8 @@ def advice_document(advice: Advice, top: int) -> Document:
         blocks.append(frame_table(advice.agreement, title))
     if len(advice.not_checked):
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
-        # a profile without counters: what each rule lacks says nothing
-        empty = advice.table.empty and lacking > _MOST_LACKING
-        told = _mostly_unchecked if empty else _not_checked
-        blocks.append(told(advice.not_checked))
+        short = lacking > _MOST_LACKING and not everything
+        blocks.append((_mostly_unchecked if short else _not_checked)(advice.not_checked))
     if not advice.network:
         return Document("", (section("Advice", *blocks, summary=summary),))
     first = section("Advice", *network_tables(advice, _NETWORK), summary=summary)
@@ -288,12 +296,12 @@ def _not_checked(table: pd.DataFrame) -> Points:
 
 
 def _mostly_unchecked(table: pd.DataFrame) -> Points:
-    """Say in a line what is missing where most of the rules lack counters."""
+    """Say in a line what is missing where many rules lack counters."""
     wanted = table["missing"].str.split(", ").explode().value_counts()
     named = listed([str(name) for name in wanted.index], 6)
-    line = f"{count(table['rule'].nunique(), 'rule')} not checked, for want of {named}"
+    line = f"{count(table['rule'].nunique(), 'rule')} not checked, for want of {named} (-v: each)"
     command = "ncu --metrics $(perfml metrics default --request)"
-    return Points((line,), f"Most rules lack counters: collect with {command}, or perfml collect")
+    return Points((line,), f"Some rules lack counters: collect with {command}, or perfml collect")
 
 
 def _is_known(value: object) -> bool:

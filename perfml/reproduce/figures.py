@@ -9,10 +9,11 @@ import pandas as pd
 
 from perfml.report import figures as shared
 from perfml.report.figures.axes import name_rows
-from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
+from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.splits import Runs, studied_model
+from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,10 +96,13 @@ def mean_layer_time(means: pd.DataFrame) -> Axes:
     ax = new_axes(None, 640, 30 * len(means) + 60)
     sets = list(dict.fromkeys(means["data"]))
     place = np.arange(len(means))
-    tints = [PALETTE[sets.index(name) % len(PALETTE)] for name in means["data"]]
-    ax.barh(place, means["mean_us"], 0.66, color=tints)
+    tint = colours(list(dict.fromkeys(map(str, means["backend"]))))
+    shades = [1.0 if sets.index(name) == 0 else 0.5 for name in means["data"]]
+    bars = ax.barh(place, means["mean_us"], 0.66, color=[tint[str(x)] for x in means["backend"]])
+    for bar, shade in zip(bars, shades, strict=True):
+        bar.set_alpha(shade)
     for at, value in zip(place, means["mean_us"], strict=True):
-        ax.text(float(value), float(at), f" {value:.4g}", va="center", color=INK)
+        ax.text(float(value), float(at), f" {number(float(value))}", va="center", color=INK)
     labels = [
         f"{plain(row.backend, 20)}, {plain(row.data, 40)} ({row.layers} layers)"
         for row in means.itertuples()

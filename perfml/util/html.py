@@ -55,13 +55,13 @@ def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:
     frame
         The table.
     rows
-        What its rows are called: ``launches`` or ``layers``.
+        What its rows are called: ``launches``, or ``rows`` of a Layers table.
     """
     identity = ["workload", "backend", "precision", "batch", "device"]
     grouped = frame.groupby("run_id", sort=False, dropna=False)
     found = grouped[identity].first()
     found["iterations"] = grouped["iteration"].nunique()
-    found["distinct layers"] = grouped["layer"].nunique()
+    found["layers"] = grouped["layer"].nunique()
     found[rows] = grouped.size()
-    found["time, µs"] = grouped["time_us"].sum(min_count=1)
+    found["µs an iteration"] = grouped["time_us"].sum(min_count=1) / found["iterations"]
     return found.reset_index(drop=True)

@@ -148,7 +148,7 @@ def test_a_first_look_shows_layers_kernels_and_times(run):
         "assert len(launches) > len(layers)",
     )
     assert shown(notebook, "stderr") == ""
-    assert "3,780 layers" in pages(notebook)[0]
+    assert "3,780 rows of 21 layers" in pages(notebook)[0]
     assert len(pictures(notebook)) == 3
 
 

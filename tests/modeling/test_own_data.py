@@ -141,7 +141,7 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
     assert {("Ridge", "own"), ("Ridge", "permutation"), ("dt", "gini")} <= pairs
     assert ("KNeighborsRegressor", "own") not in pairs
     assert "with latency permuted between values of op" in found.chance
-    assert re.search(r"P\(top 3\) of \S+ is \d+ %, ", found.chance), "a share, as in the table"
+    assert re.search(r"\S+ is in the top 3 of \d+ % of ", found.chance), "a share, as in the table"
     assert found.distinct_layers == 12
 
 

@@ -77,3 +77,9 @@ def test_a_pointer_of_git_lfs_names_the_command_that_brings_the_file(tmp_path):
     path = tmp_path / "a.ncu-rep"
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
     assert "git lfs pull --include a.ncu-rep" in refusal(path)
+
+
+def test_a_table_with_columns_of_ones_own_is_sent_to_python(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("op,Memory [%],Duration (ms)\n1,40.5,2.5\n")
+    assert "perfml.rank(X, y)" in refusal(path)

@@ -88,13 +88,25 @@ def tree_nodes(
         if left == right:
             return Node("", answer, kind, rows)
         name = plain(feature_names[int(fitted.feature[place])], 40)
-        question = f"{name} <= {float(fitted.threshold[place]):.3g}"
+        question = f"{name} <= {_threshold(float(fitted.threshold[place]))}"
         if level == depth:
             return Node(question, answer, kind, rows, cut=True)
         children = (visit(left, level + 1), visit(right, level + 1))
         return Node(question, answer, kind, rows, children)
 
     return visit(0, 0)
+
+
+def _threshold(value: float) -> str:
+    """Return a threshold with three digits, or with as many as keep it off the whole number.
+
+    Examples
+    --------
+    >>> _threshold(0.19612), _threshold(0.999871), _threshold(64.0)
+    ('0.196', '0.9999', '64')
+    """
+    texts = [f"{value:.{digits}g}" for digits in range(3, 8)]
+    return next((text for text in texts if value.is_integer() or "." in text), texts[0])
 
 
 @styled

@@ -150,7 +150,9 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
             f"{title}: {_names(each)}" if single else _names(each),
             *(
                 (Text(f"{_capital(each.time.sentence())}."),)
-                if single or (named and each.time.interval)
+                # the points say the sentence of what does not differ
+                if each.time.verdict in ("slower", "faster")
+                and (single or (named and each.time.interval))
                 else ()
             ),
             main_points(each, explanation, short=place > 0),

@@ -42,7 +42,9 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     if short:
         return Points((*points, f"{do}: {first.term.action if fix is None else fix.action}"))
     points += [f"where: {text}" for text in detail.where(first.term)]
-    if fix is None or fix.term != first.term:
+    if first.term.residual and detail.causes.missing:
+        points.append(f"do: collect what was not, or the rest has no name: {_missing(detail)}")
+    elif fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
         points += [f"{do}: {fix.action}", fix.saving()]
@@ -50,6 +52,10 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         named = [f"{each.term.label} {factor_text(each.factor)}" for each in others]
         points.append(f"also: {listed(named, 3)}")
     return Points((*points, *_cautions(detail)))
+
+
+def _missing(detail: LayerDiff) -> str:
+    return f"{listed(detail.causes.missing, 6)} (ncu --metrics $(perfml metrics default --request))"
 
 
 def _cautions(detail: LayerDiff) -> list[str]:
