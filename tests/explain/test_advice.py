@@ -283,11 +283,12 @@ def test_a_product_whose_rows_are_no_multiple_of_16_bytes_is_to_be_padded(n, k, 
     [
         {"n": 4096, "k": 4088},
         {"n": 4094, "k": 4092, "element": 8},
-        # smaller than a tile, on CUDA cores, a kernel that is no product, sizes that nobody knows
+        # smaller than a tile, on CUDA cores, a kernel that is no product, sizes that nobody knows,
+        # where the name tells aligned rows
         {"n": 7, "k": 4096},
         {"n": 4093, "k": 4093, "precision": "fp32"},
         {"n": 4093, "k": 4093, "kernel": "my_kernel"},
-        {"n": math.nan, "k": math.nan},
+        {"n": math.nan, "k": math.nan, "kernel": "cutlass_80_tensorop_f16_s16816gemm_nn_align8"},
         # what DRAM is busy for no other kernel saves, and a device of which no peak is known
         {"n": 4093, "k": 4093, "dram_utilization": 0.99},
         {"n": 4093, "k": 4093, "device": "GPU of tomorrow"},
@@ -302,7 +303,7 @@ def test_who_calls_a_library_is_told_first_what_a_caller_can_change():
     cells |= {"stall_memory_dependency": 0.6, "gst_transactions": 0.0, "l2_utilization": 0.3}
     own = advise(launch(**cells)).table
     assert own["rules"].iloc[0] != ("uncoalesced_load",)
-    called = advise(launch(**cells, kernel="cutlass_80_tensorop_s1688gemm_align1")).table
+    called = advise(launch(**cells, kernel="cutlass_80_tensorop_s1688gemm_align4")).table
     assert called["rules"].iloc[0] == ("uncoalesced_load",)
     assert called["gain"].iloc[0] < called["gain"].iloc[1]
 
@@ -745,6 +746,31 @@ def test_what_saves_a_thousandth_of_all_layers_is_counted_and_not_listed():
     other = rows.assign(batch=[1, 2])
     assert set(advise(other).table["layer"]) == {"long", "short"}
     assert advise(other).left_out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1", 2),
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_256x128_32x3_nn_align2", 4),
+        ("cutlass_80_tensorop_s1688gemm_128x128_nn_align2", 8),
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_256x128_32x3_nn_align8", None),
+        ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1", None),
+    ],
+)
+def test_a_product_s_name_tells_rows_that_are_not_aligned(name, row):
+    kernel = {"kernel": f"void cutlass::Kernel2<{name}>(T1::Params)", "time_us": 80.0}
+    slow = {**HEALTHY, **kernel, "tensor_utilization": 0.25, "dram_utilization": 0.1}
+    other = {**HEALTHY, "kernel": "mine", "time_us": 20.0}
+    table = by_rule(advise(make_kernels([slow, other])).table)
+    if row is None:
+        assert "padding_to_tiles" not in table.index
+        return
+    found = table.loc["padding_to_tiles"]
+    assert f"the kernel's name says that rows are a multiple of {row} bytes" in found["evidence"]
+    # what tensor cores are busy for is needed
+    assert found["gain"] == pytest.approx(0.8 * (1 - 0.25))
+    assert found["certainty"] == "firm"
 
 
 SMALL = {

@@ -6,6 +6,9 @@ Here to change: an input of rules of scope ``layer`` is a row of `LAYER_INPUTS` 
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -23,6 +26,12 @@ _TILE = 32
 """Sizes below it are smaller than a tile."""
 _ROW = 16
 """Bytes that one access moves at most (a vector load, cp.async), and that TMA asks of strides."""
+_ALIGNED = re.compile(r"tensorop_\w*gemm\w*_align(\d+)\b")
+"""In the name of a library's product (CUTLASS: ``..._s1688gemm_bf16_128x128_tn_align1``)."""
+_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}
+"""Bytes of an element by what a name holds; TF32 has four."""
+_NEEDED = ("tensor_utilization", "tensor_cycles_utilization", "dram_utilization")
+"""What works as long for a product whose rows are aligned."""
 
 LAYER_INPUTS = {
     "launches": "launches of the layer",
@@ -41,8 +50,9 @@ LAYER_INPUTS = {
     "row_bytes": "bytes, 16 at most, of which all rows of its matrices are a multiple",
     "row_elements": "elements in 16 bytes",
     "product_share": "share of the layer's time that a library's products take",
-    "product_us": "their time",
-    "product_least_us": "what they take at the device's peak, or DRAM is busy in them if longer",
+    "product_us": "their time (of those whose name says it, where no sizes are known)",
+    "product_least_us": "what they take at the device's peak, or DRAM is busy in them if longer; "
+    "or tensor cores, where no sizes are known",
 }
 """Inputs of rules of scope ``layer``."""
 
@@ -88,6 +98,11 @@ def layer_table(launches: pd.DataFrame, rules: Rules, peaks: Peaks | None = None
     table["repeated_idle_us"] = idle.where(again, 0.0).groupby(groups).sum()
     if set(PRODUCT_COLUMNS) <= set(launches.columns):
         table = table.join(_products(launches, table["layer_us"], peaks))
+    named = _told_by_names(launches, table["layer_us"])
+    sized = table.get("product_n", pd.Series(np.nan, table.index)).notna()
+    for name in named.columns.astype(str):
+        known = table.get(name, pd.Series(np.nan, table.index))
+        table[name] = known.where(sized | named[name].isna(), named[name])
     return table
 
 
@@ -124,6 +139,35 @@ def _products(launches: pd.DataFrame, layer_us: pd.Series, peaks: Peaks | None) 
     computes = 1e6 * sizes["product_flops"] / reached
     table["product_least_us"] = np.maximum(computes, dram.groupby(groups).sum())
     return table
+
+
+def _told_by_names(launches: pd.DataFrame, layer_us: pd.Series) -> pd.DataFrame:
+    """Return the same where a library's kernel says how its rows are aligned, by layer.
+
+    A product of cuBLAS's or CUTLASS's for rows that begin anywhere is called ``..._align1``: one
+    element. It loads element by element, and may be of an older design. What its tensor cores are
+    busy for, the products take at most, whatever the rows are (or DRAM, if that is busy longer).
+    """
+    names = launches["kernel"].astype("string").fillna("")
+    bytes_of = {name: _row_of(name) for name in names.unique()}
+    row = names.map(bytes_of).astype(float)
+    mine = row < _ROW
+    time = launches["time_us"].astype(float).where(mine, 0.0)
+    needed = time * busiest(launches, [name for name in LEVELS if name not in _NEEDED])
+    table = pd.DataFrame({"row_bytes": row.where(mine), "groups": launches["group"]})
+    table = table.groupby("groups")[["row_bytes"]].min()
+    for name, values in (("product_us", time), ("product_least_us", needed)):
+        table[name] = values.groupby(launches["group"]).sum().where(table["row_bytes"].notna())
+    return table.assign(product_share=table["product_us"] / layer_us)
+
+
+def _row_of(kernel: str) -> float:
+    """Return the bytes that rows of a tensor-core product are a multiple of; NaN if not said."""
+    found = _ALIGNED.search(kernel)
+    if found is None:
+        return math.nan
+    element = next((size for word, size in _ELEMENTS.items() if word in found.group(0)), 4)
+    return float(int(found.group(1)) * element)
 
 
 def _repeated(launches: pd.DataFrame) -> pd.Series:

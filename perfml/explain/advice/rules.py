@@ -180,7 +180,8 @@ class Rules:
 def filled(text: str, values: Mapping[str, float]) -> str:
     """Return a sentence with its numbers; a number that is not known is a dash.
 
-    A merged layer has no grid of its own: there "the blocks" stand for how many of what size.
+    A merged layer has no grid of its own: there "the blocks" stand for how many of what size. Of a
+    product whose sizes nobody recorded, the kernel's name tells how its rows are aligned.
 
     Examples
     --------
@@ -194,7 +195,8 @@ def filled(text: str, values: Mapping[str, float]) -> str:
         value = values.get(match.group(1), float("nan"))
         return "-" if np.isnan(value) else format(Readable(value), match.group(2) or "g")
 
-    return _FIELD.sub(one, text).replace("- blocks of - threads", "the blocks")
+    said = _FIELD.sub(one, text).replace("- blocks of - threads", "the blocks")
+    return said.replace("n -, k -: rows", "the kernel's name says that rows")
 
 
 @functools.cache
