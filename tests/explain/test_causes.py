@@ -713,6 +713,43 @@ def test_instructions_that_feed_the_fp32_pipe_in_place_of_tensor_cores_are_their
     assert least <= found["tensor_unused"] <= most
 
 
+STREAMED = {
+    "dram_utilization": 0.8,
+    "dram_read_bytes": 1e8,
+    "dram_write_bytes": 0.0,
+    "global_load_requests": 1e6,
+    "global_store_requests": 0.0,
+    "gld_transactions": 4e6,
+    "gst_transactions": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("requests", "sectors", "moved", "first"),
+    [
+        (1.26, 1.26, 1.26, "dram_bytes"),  # more streams: no factor is most of the growth
+        (4.0, 1.0, 0.5, "dram_bytes"),  # more requests, of which half are served above DRAM
+        (4.0, 1.0, 0.98, "global_requests"),
+        (1.0, 4.0, 0.5, "sectors_per_request"),
+        (1.1, 1.1, 1.65, "dram_bytes_per_sector"),
+    ],
+)
+def test_what_dram_moves_in_all_is_the_cause_where_no_factor_of_it_is(
+    requests, sectors, moved, first
+):
+    whole = requests * sectors * moved
+    target = {
+        **STREAMED,
+        "time_us": 100.0 * whole,
+        "global_load_requests": 1e6 * requests,
+        "gld_transactions": 4e6 * requests * sectors,
+        "dram_read_bytes": 1e8 * whole,
+    }
+    found = split(target, {"time_us": 100.0, **STREAMED})
+    assert found["term"].iloc[0] == first
+    assert found["log_ratio"].sum() == pytest.approx(math.log(whole))
+
+
 L1_BOUND = {
     **LATENCY,
     "inst_executed": 1e8,

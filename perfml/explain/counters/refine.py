@@ -14,7 +14,7 @@ stays what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from perfml.explain.counters.companions import (
     KINDS,
@@ -46,7 +46,7 @@ from perfml.explain.counters.resident import (
     name_launches_of_blocks,
     net_waves_of_occupancy,
 )
-from perfml.explain.counters.resources import BUSY, MemoryLevel
+from perfml.explain.counters.resources import BUSY, MemoryLevel, Resource
 from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.counters.traffic import (
     SMALL,
@@ -72,6 +72,9 @@ _CLEARLY = math.log(1.2)
 
 _MATRICES = 0.01
 """Tensor pipe below which no matrices are multiplied: an instruction for halves passes it, too."""
+
+_FACTORS = 3
+"""Of a memory's work: requests, sectors of one, and what a sector costs."""
 
 _FEEDS_FP32 = ("instructions", "shared memory")
 """Units that operations in FP32 and their operands pass."""
@@ -167,6 +170,39 @@ def limit_memory_to_what_it_costs(decomposition: Decomposition, pair: Pair) -> N
     if abs(value) > room:
         excess = value - math.copysign(room, value)
         decomposition.move(excess, cost.id, cost_term(decomposition))
+
+
+def name_the_whole_of_a_product(decomposition: Decomposition, pair: Pair) -> None:
+    """Name the work of a memory where no factor of it is what grew.
+
+    Streams that one side reads in addition are more requests, and what they bring is used once: a
+    sector of the mean costs more. All factors grow then, and none of them is most of it. And where
+    more requests are mostly served above a memory that is the limit, what this one moves for all
+    of them is what it takes. That is more bytes, and nothing about how they are asked for.
+    """
+    resource = pair.resource
+    if resource is None or resource.product is None or not resource.is_global:
+        return
+    names = [name for name in _work_terms(pair)[1:] if name in decomposition]
+    whole = sum(decomposition.log_ratio(name) for name in names)
+    shares = {name: decomposition.log_ratio(name) / whole for name in names} if whole else {}
+    mixed = len(shares) == _FACTORS and all(0 < share < MOST for share in shares.values())
+    if mixed or _served_above(pair, resource, shares):
+        amounts = [resource.amount(launch) for launch in pair.both]
+        for name in names:
+            value = decomposition.log_ratio(name)
+            decomposition.name(resource.work, *amounts, value, of=name)
+
+
+def _served_above(pair: Pair, resource: Resource, shares: Mapping[str, float]) -> bool:
+    """Return whether requests grew, and what each costs a memory that limits a side fell."""
+    product = resource.product
+    assert product is not None
+    requests, parts = product.requests.id, product.parts.id
+    cost = "" if product.cost is None else product.cost.id
+    limits = max(resource.level_of(launch) for launch in pair.both) >= BUSY
+    asked = shares.get(requests, 0.0) > 1 and abs(shares.get(parts, 0.0)) <= SMALL
+    return limits and asked and shares.get(cost, 0.0) < -SMALL
 
 
 def name_bank_conflicts(decomposition: Decomposition, pair: Pair) -> None:
@@ -378,6 +414,7 @@ REFINEMENTS: tuple[Callable[[Decomposition, Pair], None], ...] = (
     give_the_mix_to_instructions,
     name_narrower_requests,
     name_redundant_traffic,
+    name_the_whole_of_a_product,
     name_block_slots,
     name_launches_of_blocks,
     name_imbalance,
