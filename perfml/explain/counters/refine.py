@@ -188,10 +188,9 @@ def name_the_whole_of_a_product(decomposition: Decomposition, pair: Pair) -> Non
     shares = {name: decomposition.log_ratio(name) / whole for name in names} if whole else {}
     mixed = len(shares) == _FACTORS and all(0 < share < MOST for share in shares.values())
     if mixed or _served_above(pair, resource, shares):
-        amounts = [resource.amount(launch) for launch in pair.both]
+        before, after = (resource.amount(launch) for launch in pair.both)
         for name in names:
-            value = decomposition.log_ratio(name)
-            decomposition.name(resource.work, *amounts, value, of=name)
+            decomposition.name(resource.work, before, after, decomposition.log_ratio(name), of=name)
 
 
 def _served_above(pair: Pair, resource: Resource, shares: Mapping[str, float]) -> bool:
