@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import lzma
@@ -36,8 +37,10 @@ os.environ.pop("COLUMNS", None)
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 # Hundreds of thousands of objects live as long as the tests do (modules, recorded tables); looking
-# for cycles among them at every 700 new ones takes up to a tenth of the time.
-gc.set_threshold(50_000, 20, 20)
+# for cycles among them at every 700 new ones takes up to a tenth of the time. Looking once more at
+# the end, to free what the system takes back anyway, takes a second a process.
+gc.set_threshold(200_000, 20, 20)
+atexit.register(gc.freeze)
 
 # Typer builds all verbs anew for every command that is given, which takes 60 ms.
 typer.main.get_command = functools.cache(typer.main.get_command)
