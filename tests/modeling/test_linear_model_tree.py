@@ -349,9 +349,10 @@ def test_the_least_error_of_rows_left_out_is_that_of_fitting_without_them():
     rows = gram.make_design(x, y, 0.5)
     everything = np.arange(30)
     total = gram.gram(rows, everything)
-    node = grow.Node(30, 30.0, total, gram.fit(rows, total), y.min(), y.max(), 0)
+    node = grow.Node(30, 30.0, total, gram.fits(rows, total[None])[0], y.min(), y.max(), 0)
     for left_out in (0, 7, 29):
-        kept = gram.fit(rows, gram.gram(rows, np.delete(everything, left_out)))
+        rest = gram.gram(rows, np.delete(everything, left_out))
+        kept = gram.fits(rows, rest[None])[0]
         expected = kept.intercept + x[left_out] @ kept.coef
         assert _left_out(node, rows, everything)[left_out] == pytest.approx(expected)
 

@@ -124,16 +124,16 @@ def importances(nodes: list[Node], design: Design) -> Array:
     credited with the average over both orders, which is the Shapley value of two players. Within
     a model, correlated features share by relative weights (see `relative_weights`).
     """
-    shares = np.zeros(design.n_linear)
+    models = [nodes[0], *(node for node in nodes if node.is_leaf)]
+    totals = np.stack([node.total for node in models])
+    shares = 0.5 * relative_weights(design, totals).sum(axis=0)
     for node in nodes:
         if node.is_leaf:
-            shares += 0.5 * relative_weights(design, node.total)
             continue
         left, right = nodes[node.left], nodes[node.right]
         by_slope = node.model.loss - left.model.loss - right.model.loss
         by_mean = _spread(node) - _spread(left) - _spread(right)
         shares[node.feature] += 0.5 * (max(by_slope, 0.0) + max(by_mean, 0.0))
-    shares += 0.5 * relative_weights(design, nodes[0].total)
     total = shares.sum()
     if total <= design.resolution:
         return np.zeros(design.n_linear)
@@ -141,4 +141,4 @@ def importances(nodes: list[Node], design: Design) -> Array:
 
 
 def _spread(node: Node) -> float:
-    return centred(node.total)[4]
+    return float(centred(node.total)[4])

@@ -210,41 +210,64 @@ class RidgeFit:
     vectors: Array
 
 
-def centred(total: Array) -> tuple[Array, float, Array, Array, float]:
-    """Return the means of x (p,) and y and the centred sums xx (p, p), xy (p,), yy."""
-    n = total[0, 0]
-    mean = total[0, 1:] / n
-    sums = total[1:, 1:] - n * (mean[:, None] * mean)
-    return mean[:-1], float(mean[-1]), sums[:-1, :-1], sums[:-1, -1], float(sums[-1, -1])
+def centred(total: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the means of x (..., p) and y and the centred sums xx (..., p, p), xy (..., p), yy.
+
+    `total` are Gram matrices, shape (..., p + 2, p + 2).
+    """
+    n = total[..., :1, 0]
+    mean = total[..., 0, 1:] / n
+    sums = total[..., 1:, 1:] - n[..., None] * (mean[..., :, None] * mean[..., None, :])
+    return mean[..., :-1], mean[..., -1], sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1]
 
 
-def fit(design: Design, total: Array) -> RidgeFit:
-    """Fit the ridge model of the rows whose Gram matrix is `total`."""
-    mean_x, mean_y, xx, xy, yy = centred(total)
+def loss_of(design: Design, total: Array) -> float:
+    """Return the ridge objective of the rows whose Gram matrix is `total`."""
+    bordered = total.copy()
+    bordered.flat[:: len(total) + 1] += design.diagonal
+    try:
+        corner = float(np.linalg.cholesky(bordered)[-1, -1])
+    except np.linalg.LinAlgError:
+        return float(_losses_by_eigenvalues(design, total[None])[0])
+    return max(corner * corner - design.resolution, 0.0)
+
+
+def fits(design: Design, totals: Array) -> list[RidgeFit]:
+    """Fit the ridge models of the rows whose Gram matrices are `totals`, shape (t, m, m)."""
+    mean_x, mean_y, xx, xy, yy = centred(totals)
     values, vectors = np.linalg.eigh(xx)
     values = np.maximum(values, 0.0)
     shrunk = values + design.penalty
-    rotated = vectors.T @ xy
-    coef = vectors @ (rotated / shrunk)
-    loss = max(yy - float(np.sum(rotated**2 / shrunk)), 0.0)
-    rss = max(loss - design.penalty * float(np.sum(coef**2)), 0.0)
-    dof = 1.0 + float(np.sum(values / shrunk))
-    return RidgeFit(mean_y - float(mean_x @ coef), coef, loss, rss, dof, values, vectors)
+    rotated = (xy[:, None, :] @ vectors)[:, 0]
+    coef = (vectors @ (rotated / shrunk)[:, :, None])[:, :, 0]
+    loss = np.maximum(yy - np.sum(rotated**2 / shrunk, axis=1), 0.0)
+    rss = np.maximum(loss - design.penalty * np.sum(coef**2, axis=1), 0.0)
+    dof = 1.0 + np.sum(values / shrunk, axis=1)
+    intercept = mean_y - np.sum(mean_x * coef, axis=1)
+    return [
+        RidgeFit(float(start), slopes, float(lost), float(left), float(free), lengths, axes)
+        for start, slopes, lost, left, free, lengths, axes in zip(
+            intercept, coef, loss, rss, dof, values, vectors, strict=True
+        )
+    ]
 
 
-def relative_weights(design: Design, total: Array) -> Array:
-    """Share the variance that a ridge model explains among its features, shape (p,).
+def relative_weights(design: Design, totals: Array) -> Array:
+    """Share the variance that ridge models explain among their features, shape (t, p).
 
     Correlated features share what they explain together: the fitted sum of squares is split over
     the orthogonal variables closest to the features and handed back by squared correlation. The
     shares are never negative and add up to the explained sum of squares (Johnson, Multivariate
-    Behavioral Research 35, 2000; Genizi, Statistica Sinica 3, 1993).
+    Behavioral Research 35, 2000; Genizi, Statistica Sinica 3, 1993). `totals` are the Gram matrices
+    of the models' rows, shape (t, m, m).
     """
-    _, _, xx, xy, _ = centred(total)
-    normal = xx + design.penalty * np.eye(design.n_linear)
-    scale = 1.0 / np.sqrt(np.diag(normal))
-    values, vectors = np.linalg.eigh(normal * np.outer(scale, scale))
-    root = np.sqrt(np.maximum(values, np.finfo(float).tiny))
-    half = (vectors * root) @ vectors.T
-    orthogonal = (vectors / root) @ (vectors.T @ (xy * scale))
-    return np.asarray(half**2 @ orthogonal**2)
+    _, _, normal, xy, _ = centred(totals)
+    edge = np.arange(design.n_linear)
+    normal[:, edge, edge] += design.penalty
+    scale = 1.0 / np.sqrt(normal[:, edge, edge])
+    values, vectors = np.linalg.eigh(normal * (scale[:, :, None] * scale[:, None, :]))
+    root = np.sqrt(np.maximum(values, np.finfo(float).tiny))[:, None, :]
+    back = np.swapaxes(vectors, 1, 2)
+    half = (vectors * root) @ back
+    orthogonal = (vectors / root) @ (back @ (xy * scale)[:, :, None])
+    return np.asarray((half**2 @ orthogonal**2)[:, :, 0])

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, RidgeFit, fit, gram
+from perfml.modeling.linear_model_tree.gram import (
+    Array,
+    Design,
+    Ints,
+    RidgeFit,
+    fits,
+    gram,
+    loss_of,
+)
 from perfml.modeling.linear_model_tree.split import best_split
 from perfml.modeling.linear_model_tree.thresholds import Candidates
 
@@ -70,6 +78,19 @@ class GrowthRules:
 
 
 @dataclass
+class _Growing:
+    """A node that has no model yet: its rows, their Gram matrix, and its split."""
+
+    index: Ints
+    total: Array
+    depth: int
+    feature: int = -1
+    threshold: float = float("nan")
+    left: int = -1
+    right: int = -1
+
+
+@dataclass
 class Grower:
     """Grow the nodes of one tree, depth first, left before right.
 
@@ -82,31 +103,41 @@ class Grower:
 
     def grow(self) -> list[Node]:
         """Grow the tree; return its nodes, the root first."""
-        self._nodes: list[Node] = []
+        self._nodes: list[_Growing] = []
         order = np.argsort(self.x.T, axis=1, kind="stable")
         self._grow(np.arange(self.design.size), order, 0)
-        return self._nodes
+        # all models at once: of small matrices the calls cost more than the arithmetic
+        models = fits(self.design, np.stack([node.total for node in self._nodes]))
+        return [self._node(node, model) for node, model in zip(self._nodes, models, strict=True)]
 
-    def _grow(self, index: Ints, order: Ints | None, depth: int) -> int:
-        total = gram(self.design, index)
-        number = len(self._nodes)
-        target = self.design.unweighted(index)[1]
-        node = Node(
-            index.size,
-            self.design.weight_of(index),
-            total,
-            fit(self.design, total),
+    def _node(self, grown: _Growing, model: RidgeFit) -> Node:
+        target = self.design.unweighted(grown.index)[1]
+        return Node(
+            grown.index.size,
+            self.design.weight_of(grown.index),
+            grown.total,
+            model,
             float(target.min()),
             float(target.max()),
-            depth,
+            grown.depth,
+            grown.feature,
+            grown.threshold,
+            grown.left,
+            grown.right,
         )
+
+    def _grow(self, index: Ints, order: Ints | None, depth: int) -> int:
+        node = _Growing(index, gram(self.design, index), depth)
+        number = len(self._nodes)
         self._nodes.append(node)
         if order is None or not self._may_split(index, depth):
             return number
         candidates = Candidates(self.design, self.x, order, self.rules.min_leaf)
-        split = best_split(self.design, total, candidates, node.model.loss - self.rules.min_gain)
+        limit = loss_of(self.design, node.total) - self.rules.min_gain
+        split = best_split(self.design, node.total, candidates, limit)
         if split is None:
             return number
+        node.feature, node.threshold = split.feature, split.threshold
         goes_left = self.x[:, split.feature] <= split.threshold
         children = []
         for mask in (goes_left, ~goes_left):
@@ -115,13 +146,7 @@ class Grower:
             if self._may_split(side, depth + 1):
                 side_order = order[mask[order]].reshape(order.shape[0], -1)
             children.append(self._grow(side, side_order, depth + 1))
-        self._nodes[number] = replace(
-            node,
-            feature=split.feature,
-            threshold=split.threshold,
-            left=children[0],
-            right=children[1],
-        )
+        node.left, node.right = children
         return number
 
     def _may_split(self, index: Ints, depth: int) -> bool:

@@ -53,7 +53,7 @@ def best_subtree(nodes: list[Node], price: float) -> list[Node]:
         if keep[number]:
             left, right = visit(nodes[number].left), visit(nodes[number].right)
             kept[here] = replace(nodes[number], left=left, right=right)
-        else:
+        elif not nodes[number].is_leaf:
             kept[here] = replace(
                 nodes[number], left=-1, right=-1, feature=-1, threshold=float("nan")
             )

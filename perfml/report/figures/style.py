@@ -210,7 +210,7 @@ def _print_svg(figure: Any, buffer: io.StringIO) -> None:
     ``savefig`` draws everything twice, the first time to lay it out; laying out is a part of
     drawing already, and on a page of 40 figures the difference is seconds.
     """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from perfml.report.figures.canvas import PageCanvas
 
     canvas = figure.canvas
     patches = [figure.patch, *(each.patch for each in figure.axes)]
@@ -218,7 +218,7 @@ def _print_svg(figure: Any, buffer: io.StringIO) -> None:
     for patch in patches:
         patch.set_visible(False)
     try:
-        printer: Any = FigureCanvasSVG(figure)
+        printer: Any = PageCanvas(figure)
         printer.print_svg(buffer, metadata={"Date": None})
     finally:
         figure.set_canvas(canvas)
