@@ -35,6 +35,12 @@ that counts the functions it compiled: another run's is another."""
 _BETWEEN_WORDS = re.compile(r"_+|::|[ ,<\[(]")
 """Where a name can be cut."""
 
+_PURPOSE = re.compile(r"([^\[\]]+) \[([^\[\]]+)\]")
+"""A label with what a generic kernel was made for (`kernel_label`)."""
+
+_BOTH = 32
+"""Characters from which on a label is cut inside its bracket and before it, each by itself."""
+
 _WHOLE = 1000
 """Characters that no name is cut to."""
 
@@ -112,6 +118,12 @@ def _alike(short: dict[str, str]) -> list[list[str]]:
 def _middle_out(name: str, limit: int) -> str:
     if len(name) <= limit:
         return name
+    inside = _PURPOSE.fullmatch(name)
+    if inside is not None and limit < _BOTH:
+        return _middle_out(f"{inside[1]} {inside[2]}", limit)
+    if inside is not None:
+        purpose = _middle_out(inside[2], max(limit // 2, limit - 3 - len(inside[1])))
+        return f"{_middle_out(inside[1], limit - 3 - len(purpose))} [{purpose}]"
     tail = (limit - 1) // 2
     return f"{_whole_words(name[: limit - 1 - tail])}…{_from_a_word(name[len(name) - tail :])}"
 

@@ -6,10 +6,12 @@ Here to change: what is refused, and in which words, in `why_not`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from perfml.datasets.loading import UNKNOWN
 from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
 from perfml.predict.families import OTHER
@@ -22,6 +24,17 @@ _RANGE = 4.0
 
 AXES = ("device", "backend", "precision", "usual_kind")
 """What a reference may never have seen of a layer, the gravest first."""
+
+_COLLECT = "Layers, shapes and counters come with: perfml collect torch:LIBRARY/MODEL --out run/"
+_PEAKS = "There: perfml doctor --measure-peaks --out peaks.json; then add --peaks peaks.json."
+_INGEST = (
+    "Name it: perfml ingest RUN --precision fp32 --out named.parquet; then perfml predict "
+    "named.parquet"
+)
+_OTHER_GPU = (
+    "Compare with runs of other networks on the same GPU: --model FOLDER. Or measure a network "
+    "with its shapes: perfml collect torch:LIBRARY/MODEL (or torch:FILE.py:FUNCTION) --out run/"
+)
 
 _COUNTED = {
     "flops": ("flop_count_sp", "flop_count_dp", "flop_count_hp"),
@@ -50,7 +63,15 @@ def by_counters(rows: pd.DataFrame) -> pd.DataFrame:
     return with_bounds(counted)
 
 
-def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:
+@dataclass(frozen=True)
+class Refused:
+    """Why a layer cannot be compared, and what to do where that is so of all of them."""
+
+    why: str
+    cure: str = _COLLECT
+
+
+def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[Refused | None]:
     """Return why each row cannot be compared; None for those that can.
 
     Parameters
@@ -61,7 +82,8 @@ def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[
         Whether shapes are compared, or counted work.
     """
     strange = ~rows["device"].isin(known["device"])
-    few = int(strange.sum()) < OWN_LAYERS
+    few = int(strange.sum())
+    devices = " and ".join(sorted(map(str, known["device"].dropna().unique())))
     ranges = {
         str(family): (float(part.min()), float(part.max()))
         for family, part in known.groupby("family")[BOUND]
@@ -71,47 +93,58 @@ def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[
     }
     notes = []
     for row, is_strange in zip(rows.to_dict("records"), strange, strict=True):
-        note = _unknown_work(row, by_shape=by_shape)
-        if note is None and is_strange and few:
-            note = (
-                f"{row['device']} is not in the reference, and fewer than {OWN_LAYERS} layers "
-                "cannot tell how it compares"
-            )
-        if note is None:
-            note = _unlike_all(row, ranges, lone)
-        notes.append(note)
+        note = _strange(row, few, devices) if is_strange and few < OWN_LAYERS else None
+        note = note or _unknown_work(row, by_shape=by_shape)
+        notes.append(note or _unlike_all(row, ranges, lone))
     return notes
 
 
-def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> str | None:
+def _strange(row: Mapping[Any, Any], layers: int, devices: str) -> Refused:
+    """Say that a few layers do not tell how fast a GPU is beside those of the reference."""
+    if pd.isna(row["device"]):
+        return Refused("the run does not name its GPU")
+    why = (
+        f"the reference was recorded on {devices}, and this on {row['device']}: it takes "
+        f"{OWN_LAYERS} different layers to tell how the two compare, and there are {layers}"
+    )
+    return Refused(why, _OTHER_GPU)
+
+
+def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> Refused | None:
     """Say what is missing of a row's work or of its machine's peaks."""
     if by_shape and (pd.isna(row["kind"]) or pd.isna(row["input_bytes"] + row["output_bytes"])):
-        return "the run does not say what this layer computes"
+        return Refused("the run does not say what this layer computes")
     if not by_shape and pd.isna(row["input_bytes"] + row["output_bytes"]):
-        return "neither shapes nor dram_read_bytes and dram_write_bytes are known"
+        return Refused("neither shapes nor dram_read_bytes and dram_write_bytes are known")
     if pd.isna(row[BOUND]):
         device = "of a GPU that is not named" if pd.isna(row["device"]) else f"of {row['device']}"
-        return f"the peaks {device} are not known"
+        return Refused(f"the peaks {device} are not known", _PEAKS)
     if row["flops"] > 0 and pd.isna(row["compute_us"]):
-        return f"no peak of {row['precision']} is known for {row['device']}"
+        if pd.isna(row["precision"]) or row["precision"] == UNKNOWN:
+            why = (
+                "the run does not name the precision that its layers compute in (fp32, tf32, "
+                "fp16, ...), and how fast its GPU can be depends on that"
+            )
+            return Refused(why, _INGEST)
+        return Refused(f"no peak of {row['precision']} is known for {row['device']}", _PEAKS)
     return None
 
 
 def _unlike_all(
     row: Mapping[Any, Any], ranges: Mapping[str, tuple[float, float]], lone: Mapping[str, object]
-) -> str | None:
+) -> Refused | None:
     """Say in what a row lies outside everything that the reference holds."""
     for name, only in lone.items():
         if row[name] != only:
-            return f"the reference has no {name} but {only}, and this is {row[name]}"
+            return Refused(f"the reference has no {name} but {only}, and this is {row[name]}")
     family, bound = str(row["family"]), float(row[BOUND])
     if family not in ranges:
-        return f"the reference has no layer of this family ({family})"
+        return Refused(f"the reference has no layer of this family ({family})")
     smallest, largest = ranges[family]
     if smallest / _RANGE <= bound <= largest * _RANGE:
         return None
     size = "smaller" if bound < smallest else "larger"
-    return f"much {size} than every layer of its family ({family}) in the reference"
+    return Refused(f"much {size} than every layer of its family ({family}) in the reference")
 
 
 def unseen_axes(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:

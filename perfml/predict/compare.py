@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
-from perfml.predict.comparable import OWN_LAYERS, by_counters, unseen_axes, weaker, why_not
+from perfml.predict.comparable import OWN_LAYERS, Refused, by_counters, unseen_axes, weaker, why_not
 from perfml.predict.describe import WHOLE, Vocabulary, prepare_layers
 from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
@@ -204,13 +205,10 @@ def _require_networks(known: pd.DataFrame, name: str) -> None:
         raise PerfmlError(msg, where=name, found=str(networks), cure=cure)
 
 
-def _nothing_left(refused: list[str | None]) -> PerfmlError:
-    usual = pd.Series(refused).value_counts()
-    msg = f"no layer can be compared: {usual.index[0]}"
-    cure = "Layers, shapes and counters come with: perfml collect torch:LIBRARY/MODEL --out run/"
-    if "the peaks" in str(usual.index[0]):
-        cure = "There: perfml doctor --measure-peaks --out peaks.json; then add --peaks peaks.json."
-    return PerfmlError(msg, found=f"{int(usual.iloc[0])} of {len(refused)} layers", cure=cure)
+def _nothing_left(refused: list[Refused | None]) -> PerfmlError:
+    ((usual, times),) = Counter(each for each in refused if each is not None).most_common(1)
+    msg = f"no layer can be compared: {usual.why}"
+    return PerfmlError(msg, found=f"{times} of {len(refused)} layers", cure=usual.cure)
 
 
 def _shared_metrics(rows: pd.DataFrame) -> list[str]:
@@ -266,13 +264,13 @@ def _held_out_for(axis: str | None, known: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _verdicts(
-    rows: pd.DataFrame, refused: list[str | None], compared: _Compared, by: str
+    rows: pd.DataFrame, refused: list[Refused | None], compared: _Compared, by: str
 ) -> list[PredictedLayer]:
     """Return a verdict a row, in the rows' order."""
     found, place = [], 0
     for row, note in zip(rows.to_dict("records"), refused, strict=True):
         if note is not None:
-            found.append(_not_compared(row, note))
+            found.append(_not_compared(row, note.why))
             continue
         expected, low, high = (
             float(np.exp(each[place])) for each in (compared.expected, compared.low, compared.high)

@@ -91,7 +91,7 @@ def test_an_action_over_the_network_stands_first_with_its_sum():
     assert first.time_us == pytest.approx(9 * 50.0 + 120.0)
     assert set(first.layers) == set(table["layer"])
     text = to_text(advice_document(advice, 10))
-    assert text.index("most in blocks.[0-8].fc (") < text.index(
+    assert text.index("most in blocks.[0..8].fc (") < text.index(
         "and 8 equal (cublas fp32 b1; equal: blocks."
     )
     assert brief_advice(advice, ("run",)).layers[0].layer == "10 layers at once"
@@ -120,8 +120,8 @@ def test_json_lists_the_members_and_the_network():
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["b.0.fc", "b.1.fc", "b.4.fc"], "b.[0-1, 4].fc"),
-        (["s.0.b.1", "s.1.b.1", "s.1.b.2"], "s.[0-1].b.1, s.1.b.2"),
+        (["b.0.fc", "b.1.fc", "b.4.fc"], "b.[0..1, 4].fc"),
+        (["s.0.b.1", "s.1.b.1", "s.1.b.2"], "s.[0..1].b.1, s.1.b.2"),
         (["plain"], "plain"),
     ],
 )

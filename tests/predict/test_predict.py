@@ -100,6 +100,22 @@ def test_without_shapes_and_counters_nothing_can_be_told(network, reference):
         predict(bare, reference)
 
 
+def test_what_is_missing_of_every_layer_is_said_with_what_to_do(network, reference):
+    few = network[network["layer"].isin(network["layer"].unique()[:10])]
+    with pytest.raises(PerfmlError, match="and this on NVIDIA A100-SXM4-40GB") as gpu:
+        predict(few.assign(device="NVIDIA A100-SXM4-40GB"), reference)
+    assert "there are 9" in gpu.value.what
+    assert "--model FOLDER" in gpu.value.cure
+    bare = network.drop(columns=list(FACTS), errors="ignore")
+    counted = bare.assign(
+        precision=None, dram_write_bytes=bare["dram_read_bytes"], flop_count_sp=1e9
+    )
+    known = reference.assign(dram_write_bytes=reference["dram_read_bytes"])
+    with pytest.raises(PerfmlError, match="does not name the precision") as precision:
+        predict(counted, known)
+    assert "perfml ingest RUN --precision" in precision.value.cure
+
+
 @pytest.mark.slow
 def test_without_counters_the_shape_alone_is_compared(network, reference):
     bare = network.drop(columns=["inst_executed", "dram_read_bytes", "ipc", "threads"])
@@ -170,7 +186,7 @@ def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(ne
         predict(network.assign(device="NVIDIA Unheard"), reference)
     assert "perfml doctor --measure-peaks" in str(error.value.cure)
     few = slower.iloc[:8]
-    with pytest.raises(PerfmlError, match="fewer than 20 layers"):
+    with pytest.raises(PerfmlError, match="it takes 20 different layers"):
         predict(few, reference)
 
 

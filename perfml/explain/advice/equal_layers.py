@@ -187,11 +187,11 @@ def listed_layers(layers: Sequence[str], most: int = 4) -> str:
     Examples
     --------
     >>> listed_layers(["b.1.fc", "b.3.fc", "b.2.fc", "head"])
-    'b.[1-3].fc, head'
+    'b.[1..3].fc, head'
     >>> listed_layers(["a", "b", "c"], 2)
     'a, b and 1 more'
     >>> listed_layers(["a", "b.1", "b.2", "c.1", "c.2"], 2)
-    'a, b.[1-2] and 2 more'
+    'a, b.[1..2] and 2 more'
     """
     texts: list[str] = []
     left = list(dict.fromkeys(layers))
@@ -217,11 +217,11 @@ def _differing_in(place: int, name: str, others: Sequence[str]) -> tuple[list[st
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return numbers in order: ``0-2, 5``."""
+    """Return numbers in order: ``0..2, 5``."""
     runs: list[list[int]] = []
     for each in numbers:
         if runs and each == runs[-1][-1] + 1:
             runs[-1].append(each)
         else:
             runs.append([each])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)

@@ -155,8 +155,9 @@ def network_tables(advice: Advice, most: int | None = None) -> tuple[ReportTable
     several = len({(each.backend, each.precision, each.batch) for each in advice.network}) > 1
     rows = [_action(each, several) for each in advice.network]
     columns = (*words("hazard"), *numbers("saves up to, µs"), *words("where", "what to do"))
-    caption = "Over the whole run: what helps many layers, the largest likely sum first"
-    return (ReportTable(caption, columns, rows, cards=True, most=most),)
+    caption = "What helps many layers over the whole run"
+    title = "Over the whole run: what helps many layers, the largest likely sum first"
+    return (ReportTable(caption, columns, rows, title=title, cards=True, most=most),)
 
 
 def _action(found: NetworkFinding, several: bool) -> list[Cell]:

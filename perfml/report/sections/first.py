@@ -271,12 +271,13 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
 def _over_all(action: NetworkFinding, label: str) -> Sentence:
     """Say what helps most in a whole network."""
     text = (
-        f"{_place(label)}: {action.hazard} ({action.evidence}). "
+        f"{_place(label)}: {action.evidence}. "
         f"{marked(action.mitigation, action.certainty, action.tells)}"
     )
+    title = f"{action.hazard[:1].upper()}{action.hazard[1:]}"
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
-    return Sentence("do", "open", text, "Start with the whole run", gain)
+    return Sentence("do", "open", text, title, gain)
 
 
 def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]) -> Sentence:

@@ -109,7 +109,9 @@ def _reasons(verdict: PredictedLayer) -> Iterable[str]:
 
 
 def _evidence(reason: Reason) -> str:
-    inside = "" if reason.kernel is None else f"{reason.kernel}, "
+    # of several kernels the evidence names each
+    named = reason.kernel is None or reason.evidence.startswith(f"{reason.kernel}:")
+    inside = "" if named else f"{reason.kernel}, "
     return f"{inside}{reason.evidence.rstrip('.')}."
 
 
