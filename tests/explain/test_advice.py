@@ -222,7 +222,8 @@ def test_more_blocks_gain_what_idle_multiprocessors_and_waiting_leave_to_gain():
     alone = by_rule(advise(launch(**few, sm_active_cycles_mean=100.0)).table)
     assert alone.loc["small_grid", "gain_high"] == pytest.approx(0.9 * 0.2)
     idle = by_rule(advise(launch(**few, sm_active_cycles_mean=30.0)).table)
-    assert idle.loc["small_grid", "gain_high"] == pytest.approx(0.9 * 0.7)
+    # the same work on all multiprocessors takes what they are busy for in the mean
+    assert idle.loc["small_grid", "gain_high"] == pytest.approx(0.7)
 
 
 def test_rules_of_a_layer_look_at_all_its_launches():

@@ -26,6 +26,7 @@ WAITS |= dict.fromkeys(("global_atomic_requests", "global_reduction_requests"), 
 WAITS |= {"l2_atomic_utilization_max": 0.0, "stall_membar": 0.0, "theoretical_occupancy": 1.0}
 WAITS |= {"block": "(256, 1, 1)", "registers_per_thread": 32.0, "shared_memory_per_block": 1024.0}
 WAITS |= {"grid": "(4224, 1, 1)", "stall_exec_dependency": 0.1, "device": "NVIDIA H200"}
+WAITS |= {"achieved_occupancy": 0.9}
 DOUBLES = {"double_precision_fu_utilization": 0.9}
 
 

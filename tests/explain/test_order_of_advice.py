@@ -52,6 +52,15 @@ def test_few_warps_stand_behind_a_busy_unit_that_explains_the_wait(gain, level, 
     assert order(("occupancy_shared", 0.5, math.nan), ("bank_conflicts", gain, level))[0] == first
 
 
+@pytest.mark.parametrize(
+    ("gain", "first"), [(0.45, "occupancy_registers"), (0.2, "memory_latency")]
+)
+def test_a_wait_stands_behind_the_limit_of_warps_that_lets_it_be_seen(gain, first):
+    assert order(("memory_latency", 0.7, math.nan), ("occupancy_registers", gain, math.nan))[0] == (
+        first
+    )
+
+
 def test_idle_lanes_stand_before_the_unit_that_works_for_them():
     assert order(("divergence", 0.5, math.nan), ("special_functions", 0.2, 0.9))[0] == "divergence"
     assert order(("divergence", 0.3, math.nan), ("special_functions", 0.4, 0.9)) == [

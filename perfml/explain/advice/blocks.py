@@ -43,7 +43,11 @@ def tail_share(frame: pd.DataFrame) -> Array:
 
 
 def missing_blocks(frame: pd.DataFrame) -> Array:
-    """Return what more blocks can gain: idle multiprocessors work, and waiting is hidden."""
+    """Return what more blocks can gain: idle multiprocessors work, or waiting is hidden.
+
+    The same work on all multiprocessors takes as long as they are busy in the mean, of the busiest
+    one; more warps hide as much of the waiting as there is room for.
+    """
     lacks = 1 - numbers(frame, "waves_per_sm")
     stalls = [
         numbers(frame, name)
@@ -52,8 +56,9 @@ def missing_blocks(frame: pd.DataFrame) -> Array:
     ]
     if not stalls:
         return lacks
-    helped = np.fmax(1 - sm_balance(frame), np.minimum(np.sum(stalls, axis=0), 1.0))
-    return np.where(np.isnan(helped) | np.isnan(sm_balance(frame)), lacks, lacks * helped)
+    hidden = lacks * np.minimum(np.sum(stalls, axis=0), 1.0)
+    helped = np.fmin(np.fmax(1 - sm_balance(frame), hidden), lacks)
+    return np.where(np.isnan(hidden) | np.isnan(sm_balance(frame)), lacks, helped)
 
 
 def sm_balance(frame: pd.DataFrame) -> Array:

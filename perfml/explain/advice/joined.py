@@ -67,7 +67,7 @@ def _makes(
     busy = causing["level"] >= _BUSY
     much = causing["gain"] >= _HALF * waiting["gain"]
     if cause.id in symptom.symptom_of:
-        return bool(busy or much or not cause.limit)
+        return bool(busy or much or (cause.counted and not cause.limit))
     if waiting["person"] == Person.AUTHOR.value:
         if symptom.potential:
             return cause.counted and cause.id not in symptom.beside
