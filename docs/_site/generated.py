@@ -51,10 +51,10 @@ def metrics() -> str:
 
     catalogue = load_catalogue()
     found = [catalogue[name] for name in catalogue.names]
-    rows = ["| metric | unit | match | what |", "|---|---|---|---|"]
+    rows = ["| metric | what | unit | match |", "|---|---|---|---|"]
     rows += [
-        f"| [`{each.name}`](#{each.name}) | {each.unit} | {each.exactness} "
-        f"| {_plain(each.description)}{_counters(each)} |"
+        f"| [`{each.name}`](#{each.name}) | {_plain(each.description)}{_counters(each)} "
+        f"| {each.unit} | {each.exactness} |"
         for each in found
     ]
     return (

@@ -28,7 +28,7 @@ from perfml.report.sections.explanation import why_section
 from perfml.report.sections.kernels import kernels_section
 from perfml.report.sections.machine import roofline_section, stalls_section
 from perfml.report.sections.models import metrics_section, trust_section
-from perfml.report.sections.provenance import glossary_section, moment, provenance_section
+from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.times import extremes_section, times_section
 from perfml.time_sources import time_note
@@ -121,7 +121,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
         trust_section(results),
         roofline_section(results),
         stalls_section(results),
-        provenance_section(("", results.provenance)),
+        provenance_section(("", of_runs(results.provenance, results.named("run_id")))),
         glossary_section(),
     )
     kept = tuple(section for section in sections if section is not None)

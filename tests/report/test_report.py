@@ -34,6 +34,7 @@ from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
+from perfml.report.sections.provenance import of_runs
 from perfml.report.verbs import advice_document
 from perfml.report.write import analysed, report
 from perfml.util.words import number
@@ -339,6 +340,20 @@ def test_runs_without_launches_outside_of_layers_are_not_listed():
     outside = [{"run_id": name, "launches": n, "time_us": n} for name, n in (("a", 0), ("b", 2))]
     pages = [build_page(layers(), provenance={"unattributed": outside[:n]}) for n in (1, 2)]
     assert ["Launches outside every layer" in page for page in pages] == [False, True]
+
+
+def test_provenance_is_that_of_the_runs_that_are_shown():
+    runs = [{"run_id": "here"}, {"run_id": "elsewhere"}]
+    document = {
+        "runs": runs,
+        "sources": [{**each, "path": "metrics.csv"} for each in runs],
+        "warnings": ["here: clipped.", "elsewhere: clipped.", "of all"],
+    }
+    found = of_runs(document, ["here"])
+    assert [each["run_id"] for each in (*found["runs"], *found["sources"])] == ["here", "here"]
+    assert found["warnings"] == ["here: clipped.", "of all"]
+    assert found["runs of the table"] == "2, here 1"
+    assert of_runs(document, []) == of_runs(document, ["unknown"]) == document
 
 
 def test_a_report_says_what_is_wrong_before_the_work(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from perfml.report.document import (
@@ -42,6 +42,28 @@ def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
         parts = _parts(document)
         blocks += (Section(name, parts),) if len(documents) > 1 else parts
     return section("Provenance", *blocks, anchor="provenance", link="Provenance")
+
+
+def of_runs(document: Mapping[str, Any], shown: Collection[str]) -> dict[str, Any]:
+    """Return what a provenance document says of the runs that are shown.
+
+    Parameters
+    ----------
+    document
+        Of a table.
+    shown
+        Ids of runs; the whole document without any.
+    """
+    runs = [str(each["run_id"]) for each in _records(document.get("runs")) if each.get("run_id")]
+    others = tuple(run for run in runs if run not in shown)
+    if not others or len(others) == len(runs):
+        return dict(document)
+    told = {"runs of the table": f"{len(runs)}, here {len(runs) - len(others)}", **document}
+    for name in ("sources", "runs", "unattributed"):
+        if name in told:
+            told[name] = [each for each in _records(told[name]) if each.get("run_id") not in others]
+    warnings = sentences_of(document.get("warnings"))
+    return {**told, "warnings": [text for text in warnings if not text.startswith(others)]}
 
 
 def glossary_section() -> Section:
