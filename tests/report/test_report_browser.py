@@ -351,9 +351,11 @@ def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(tab, report):
 
 def test_advice_becomes_cards_on_a_phone(tab, report):
     opened = tab.open(report, width=390)
-    row = opened.page.locator("#advice .panel:visible tbody tr").first
-    scroll = opened.page.locator("#advice .panel:visible .scroll").first
-    assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
+    # the first table is of the whole network, those of single hazards follow
+    hazard = opened.page.locator("#advice .panel:visible .detail").filter(has_text="What to do:")
+    row = hazard.first.locator("tbody tr").first
+    for scroll in opened.page.locator("#advice .panel:visible .scroll").all()[:2]:
+        assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
     label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
     assert "evidence" in label
     assert row.locator("[role=cell]").count() == 2

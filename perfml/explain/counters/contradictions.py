@@ -79,7 +79,7 @@ def _occupancy(causes: Causes, model: ModelAttribution) -> list[str]:
     if share > MAJOR and other > MINOR and ours * theirs < 0:
         return [f"{sizes}: opposite directions"]
     if share > MAJOR and other < MINOR:
-        return [f"{sizes}: a main cause that the model hardly uses"]
+        return [f"{sizes}: a main cause that the fitted model hardly uses"]
     if other > MAJOR and share < MINOR:
         return [f"{sizes}: the model's main cause is a minor one by the counters"]
     return []

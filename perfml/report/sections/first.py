@@ -19,6 +19,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.main_points import all_else
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     if "->" in words:
         named = f"{label}, {words} from {names.baseline} to {names.target}, "
         named += f"{factor_text(first.factor)} in time"
-    cause = f"Cause: {named}."
+    cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
         # it says what a user of a library can do, too
         return f"{cause} {detail.fix.sentence()[:1].upper()}{detail.fix.sentence()[1:]}."

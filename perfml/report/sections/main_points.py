@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfml.explain.certainty import IN_WORDS
@@ -10,7 +12,10 @@ from perfml.report.labels import listed
 from perfml.util.words import factor_text
 
 if TYPE_CHECKING:
-    from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.results import Explanation, LayerDiff, TermTotal
+
+_AGAINST = 0.1
+"""From a tenth of the time on what works against the causes is told."""
 
 
 def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
@@ -38,9 +43,10 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     if fix is not None and fix.certainty != "firm":
         do = f"{do} ({IN_WORDS[fix.certainty]})"
     points = [*between] if untold is None else [*between, untold.sentence()]
-    points.append(cause)
     if short:
-        return Points((*points, f"{do}: {first.term.action if fix is None else fix.action}"))
+        action = first.term.action if fix is None else fix.action
+        return Points((*points, f"{cause}{all_else(detail, [first])}", f"{do}: {action}"))
+    points.append(f"{cause}{all_else(detail, causes)}")
     points += [f"where: {text}" for text in detail.where(first.term)]
     if first.term.residual and detail.causes.missing:
         points.append(f"do: collect what was not, or the rest has no name: {_missing(detail)}")
@@ -52,6 +58,17 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         named = [f"{each.term.label} {factor_text(each.factor)}" for each in others]
         points.append(f"also: {listed(named, 3)}")
     return Points((*points, *_cautions(detail)))
+
+
+def all_else(detail: LayerDiff, told: Sequence[TermTotal]) -> str:
+    """Say what all causes that are not told make together, where they work against those told.
+
+    A cause that is larger than the whole difference would look like a mistake.
+    """
+    rest = detail.time.log_ratio - sum(total.log_ratio for total in told)
+    if rest * detail.time.log_ratio >= 0 or abs(rest) < _AGAINST:
+        return ""
+    return f"; all else together {factor_text(math.exp(rest))}"
 
 
 def _missing(detail: LayerDiff) -> str:
