@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.explain.compared import Side, rows_by
@@ -34,12 +35,15 @@ class Launch:
         of a merged layer also ``kernels``, how many launches it has.
     grid
         Its grid as it was recorded; empty where that is not known.
+    capability
+        The compute capability of its device (``9.0``); empty where that is not known.
     """
 
     kernel: str
     time_us: float
     counters: Mapping[str, float]
     grid: str = ""
+    capability: str = ""
 
     def __getitem__(self, name: str) -> float:
         """Return a counter; NaN where it was not collected."""
@@ -101,8 +105,8 @@ class LaunchReader:
         self._repeat = (
             kernels.groupby(["run_id", "iteration"], dropna=False, sort=False).ngroup().to_numpy()
         )
-        grids = kernels["grid"] if "grid" in kernels.columns else pd.Series("", kernels.index)
-        self._grid = grids.astype("string").fillna("").to_numpy(dtype=object)
+        self._grid = _texts(kernels, "grid")
+        self._capability = _texts(kernels, "compute_capability")
         self._times = kernels["time_us"].to_numpy(dtype=float, na_value=np.nan)
         self._names = [name for name in ("ncu_time_us",) if name in kernels.columns]
         self._names += metric_columns(kernels)
@@ -138,12 +142,19 @@ class LaunchReader:
         times = self._times[table]
         shares = (times / times.sum(axis=1, keepdims=True)).mean(axis=0)
         counters = median_over_repeats(self._counters[table])
+        grids, capabilities = self._grid[table[0]], self._capability[table[0]]
         return tuple(
-            Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)), grid)
-            for name, share, values, grid in zip(
-                names, shares, counters.tolist(), self._grid[table[0]], strict=True
+            Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)), *of)
+            for name, share, values, *of in zip(
+                names, shares, counters.tolist(), grids, capabilities, strict=True
             )
         )
+
+
+def _texts(kernels: pd.DataFrame, column: str) -> npt.NDArray[np.object_]:
+    """Return what a column says of each launch; empty where it says nothing."""
+    texts = kernels[column] if column in kernels.columns else pd.Series("", kernels.index)
+    return texts.astype("string").fillna("").to_numpy(dtype=object)
 
 
 def known(value: float, otherwise: float = 0.0) -> float:

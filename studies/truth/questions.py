@@ -20,7 +20,7 @@ from perfml.errors import InputError
 from perfml.explain import load_tables, make_side, sides_of
 from perfml.explain.compared import Side, same_device
 from perfml.explain.counters.terms import TERMS
-from perfml.explain.launches import Launch, Launches, LaunchReader
+from perfml.explain.launches import Launches, LaunchReader
 from perfml.explain.times import compare_times
 from perfml.metrics import load_catalogue
 from studies.truth.rules import Remark, planted_remarks, report_remarks
@@ -88,11 +88,7 @@ class Question:
 def _cut(side: Launches, kept: set[str]) -> Launches:
     assert side.launches is not None
     launches = tuple(
-        Launch(
-            one.kernel,
-            one.time_us,
-            {name: value for name, value in one.counters.items() if name in kept},
-        )
+        replace(one, counters={name: one[name] for name in one.counters if name in kept})
         for one in side.launches
     )
     return replace(side, launches=launches)

@@ -750,6 +750,15 @@ def test_what_dram_moves_in_all_is_the_cause_where_no_factor_of_it_is(
     assert found["log_ratio"].sum() == pytest.approx(math.log(whole))
 
 
+@pytest.mark.parametrize(("capability", "level"), [("9.0", 0.4), ("", 0.4), ("8.6", 0.8)])
+def test_a_request_enters_l1_every_second_cycle_where_half_as_many_units_load(capability, level):
+    counts = {"inst_executed": 100.0, "ipc": 1.0, "global_load_requests": 40.0}
+    row = {"time_us": 1.0, "capability": capability, **counts}
+    assert l1_level(launch({**row, "gld_transactions": 40.0})) == pytest.approx(level)
+    # a wide load takes its cycles in the data stage
+    assert l1_level(launch({**row, "gld_transactions": 400.0})) == pytest.approx(1.0)
+
+
 L1_BOUND = {
     **LATENCY,
     "inst_executed": 1e8,

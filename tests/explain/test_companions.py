@@ -72,6 +72,18 @@ def test_conversions_of_an_integer_division_are_integer_arithmetic():
     assert conversions["special_function_pipe_time"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("capability", "cost"), [("9.0", 64), ("", 64), ("8.0", 32), ("8.9", 2), ("7.5", 2)]
+)
+def test_doubles_among_more_instructions_cost_what_the_chip_takes_for_them(capability, cost):
+    # as many doubles as integers are added: of these a multiprocessor takes 64 lanes a cycle
+    before = {"capability": capability, "inst_integer": 0.0, "double_precision_fu_utilization": 0.1}
+    before |= dict.fromkeys(("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma"), 0.0)
+    more = {"inst_integer": 2e7 * 32, "flop_count_dp_fma": 2e7 * 32}
+    found = parts(before, {**more, "inst_executed": 8e7})
+    assert found["fp64_pipe_time"] / found["integer_arithmetic"] == pytest.approx(64 / cost)
+
+
 def _operations(warps):
     counted = {f"flop_count_sp_{kind}": 0.0 for kind in ("add", "mul")}
     return {**counted, "flop_count_sp_fma": warps * 32, "flop_count_sp": 2 * warps * 32}

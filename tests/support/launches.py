@@ -9,6 +9,8 @@ from perfml.explain.launches import Launch
 
 
 def launch(row: Mapping[str, Any]) -> Launch:
-    """Return a launch from its kernel, its time and counters by name."""
-    counters = {name: value for name, value in row.items() if name not in ("kernel", "time_us")}
-    return Launch(str(row.get("kernel", "")), row["time_us"], counters)
+    """Return a launch from its kernel, time, compute capability, and counters by name."""
+    texts = ("kernel", "time_us", "capability")
+    counters = {name: value for name, value in row.items() if name not in texts}
+    known = str(row.get("kernel", "")), row["time_us"], counters
+    return Launch(*known, capability=str(row.get("capability", "")))

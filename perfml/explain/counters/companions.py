@@ -14,6 +14,7 @@ import numpy as np
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.traffic import SMALL
 from perfml.explain.launches import Launch
+from perfml.explain.roofs.peaks import lanes_of
 
 MOST = 0.5
 """A kind of instruction that is most of the additional ones is named for them."""
@@ -35,6 +36,9 @@ KINDS = {
 lanes a multiprocessor takes of them in a cycle (CUDA C++ Programming Guide, "Throughput of native
 arithmetic instructions", compute capability 9.0; the L1 cache takes a warp a cycle)."""
 
+_OF_CHIPS = {"fp32_operations": "fp32", "fp64_pipe_time": "fp64"}
+"""Kinds of which chips take clearly more or fewer: of doubles 2 to 64 lanes."""
+
 _ACCESSES = ("global_requests", "shared_loads")
 _CLEARLY = 1.2
 """Accesses that grew by less than this factor bring no addresses with them that matter."""
@@ -49,9 +53,6 @@ conversions and about sixteen integer instructions; a plain conversion needs one
 
 _WIDENED = 0.25
 """Operations on doubles a conversion, from which on conversions are those of their operands."""
-
-_PIPE_WARPS = 4.0
-"""Warp instructions that the FMA pipe of a multiprocessor takes in a cycle at most."""
 
 _MULTIPLICATIONS = 2.0
 """The same of multiplications of integers, which run on one half of it."""
@@ -72,7 +73,7 @@ def name_instructions(decomposition: Decomposition, pair: Pair) -> None:
         del counts["global_requests"]  # narrower ones: `name_narrow_access` says so
     growth = {term: then - now for term, (now, then) in counts.items()}
     known = {term: value for term, value in growth.items() if value / more > 0} if more else {}
-    cost = {term: value / KINDS[term][2] for term, value in known.items()}
+    cost = {term: value / _rate(pair.after, term) for term, value in known.items()}
     share = min(1.0, sum(known.values()) / more) if known else 0.0
     if share < MOST:
         return
@@ -205,6 +206,12 @@ def _instructions(launch: Launch, term: str) -> float:
     )
 
 
+def _rate(launch: Launch, term: str) -> float:
+    """Return how many lanes a multiprocessor of a launch's device takes of a kind in a cycle."""
+    _, _, usual = KINDS[term]
+    return float(lanes_of(launch.capability).get(_OF_CHIPS.get(term, ""), usual))
+
+
 def _cycles(launch: Launch) -> float:
     """Return the cycles of all multiprocessors together; NaN where they are not known."""
     return launch["inst_executed"] / launch["ipc"] if launch["ipc"] > 0 else math.nan
@@ -221,7 +228,8 @@ def _of_others(launch: Launch) -> float:
     half = launch["half_precision_fu_utilization"]
     warps = threads / _LANES / (active if active > 0 else 1.0)
     known = 0.0 if math.isnan(half) else half * _cycles(launch)
-    return max(_pipe_cycles(launch) - known - warps / _PIPE_WARPS, 0.0)
+    taken = _rate(launch, "fp32_operations") / _LANES
+    return max(_pipe_cycles(launch) - known - warps / taken, 0.0)
 
 
 def _moves_the_same(pair: Pair) -> bool:

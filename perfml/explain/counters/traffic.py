@@ -32,6 +32,12 @@ _LAUNCHED = 0.004
 multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
 launching them is what takes the time."""
 
+_HALF_ENTRANCE = ("7.5", "8.6", "8.9")
+"""Compute capabilities with 16 load/store units a multiprocessor and not 32, so that a request of a
+warp enters L1 every second cycle (NVIDIA's white papers on Turing, GA102 and Ada, and on V100, A100
+and H100). Of 456 launches that strangers published of these the busiest asked 0.49 times a cycle,
+L1 98 % busy with it; on 9.0 0.99 times (2026-11-23)."""
+
 L1_SECTORS = 4.0
 """Sectors of a wavefront of L1: 128 bytes, as many as a multiprocessor gets in a cycle."""
 L1_ACCESSES = {
@@ -70,23 +76,28 @@ def global_traffic(launch: Launch) -> dict[str, float]:
 def l1_level(launch: Launch) -> float:
     """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known.
 
-    It gives a wavefront a cycle: a request takes one at least, and one for each four sectors of
-    wide loads, and of strides of up to a sector. Lanes at random places take 1.3 to 2 times as
-    many (four lines are looked up a cycle), odd strides fewer (32 sectors in 3 cycles), and 32
-    lanes of one bank 32: what takes longer than a cycle fills the queue that `stall_lg_throttle`
-    waits for (``studies/truth/wavefronts.cu``, ``benchmarks/results/wavefronts-h200.csv``).
+    It gives a wavefront a cycle: a request takes one at least (two where half as many load/store
+    units are), and one for each four sectors of wide loads, and of strides of up to a sector. Lanes
+    at random places take 1.3 to 2 times as many (four lines are looked up a cycle), odd strides
+    fewer (32 sectors in 3 cycles), and 32 lanes of one bank 32: what takes longer than a cycle
+    fills the queue that `stall_lg_throttle` waits for (``studies/truth/wavefronts.cu``,
+    ``benchmarks/results/wavefronts-h200.csv``).
     """
     if not launch["inst_executed"] > 0:
         return 0.0
+    enters = 2.0 if launch.capability in _HALF_ENTRANCE else 1.0
     wavefronts = sum(
-        _wavefronts(launch, sectors, requests) for sectors, requests in L1_ACCESSES.items()
+        _wavefronts(launch, sectors, requests, enters) for sectors, requests in L1_ACCESSES.items()
     )
     return min(known(wavefronts * launch["ipc"] / launch["inst_executed"], 0.0), 1.0)
 
 
-def _wavefronts(launch: Launch, sectors: str, requests: str) -> float:
-    """Return the wavefronts of a kind of access, by what was counted of it; 0 if nothing was."""
-    return max(known(launch[requests], 0.0), known(launch[sectors], 0.0) / L1_SECTORS)
+def _wavefronts(launch: Launch, sectors: str, requests: str, enters: float) -> float:
+    """Return the cycles of a kind of access, by what was counted of it; 0 if nothing was.
+
+    A request takes `enters` cycles at least.
+    """
+    return max(enters * known(launch[requests], 0.0), known(launch[sectors], 0.0) / L1_SECTORS)
 
 
 def bytes_asked(launch: Launch) -> float:

@@ -177,7 +177,7 @@ def reported_peaks(device: str, facts: Mapping[str, Any]) -> Peaks | None:
     """
     values: dict[str, float] = {}
     said: list[str] = []
-    lanes = _lanes().get(str(facts.get("compute_capability")), {})
+    lanes = lanes_of(str(facts.get("compute_capability")))
     count, clock = facts.get("multiprocessors"), facts.get("clock_khz")
     if count and clock and lanes:
         # a multiply-add is two operations
@@ -239,10 +239,16 @@ def _table() -> list[dict[str, Any]]:
     return rows
 
 
-def _lanes() -> dict[str, dict[str, int]]:
-    """Return multiply-adds a cycle of a multiprocessor, by compute capability and precision."""
+def lanes_of(capability: str) -> dict[str, int]:
+    """Return multiply-adds a cycle of a multiprocessor by precision; none of an unknown one.
+
+    Examples
+    --------
+    >>> lanes_of("9.0")["fp64"], lanes_of("8.9")["fp64"]
+    (64, 2)
+    """
     lanes: dict[str, dict[str, int]] = _file()["lanes"]
-    return lanes
+    return lanes.get(capability, {})
 
 
 def _unknown(device: str, kind: str | None) -> PerfmlError:
