@@ -1,21 +1,23 @@
 """Is perfml right on reports that strangers published? Their causes were labelled by us, blindly.
 
-Run: ``python -m studies.truth.public [--exam first|second|third] [DIR]``; without DIR the first
-answers are scored, which needs no reports. DIR holds them as ``NAME.ncu-rep``, by the names of
-``tests/data/truth/public_labels.json`` (``public2_``, ``public3_``), which says of each where it is
-from: ``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in a clone. No licence to hand them on is
-stated, so they are not here.
+Run: ``python -m studies.truth.public [--exam first|second|third|fourth] [DIR] [--out FILE]``;
+without DIR the first answers are scored, which needs no reports. DIR holds them as
+``NAME.ncu-rep``, by the names of ``tests/data/truth/public_labels.json`` (``public2_`` to
+``public4_``), which says of each where it is from: ``git show COMMIT:PATH > DIR/NAME.ncu-rep`` in
+a clone. No licence to hand them on is stated, so they are not here. ``--out`` keeps the answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from studies.page_tables import markdown
 from studies.truth.strangers import Score, score
 
 TRUTH = Path(__file__).resolve().parents[2] / "tests/data/truth"
-EXAMS = {"first": "public", "second": "public2", "third": "public3"}
+EXAMS = {"first": "public", "second": "public2", "third": "public3", "fourth": "public4"}
 """How the files of an exam begin."""
 SAID = 1e-3
 """Terms below this part of the difference are no answer."""
@@ -61,10 +63,25 @@ def first_answers(exam: str) -> dict[str, Any]:
     return found
 
 
+def asked() -> list[str]:
+    """Return the exams that have first answers: labels are landed before anything is asked."""
+    return [exam for exam in EXAMS if _path_of(exam, "first").exists()]
+
+
 def _read(exam: str, what: str) -> dict[str, Any]:
-    path = TRUTH / f"{EXAMS[exam]}_{what}.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(_path_of(exam, what).read_text(encoding="utf-8"))
     return found
+
+
+def _path_of(exam: str, what: str) -> Path:
+    return TRUTH / f"{EXAMS[exam]}_{what}.json"
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """Return the sha256 of labels as they are frozen: the same for every spelling of the file."""
+    frozen = {part: document[part] for part in ("files", "steps", "equal")}
+    spelled = json.dumps(frozen, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(spelled.encode()).hexdigest()
 
 
 def ask(exam: str, folder: Path) -> dict[str, Any]:
@@ -118,6 +135,16 @@ def _perfml(*arguments: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+def _spelled(answers: Mapping[str, Any]) -> str:
+    """Return a file of answers, a line for each pair."""
+    git = ["git", "rev-parse", "--short=7", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True, cwd=TRUTH).stdout
+    today = datetime.now(UTC).date().isoformat()
+    lines = (f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
+    head = f'{{\n"commit": "{commit.strip()}",\n"asked": "{today}",\n"answers": {{\n'
+    return head + ",\n".join(lines) + "\n}\n}\n"
+
+
 def result_of(exam: str, answers: Mapping[str, Any]) -> Result:
     """Count what is right, by the rules of the exams: no symptom counts as a cause."""
     document = labels(exam)
@@ -165,9 +192,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="the reports, to ask anew")
     parser.add_argument("--exam", choices=EXAMS, default="first")
+    parser.add_argument("--out", type=Path, help="write the answers here, with commit and date")
     given = parser.parse_args(arguments)
     exam = given.exam
+    if given.folder is None and exam not in asked():
+        sys.exit(f"The {exam} exam has no first answers yet: name the folder of its reports.")
     answers = first_answers(exam) if given.folder is None else ask(exam, given.folder)
+    if given.out is not None:
+        given.out.write_text(_spelled(answers), encoding="utf-8")
     print(table({exam: result_of(exam, answers)}))
     return 0
 

@@ -1,5 +1,6 @@
 """The labels of public reports are whole, and their first answers score as the page says."""
 
+import json
 from collections import Counter
 from itertools import combinations
 
@@ -43,7 +44,7 @@ def test_steps_differ_by_a_twelfth_and_equal_pairs_do_not(exam):
 
 
 def test_the_page_has_the_scores_of_the_first_answers():
-    results = {exam: public.result_of(exam, public.first_answers(exam)) for exam in public.EXAMS}
+    results = {exam: public.result_of(exam, public.first_answers(exam)) for exam in public.asked()}
     assert public.table(results) in PAGE.read_text(encoding="utf-8")
 
 
@@ -53,6 +54,31 @@ def test_no_author_is_in_two_exams():
         for exam in public.EXAMS
     ]
     assert not any(set.intersection(*pair) for pair in combinations(authors, 2))
+
+
+def test_the_labels_of_the_fourth_exam_are_those_that_were_frozen():
+    document = public.labels("fourth")
+    assert public.digest(document) == document["digest_of_what_was_frozen"]
+    name, step = next(iter(document["steps"].items()))
+    changed = document["steps"] | {name: step | {"strict": ["instructions"]}}
+    assert public.digest(document | {"steps": changed}) != document["digest_of_what_was_frozen"]
+
+
+def test_answers_are_kept_in_the_form_that_is_read(tmp_path, monkeypatch, capsys):
+    answers = public.first_answers("third")
+    monkeypatch.setattr(public, "ask", lambda exam, folder: answers)
+    out = tmp_path / "answers.json"
+    assert public.main([str(tmp_path), "--exam", "third", "--out", str(out)]) == 0
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert kept["answers"] == answers
+    assert len(kept["commit"]) == 7
+    assert "cause first" in capsys.readouterr().out
+
+
+def test_an_exam_that_was_not_asked_wants_its_reports(monkeypatch):
+    monkeypatch.setattr(public, "asked", lambda: ["first"])
+    with pytest.raises(SystemExit, match="fourth exam has no first answers yet"):
+        public.main(["--exam", "fourth"])
 
 
 @exams
