@@ -78,6 +78,7 @@ def collect(
     timeout_s: float = 1800.0,
     dry_run: bool = False,
     progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> list[RunResult]:
     """Measure every combination of backend, precision and batch, or one program.
@@ -108,6 +109,8 @@ def collect(
         Only tell what would be run.
     progress
         Called as ``progress(done, total, what)``.
+    tell
+        Called with a sentence on how long a run will take, while it is measured.
     settings
         Options of `collectors.settings.Settings` by name, such as ``iterations=20``. For a
         program, ``metric_iterations`` limits profiling to its first ranges called ``iter_N``.
@@ -131,7 +134,7 @@ def collect(
     runs = _matrix(workload, command, backends, precisions, batches, layer_map, chosen)
     words = _split(launcher)
     gpu = _gpu(bool(words), dry_run)
-    context = ExecutionContext(gpu, words, timeout_s)
+    context = ExecutionContext(gpu, words, timeout_s, tell=tell)
     root = Path(out)
     if dry_run:
         return [_planned(each, context, root) for each in runs]

@@ -27,12 +27,15 @@ class ExecutionContext:
         Limit of each command.
     ncu_version
         Tells Nsight Compute's version; who measures many runs need not ask it each time.
+    tell
+        Takes sentences on how long a run will take, while it is measured.
     """
 
     gpu: Gpu | None
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
     ncu_version: Callable[[], str] = ncu.version
+    tell: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ from perfml.util.ranges import ITERATION
 
 METRICS_NAME = "metrics"
 _XLA_RANGE = "XlaModule:"
+_DEDUPE_LEFT_OUT = (
+    "--dedupe was left out: through CUPTI every launch is measured, which is quicker than one of "
+    "each by Nsight Compute (--profiler ncu)"
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ def measure(job: Job) -> RunRecord:
     if profiler == "cupti":
         try:
             measured = measure_with_cupti(job)
+            if subject.settings.dedupe:
+                notes.append(_DEDUPE_LEFT_OUT)
         except UnableError as error:
             if subject.settings.profiler == "cupti":
                 raise
@@ -162,10 +168,14 @@ def _facts(subject: Run, context: ExecutionContext, surroundings: dict[str, Any]
 
 
 def profiler_for(subject: Run, gpu: Gpu | None) -> str:
-    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own."""
+    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own.
+
+    That is not so of ``--dedupe``: through CUPTI all launches of an iteration take less than one of
+    each by Nsight Compute does.
+    """
     settings = subject.settings
     asked = settings.profiler
-    own = settings.dedupe or settings.timing == "ncu" or settings.replay != "kernel"
+    own = settings.timing == "ncu" or settings.replay != "kernel"
     if asked == "auto" and own and choose_profiler("auto", gpu) == "cupti":
         return "ncu"
     return choose_profiler(asked, gpu)

@@ -81,7 +81,12 @@ class Settings:
     timing: str = _option(
         "auto", "For a program: cupti (no counters), or ncu's own durations.", choices=TIMINGS
     )
-    dedupe: bool = _option(False, "Profile layers that launch the same only once.", flag="--dedupe")
+    dedupe: bool = _option(
+        False,
+        "With ncu: profile layers that launch the same only once. CUPTI measures all, and is "
+        "quicker.",
+        flag="--dedupe",
+    )
     workload_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

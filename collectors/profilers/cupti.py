@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from collectors.profilers.counter_record import (
     CounterRecord,
@@ -31,6 +32,7 @@ from collectors.profilers.counter_table import (
     write_counters,
 )
 from collectors.profilers.cupti_failures import UnableError, check_record
+from collectors.profilers.forecast import Forecast, Tell, of_replay
 from collectors.profilers.gpu import Gpu
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run
@@ -151,6 +153,7 @@ class _Program:
     seconds: float = 0.0
     runs: int = 0
     warnings: tuple[str, ...] = ()
+    tell: Tell | None = None
 
     def start(self, request: _Pass) -> CounterRecord:
         """Run the program once; return the record of the process that launched the most.
@@ -165,8 +168,12 @@ class _Program:
             names = Path(folder) / "metrics.txt"
             names.write_text(metrics, encoding="utf-8")
             variables = {**self.env, **_variables(request, self.options, Path(folder), names)}
+            limits: dict[str, Any] = {"log": self.log, "timeout_s": self.timeout_s}
+            forecast = None
+            if self.tell is not None and request.replay == "iterations" and not self.runs:
+                forecast = Forecast(Path(folder), request.sets, self.tell)
             try:
-                ended = run(self.arguments, log=self.log, timeout_s=self.timeout_s, env=variables)
+                ended = run(self.arguments, env=variables, meanwhile=forecast, **limits)
             except OSError as error:
                 msg = "the program cannot be started"
                 cure = "Check its path and that it is executable."
@@ -175,6 +182,9 @@ class _Program:
             records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
         self.seconds += ended.seconds
         self.runs += 1
+        if ended.timed_out and forecast is not None and forecast.said.strip():
+            msg = f"the program did not end within {self.timeout_s:.0f} s and was killed"
+            raise ProfilerError(msg, found=forecast.said, cure="Shorten it so, or raise --timeout.")
         check_ended(ended, self.timeout_s)
         record = self._chosen(records, ended)
         check_record(record)
@@ -229,11 +239,12 @@ def profile(
     env: dict[str, str] | None = None,
     name: str = "metrics",
     driver: str = "",
+    tell: Tell | None = None,
 ) -> CuptiProfile:
     """Time and measure a program into ``NAME.csv`` in `folder`.
 
     The parameters are those of `collectors.profilers.ncu.profile`; `driver` is the driver's
-    version, for the table.
+    version, for the table; `tell` takes a sentence on how long it will take, while it runs.
 
     Raises
     ------
@@ -244,7 +255,7 @@ def profile(
     """
     library(COUNTERS)
     command = (*launcher, *program)
-    subject = _Program(options, command, log, timeout_s, dict(env or {}))
+    subject = _Program(options, command, log, timeout_s, dict(env or {}), tell=tell)
     begin = _Pass(timed=options.timed, sets=options.sets)
     first = subject.start(begin)
     if first.region and first.outside and first.unit == "nvtx":
@@ -423,6 +434,9 @@ def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Cou
         launches=0 if unit == "program" else first.launches,
         region_only=first.region_only,
     )
+    launches = first.all_launches if unit == "program" else first.launches * request.sets
+    if subject.tell is not None and (said := of_replay(launches)):
+        subject.tell(said)
     record = subject.start(request)
     return _Counted(record.rows, record, "kernel")
 

@@ -66,6 +66,7 @@ def run(
     cwd: Path | None = None,
     watch: Callable[[str], None] | None = None,
     output: Path | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Finished:
     """Run a command, with its output appended to `log`.
 
@@ -85,6 +86,8 @@ def run(
         Called with each new piece of output, so that progress can be followed.
     output
         Where standard output goes alone; errors stay in the log.
+    meanwhile
+        Called again and again while it runs.
 
     Raises
     ------
@@ -131,6 +134,8 @@ def run(
                 if timed_out or flooded:
                     break
                 _follow(source, size, watch)
+                if meanwhile is not None:
+                    meanwhile()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_S)
         finally:

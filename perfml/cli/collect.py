@@ -185,6 +185,7 @@ def collect(
             timeout_s=timeout,
             dry_run=dry_run,
             progress=progress,
+            tell=out_.tell,
             **options,
         )
     for each in results:

@@ -141,10 +141,15 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, once: two sides often have the same to say."""
-        if not self.quiet and text not in self._warned:
+        if text not in self._warned:
             self._warned.add(text)
+            self.tell(f"warning: {text}")
+
+    def tell(self, text: str) -> None:
+        """Print on stderr what a person who waits should know."""
+        if not self.quiet:
             width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
-            sys.stderr.write("\n".join(_folded(f"warning: {plain(text)}", width)) + "\n")
+            sys.stderr.write("\n".join(_folded(plain(text), width)) + "\n")
 
     def warn_all(self, texts: Iterable[str]) -> None:
         """Print warnings on stderr; of more than three alike, one stands for all without ``-v``."""

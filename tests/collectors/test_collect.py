@@ -288,6 +288,18 @@ def test_options_of_nsight_compute_keep_auto_with_it(tmp_path, by_iterations):
     assert result.record["profiler"] == "ncu"
 
 
+def test_dedupe_does_not_keep_auto_with_nsight_compute_which_is_slower(
+    tmp_path, tools, by_iterations
+):
+    by_iterations(measured)
+    (result,) = collect(command=["./p"], out=tmp_path / "able", dedupe=True)
+    assert result.record["profiler"] == "cupti"
+    assert "dedupe" not in result.record
+    assert any("--dedupe was left out" in each for each in result.warnings)
+    (asked,) = collect(command=["./p"], out=tmp_path / "asked", dedupe=True, profiler="ncu")
+    assert not any("--dedupe was left out" in each for each in asked.warnings)
+
+
 def test_an_old_gpu_gets_nvprof_and_refuses_ncu(tmp_path, tools):
     tools.setenv("FAKE_GPU", "pascal")
     (planned,) = collect(command=["./p"], out=tmp_path, dry_run=True)

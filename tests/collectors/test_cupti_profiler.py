@@ -356,3 +356,18 @@ def test_copies_are_timed_beside_the_launches_and_are_none(measure):
     # of the two iterations that are timed alone
     assert found == [(("iter_0", "upload"), name, 4096), (("iter_1", "upload"), name, 4096)]
     assert [row.ranges[1:] for row in profile.rows] == [("conv",), ("a/b",), ()]
+
+
+def test_the_library_says_at_once_how_many_launches_an_iteration_has(built, measure, monkeypatch):
+    seen = []
+    read = cupti.read_record
+
+    def kept(path):
+        seen.append(path.read_text())
+        return read(path)
+
+    monkeypatch.setattr(cupti, "read_record", kept)
+    measure("iter:6")
+    (record,) = seen
+    assert "# expects 3\n" in record
+    assert record.index("# expects 3\n") < record.index("# pass 3 0 ")

@@ -247,6 +247,7 @@ class Measurer {
       return refuse(why);
     file_.note("reserved " + std::to_string(context.session->reserved()) + " ranges " +
                std::to_string(context.session->image_size()) + " bytes");
+    if (!request_.kernel_replay) file_.note("expects", launches_expected());
     return true;
   }
 
