@@ -124,17 +124,6 @@ def test_of_one_backend_the_largest_possible_saving_is_told():
         assert found == ()
 
 
-def test_a_device_that_waits_for_its_host_is_the_first_step_of_one_backend():
-    table = layers(backends=("cudnn",))
-    note = "Between its kernels the device is idle 12 ms of 60 ms (20 %), 37 µs at a launch."
-    advice = {
-        label: dataclasses.replace(each, time_notes=(note,))
-        for label, each in advise_conditions(table).items()
-    }
-    step = build_report(table, advice=advice).answer.first[0]
-    assert (step.title, step.gain) == ("Let the device wait less", "idle 12 ms of 60 ms (20 %)")
-
-
 def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
     frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
     frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03

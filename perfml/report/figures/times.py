@@ -25,11 +25,15 @@ from perfml.report.figures.style import (
     styled,
 )
 from perfml.report.kernels import kernel_times
+from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes
 from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_KERNELS = ("#335c67", "#9fb3c8", "#9e2a2b", "#7a9e7e", "#a68a64", "#6d597a", "#b5838d")
+"""Kernels have colours of their own: a backend's would say that it ran them."""
 
 _CLASS_COLOURS = {"fast": PALETTE[2], "middle": MUTED, "slow": PALETTE[5]}
 _LEGEND_LINE = 22
@@ -121,7 +125,9 @@ def layer_times(
             ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
         else:
             ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
-    labels = [plain(name, 16 if horizontal else 22) for name in names]
+    letters = 16 if horizontal else 22
+    # layers of one module begin alike: what is kept is where they differ
+    labels = [plain(name, letters) for name in shortened([clean(name) for name in names], letters)]
     if horizontal:
         name_rows(ax, labels)
         ax.set_xlabel("time, µs")
@@ -189,7 +195,7 @@ def kernel_shares(
     condition = one_condition(inside)
     times = kernel_times(condition.rows)
     order = times.groupby("kernel", sort=False)["time_us"].sum().nlargest(most).index
-    tints = dict(zip(order, PALETTE, strict=False))
+    tints = dict(zip(order, _KERNELS, strict=False))
     own = ax is None
     ax = new_axes(ax, width, 46 * len(condition.backends) + 90 + 22 * (len(order) + 1))
     for place, backend in enumerate(condition.backends):

@@ -41,8 +41,7 @@ def first_steps(results: Results) -> list[Sentence]:
     ]
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
     loss = loss or _unchecked(results.advice, results.conditions)
-    idle = None if several else _idle(results.advice)
-    steps = [_use(several), _mix(several), idle, loss]
+    steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
 
 
@@ -227,16 +226,6 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         return f"{cause} {detail.fix.sentence()[:1].upper()}{detail.fix.sentence()[1:]}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return " ".join(filter(None, (cause, cure, instead)))
-
-
-def _idle(advice: Mapping[str, Advice]) -> Sentence | None:
-    """Say that a device waits for its host between kernels, which no time of a kernel shows."""
-    for note in (note for each in advice.values() for note in each.time_notes):
-        _, found, idle = note.partition("the device is idle ")
-        if found:
-            share = idle.partition(",")[0]
-            return Sentence("do", "likely", note, "Let the device wait less", f"idle {share}")
-    return None
 
 
 def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
