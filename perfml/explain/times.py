@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.explain.results import Ratio
+from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 
 TOLERANCE = 0.01
 """Ratios within 1 % of 1 are no difference: repeats of one process agree better than processes."""
@@ -174,10 +175,9 @@ def corrected_verdicts(ratios: Sequence[Ratio]) -> list[Ratio]:
     return results
 
 
-_COUNTS = ("inst_executed", "gld_transactions", "gst_transactions", "shared_load_transactions")
-_MOVED = ("l2_read_transactions", "dram_read_bytes")
 _EXACT, _NEARLY = 0.001, 0.02
 """By how much counts of one program differ between runs, and what its caches let through."""
+_MOST = dict.fromkeys(REPEATABLE, _EXACT) | dict.fromkeys(CACHED, _NEARLY)
 
 
 def did_the_same(before: pd.DataFrame, after: pd.DataFrame) -> bool:
@@ -188,20 +188,16 @@ def did_the_same(before: pd.DataFrame, after: pd.DataFrame) -> bool:
     before, after
         Rows of a Layers table. Without instructions counted, nobody knows.
     """
-    names = ("kernel_names", *_COUNTS, *_MOVED)
-    if not all(name in side.columns for name in names[:2] for side in (before, after)):
+    sides = (before, after)
+    if not all({"kernel_names", INSTRUCTIONS} <= set(side.columns) for side in sides):
         return False
-    kernels = [set(side["kernel_names"].astype("string").fillna("")) for side in (before, after)]
+    kernels = [set(side["kernel_names"].astype("string").fillna("")) for side in sides]
     if kernels[0] != kernels[1] or len(kernels[0]) != 1 or kernels[0] == {""}:
         return False
-    for name in names[1:]:
-        if not all(name in side.columns for side in (before, after)):
-            continue
-        one, other = (float(side[name].astype(float).mean()) for side in (before, after))
-        most = _EXACT if name in _COUNTS else _NEARLY
-        if abs(one - other) > most * max(one, other) or (name == names[1] and not one > 0):
-            return False
-    return True
+    counted = [name for name in _MOST if all(name in side.columns for side in sides)]
+    means = {name: [float(side[name].astype(float).mean()) for side in sides] for name in counted}
+    differ = (abs(a - b) > _MOST[name] * max(a, b) for name, (a, b) in means.items())
+    return all(count > 0 for count in means[INSTRUCTIONS]) and not any(differ)
 
 
 def _least(across: bool, same_work: bool) -> float:

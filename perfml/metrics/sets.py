@@ -64,6 +64,18 @@ ROOFLINE: tuple[str, ...] = (
 )
 """What a roofline is drawn from: operations, and bytes at every level of memory."""
 
+INSTRUCTIONS = "inst_executed"
+REPEATABLE: tuple[str, ...] = (
+    INSTRUCTIONS,
+    "gld_transactions",
+    "gst_transactions",
+    "shared_load_transactions",
+)
+"""Counts that are the same in every run of one program."""
+
+CACHED: tuple[str, ...] = ("l2_read_transactions", "dram_read_bytes")
+"""Counts that are nearly the same: what its caches let through."""
+
 DEFAULT: tuple[str, ...] = tuple(
     dict.fromkeys(
         (

@@ -156,3 +156,6 @@ def test_where_nothing_was_counted_nobody_knows_whether_both_did_the_same():
     rows = pd.DataFrame([{"kernel_names": "mean", "time_us": 1.0}])
     assert not did_the_same(rows, rows)
     assert not did_the_same(rows.assign(inst_executed=0.0), rows.assign(inst_executed=0.0))
+    known, unknown = rows.assign(inst_executed=9.0), rows.assign(inst_executed=float("nan"))
+    assert not did_the_same(known, unknown)
+    assert did_the_same(known, known)
