@@ -52,6 +52,14 @@ def test_few_warps_stand_behind_a_busy_unit_that_explains_the_wait(gain, level, 
     assert order(("occupancy_shared", 0.5, math.nan), ("bank_conflicts", gain, level))[0] == first
 
 
+def test_a_full_memory_stands_behind_the_sectors_that_nobody_asked_for():
+    assert order(("dram_bound", 0.4, 0.98), ("uncoalesced_load", 0.3, 0.98)) == [
+        "uncoalesced_load",
+        "dram_bound",
+    ]
+    assert order(("dram_bound", 0.4, 0.98), ("uncoalesced_load", 0.05, 0.98))[0] == "dram_bound"
+
+
 @pytest.mark.parametrize(
     ("gain", "first"), [(0.45, "occupancy_registers"), (0.2, "memory_latency")]
 )

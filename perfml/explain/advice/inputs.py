@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perfml.datasets.loading import DEVICE_FACTS
-from perfml.errors import PerfmlError
 from perfml.explain.advice import pressures
 from perfml.explain.advice.accesses import (
     CARRIED,
@@ -43,11 +40,12 @@ from perfml.explain.advice.blocks import (
     sm_balance,
     tail_share,
 )
+from perfml.explain.advice.peak_inputs import peak_of_rows
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.launches import Launch
 from perfml.explain.residency import SHAPE, product
-from perfml.explain.roofs.peaks import Peaks, peaks_of
+from perfml.explain.roofs.peaks import Peaks
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
@@ -298,7 +296,7 @@ def values_of(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | st
         of it (``frame.attrs``).
     """
     if name.startswith("peak_"):
-        return _peaks(frame, name.removeprefix("peak_"), peaks)
+        return peak_of_rows(frame, name.removeprefix("peak_"), peaks)
     if name in INPUTS:
         absent = INPUTS[name].lacks(frame)
         return INPUTS[name].make(frame) if not absent else ", ".join(absent)
@@ -392,30 +390,3 @@ def why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
     if len(undefined) == len(names):
         return "undefined: no launch does what it measures"
     return NOT_COLLECTED
-
-
-def _peaks(frame: pd.DataFrame, name: str, peaks: Peaks | None) -> Array | str:
-    devices = frame["device"].astype("string").fillna("") if "device" in frame.columns else None
-    if peaks is None and devices is None:
-        return f"peak {name} of the device"
-    facts = frame.attrs.get(DEVICE_FACTS, {})
-    known = {} if devices is None else {each: _known(each, facts) for each in devices.unique()}
-    precisions = [name] * len(frame)
-    if name == "precision":
-        measured = "precision" in frame.columns
-        precisions = [str(each) for each in frame["precision"]] if measured else [""] * len(frame)
-    tables: list[Mapping[str, float]] = [] if devices is None else [known[each] for each in devices]
-    if peaks is not None:
-        tables = [peaks.values] * len(frame)
-    found = [
-        table.get(precision, math.nan) for table, precision in zip(tables, precisions, strict=True)
-    ]
-    values = np.array(found, dtype=float)
-    return f"peak {name} of the device" if np.isnan(values).all() else values
-
-
-def _known(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
-    try:
-        return peaks_of([device], None, facts).values
-    except PerfmlError:
-        return {}
