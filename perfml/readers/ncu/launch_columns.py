@@ -11,7 +11,14 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.readers.coded_ranges import CodedRanges
-from perfml.readers.ncu.launches import BLOCK, DEVICE_NAME, GRID, Launches, shape_of
+from perfml.readers.ncu.launches import (
+    BLOCK,
+    DEVICE_NAME,
+    GRID,
+    Launches,
+    measured_as_one,
+    shape_of,
+)
 from perfml.readers.ncu.table import Table, dimensions
 from perfml.readers.occurrences import text_column
 
@@ -58,10 +65,7 @@ def assemble(table: Table, counters: dict[str, Any]) -> Launches:
         )
     whole = int((identity["kernel"] == _RANGE).sum()) if "Grid Size" not in table else 0
     if whole:
-        warnings.append(
-            f"{whole} results are whole ranges or graphs, measured as one; each is read as one "
-            "launch."
-        )
+        warnings.append(measured_as_one(whole))
     _check_ids(table, warnings)
     return Launches(identity, counters, ranges, facts, warnings)
 

@@ -197,6 +197,13 @@ def require_times(units: Mapping[str, str], where: str) -> None:
             raise InputError(msg, where=where, found=repr(units[name])[:60], cure=cure)
 
 
+def measured_as_one(results: int) -> str:
+    """Return the warning that some results are no kernels (OptiX builds its trees in a list)."""
+    what = "result is a whole range, graph or command list"
+    many = "results are whole ranges, graphs or command lists"
+    return f"{count(results, what, many)}, measured and read as one launch."
+
+
 def shape_of(counters: Mapping[str, Array], parts: tuple[str, ...], rows: int) -> pd.Series[str]:
     """Return ``(x, y, z)`` from three metrics; missing where one of them is."""
     return numbers_of(counters, parts, rows, lambda sizes: f"({', '.join(sizes)})")

@@ -24,6 +24,7 @@ from perfml.readers.ncu.launches import (
     DURATIONS,
     GRID,
     Launches,
+    measured_as_one,
     needed,
     numbers_of,
     shape_of,
@@ -142,10 +143,7 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
     warnings: list[str] = []
     others = sum(each.workload_type() != _KERNEL for each in launches)
     if others:
-        warnings.append(
-            f"{others} results are whole ranges or graphs, measured as one; each is read as one "
-            "launch."
-        )
+        warnings.append(measured_as_one(others))
     rows = len(launches)
     identity = {
         "kernel": _texts([each.name(DEMANGLED) for each in launches]),
