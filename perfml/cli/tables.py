@@ -209,6 +209,7 @@ def inspect(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
+    from perfml.metrics import load_catalogue
     from perfml.tables import metric_columns, read_table
     from perfml.time_sources import time_notes
     from perfml.util.words import count
@@ -251,7 +252,11 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     out_.result(document, [f"{found.kind} table, {counts}"])
     _show_runs(out_, runs, notes, "Runs")
-    out_.table(["metric", "rows", "low", "high"], [list(each.values()) for each in columns])
+    catalogue = load_catalogue()
+    measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
+    shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
+    heads = ["metric", "unit", "rows", "lowest", "highest"]
+    out_.table(heads, shown, spare=("unit", "rows"))
     provenance = found.provenance
     facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
     out_.table(["provenance", ""], facts)
