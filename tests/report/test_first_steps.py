@@ -161,7 +161,8 @@ def test_without_findings_the_counters_that_are_missing_come_first():
 def test_several_conditions_are_three_steps_too():
     table = layers(batches=(1, 8))
     steps = build_report(table).answer.first
-    assert [step.title for step in steps] == ["Use cublas", "Keep to one backend"]
+    titles = ["Use cublas", "Keep to one backend in each case"]
+    assert [step.title for step in steps] == titles
     assert "cublas at fp32, batch 1 and fp32, batch 8" in steps[0].text
 
 

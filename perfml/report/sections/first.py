@@ -120,7 +120,12 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
     fastest, total = str(condition.totals["backend"].iloc[0]), _total(condition)
     if share < _WORTH:
         text = f"{where(condition)}, no other backend gains 1 % on any choice of layers."
-        return Sentence("do", "firm", text, "Keep to one backend", "nothing to gain by mixing")
+        title = "Keep to one backend"
+        if len(gains) > 1:
+            title = "Keep to one backend in each case"
+            text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
+            text += "choice of layers."
+        return Sentence("do", "firm", text, title, "nothing to gain by mixing")
     changed = saved[saved > 0].sort_values(ascending=False)
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
@@ -211,7 +216,10 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     causes, _ = sided_causes(detail.time, detail.causes)
     found = [total for total in causes if not total.term.residual]
     if not found:
-        return f"No counter says why. {instead}".rstrip()
+        known = "Counters of its work were not collected, so why cannot be said."
+        if not any(total.term.id == "no_work_counters" for total in causes):
+            known = "No counter says why."
+        return f"{known} {instead}".rstrip()
     first = found[0]
     factor = f" {factor_text(first.factor)} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
