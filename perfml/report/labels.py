@@ -120,12 +120,14 @@ def protocol(name: Any) -> str:
 
     Examples
     --------
-    >>> protocol("leave-one-layer-out"), protocol("random:0.2")
-    ('unseen layers', 'random split (0.2)')
+    >>> protocol("leave-one-layer-out:10"), protocol("random:0.2")
+    ('unseen layers (10 folds)', 'random split (0.2)')
     """
     base, _, argument = str(name).partition(":")
     text = PROTOCOLS.get(base, clean(base, 80))
-    return f"{text} ({clean(argument, 40)})" if argument else text
+    if not argument:
+        return text
+    return f"{text} ({clean(argument, 40)}{'' if base == 'random' else ' folds'})"
 
 
 def is_random(protocol_name: Any) -> bool:

@@ -44,6 +44,9 @@ _NETWORK = 4
 _MOST_LACKING = 6
 """Lines of what was not checked, unless all are asked for; one stands for more than these."""
 
+_ROOFS = 40
+"""Rows of a roofline without -v; of more, those that take longest."""
+
 _LOW = 0.1
 """Fraction of every roof below which something else than a roof is the limit."""
 
@@ -154,6 +157,8 @@ def roofline_document(
     """
     from perfml.explain.launches import kernel_label
 
+    many = len(rows) > _ROOFS
+    rows = rows.sort_values("time_us", ascending=False, kind="stable") if many else rows
     names = [name for name in rows.columns if name not in ("flops", "flops_source", "kernel")]
     shown = [name for name in names if not name.endswith(("_bytes", "_rate"))]
     if by_kernel:
@@ -183,7 +188,10 @@ def roofline_document(
     blocks = (
         Text(f"Peaks, {peaks.sentence()}"),
         frame_table(
-            _with_units(rows[shown]), spare=(*_UNDER_ROOFS, *(("backend",) if by_kernel else ()))
+            _with_units(rows[shown]),
+            "The longest first" if many else "",
+            spare=(*_UNDER_ROOFS, *(("backend",) if by_kernel else ())),
+            most=_ROOFS if many else None,
         ),
         Points(tuple(notes)),
     )

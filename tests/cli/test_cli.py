@@ -251,6 +251,18 @@ def test_a_roofline_without_bytes_shows_a_dash_where_operations_were_not_counted
     assert shown.count("–") == 2
 
 
+def test_a_roofline_of_many_layers_shows_those_that_take_longest_first():
+    times = [float(number) for number in range(1, 61)]
+    rows = pd.DataFrame({"layer": [f"l{time:.0f}_" for time in times], "time_us": times})
+    rows = rows.assign(flops=1e9, flop_rate=1e12, flops_source="counted", fraction=0.5)
+    rows["bound"] = "compute"
+    peaks = Peaks("a GPU", {"fp32": 4e12}, {"fp32": "given"})
+    shown = to_text(roofline_document(rows, peaks, by_kernel=False), width=100)
+    assert shown.index("l60_") < shown.index("l59_")
+    assert "l20_" not in shown
+    assert "(20 more rows with -v or --json)" in shown
+
+
 def test_advice_leaves_out_the_launches_of_layers_that_the_table_lacks(tmp_path):
     frame, table = on_h200(layers=3)
     paths = [str(tmp_path / f"{name}.parquet") for name in ("kernels", "layers")]
