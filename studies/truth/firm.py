@@ -191,22 +191,33 @@ def chosen_rules(answers: Sequence[Answered]) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def chosen(answers: Sequence[Answered]) -> Limits:
+Tally = dict[Limits | None, dict[str, int]]
+"""Answers that are firm, right and wrong, under every choice of limits, and without limits."""
+
+
+def tally(answers: Sequence[Answered]) -> Tally:
+    """Count the firm answers under every choice of limits."""
+    tried = [
+        replace(LIMITS, room=room, rival=rival, others=others)
+        for room, rival, others in itertools.product(ROOMS, RIVALS, OTHERS)
+    ]
+    return {limits: counts(answers, limits) for limits in (None, *tried)}
+
+
+def chosen(tallies: Sequence[Tally]) -> Limits:
     """Return the limits with the fewest wrong firm answers, then the most right ones."""
-    before = counts(answers, None)["right"]
-    best, limits = (math.inf, math.inf, math.inf), LIMITS
-    for room, rival, others in itertools.product(ROOMS, RIVALS, OTHERS):
-        tried = replace(LIMITS, room=room, rival=rival, others=others)
-        found = counts(answers, tried)
-        if found["right"] < LEAST_FIRM * before:
+    before = sum(each[None]["right"] for each in tallies)
+    best, chosen_limits = (math.inf, math.inf, math.inf), LIMITS
+    for limits in filter(None, tallies[0]):
+        right, wrong = (sum(each[limits][how] for each in tallies) for how in ("right", "wrong"))
+        if right < LEAST_FIRM * before:
             continue
         near = sum(
-            abs(math.log(value / getattr(LIMITS, name))) for name, value in asdict(tried).items()
+            abs(math.log(value / getattr(LIMITS, name))) for name, value in asdict(limits).items()
         )
-        cost = (found["wrong"], -found["right"], near)
-        if cost < best:
-            best, limits = cost, tried
-    return limits
+        if (wrong, -right, near) < best:
+            best, chosen_limits = (wrong, -right, near), limits
+    return chosen_limits
 
 
 def reasons_of(answers: Sequence[Answered]) -> dict[str, dict[str, int]]:
@@ -332,10 +343,12 @@ def measure(strangers: Path | None) -> dict[str, Any]:
     """Return what the page shows."""
     answers = {title: first_answers(name) for title, name in asked_of().items()}
     questions = {title: _pairs(name) for title, name in asked_of().items()}
+    tallies = {name: tally(mine) for name, mine in answers.items()}
     left_out = {}
     for name in answers:
         others = [each for other in answers if other != name for each in answers[other]]
-        limits, rules = chosen(others), chosen_rules(others)
+        limits = chosen([tallies[other] for other in answers if other != name])
+        rules = chosen_rules(others)
         left_out[name] = {
             "limits": asdict(limits),
             "rules": list(rules),

@@ -32,7 +32,7 @@ def answered(rival, *, right):
 
 def test_limits_that_doubt_everything_are_not_chosen():
     answers = [answered(0.22, right=True)] * 9 + [answered(0.9, right=False)]
-    limits = firm.chosen(answers)
+    limits = firm.chosen([firm.tally(answers)])
     assert limits.rival > 0.22
     assert firm.counts(answers, limits) == {"right": 9, "wrong": 0}
 
