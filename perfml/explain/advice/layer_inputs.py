@@ -12,9 +12,11 @@ import re
 import numpy as np
 import pandas as pd
 
+from perfml.explain.advice.accesses import first_known
 from perfml.explain.advice.inputs import values_of
 from perfml.explain.advice.pressures import LEVELS, busiest
 from perfml.explain.advice.rules import Rules
+from perfml.explain.advice.slow_launch import START_US
 from perfml.explain.counters.library_kernels import is_full, is_product
 from perfml.explain.roofs.peaks import Peaks
 from perfml.tables import PRODUCT_COLUMNS
@@ -30,6 +32,8 @@ _ALIGNED = re.compile(r"tensorop_\w*gemm\w*_align(\d+)\b")
 """In the name of a library's product (CUTLASS: ``..._s1688gemm_bf16_128x128_tn_align1``)."""
 _ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}
 """Bytes of an element by what a name holds; TF32 has four."""
+_SMALL_GRID = 0.5
+"""Of a wave: as in the rule ``small_grid``."""
 _NEEDED = ("tensor_utilization", "tensor_cycles_utilization", "dram_utilization")
 """What works as long for a product whose rows are aligned."""
 
@@ -152,8 +156,14 @@ def _told_by_names(launches: pd.DataFrame, layer_us: pd.Series) -> pd.DataFrame:
     bytes_of = {name: _row_of(name) for name in names.unique()}
     row = names.map(bytes_of).astype(float)
     mine = row < _ROW
+    if "waves_per_sm" in launches.columns:
+        # too few blocks for the device are its limit, whatever the rows are
+        mine &= ~(launches["waves_per_sm"].astype(float) <= _SMALL_GRID)
+    # and what nobody counted is not known to be free
+    mine &= ~np.isnan(first_known(launches, *_NEEDED[:2]))
     time = launches["time_us"].astype(float).where(mine, 0.0)
     needed = time * busiest(launches, [name for name in LEVELS if name not in _NEEDED])
+    needed = needed.clip(lower=time.clip(upper=START_US))
     table = pd.DataFrame({"row_bytes": row.where(mine), "groups": launches["group"]})
     table = table.groupby("groups")[["row_bytes"]].min()
     for name, values in (("product_us", time), ("product_least_us", needed)):

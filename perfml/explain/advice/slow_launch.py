@@ -24,7 +24,7 @@ OTHERS_SUSTAIN = 0.95
 """What the other units reach where one of them is the limit."""
 _FULL = 0.9
 """Busy so much of the time, a unit is what all else waits for."""
-_START_US = 1.9
+START_US = 1.9
 """Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
 _FILL_US = 2.3
@@ -112,7 +112,7 @@ class SlowLaunch:
         if self._placed == 1:
             return 1.0
         busy = (known(launch[name]) / self._placed for name in _OF_ALL_TIME)
-        return min(1.0, max(1 - _START_US / max(launch.duration_us, _START_US), *busy))
+        return min(1.0, max(1 - START_US / max(launch.duration_us, START_US), *busy))
 
     @cached_property
     def busy(self) -> dict[str, float]:
@@ -172,7 +172,7 @@ class SlowLaunch:
 
         No longer than the multiprocessor that works longest is without a block.
         """
-        return min(1 - self._worked, _START_US / max(self.launch.duration_us, _START_US))
+        return min(1 - self._worked, START_US / max(self.launch.duration_us, START_US))
 
     def per_request(self, name: str) -> float:
         """Return how many cycles of a warp there are for each request; NaN if not known."""
