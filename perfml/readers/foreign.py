@@ -114,7 +114,7 @@ def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
     cure = f"perfml reads: {'; '.join(titles)}."
     if kind is None and _is_table(head):
         own = "A table with columns of your own is for Python: perfml.rank(X, y) ranks its columns."
-        cure = f"{own} {cure[:1].upper()}{cure[1:]}"
+        cure = f"{own} {cure}"
     return InputError(msg, where=str(path), found=found, cure=cure)
 
 

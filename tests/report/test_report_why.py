@@ -14,13 +14,19 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
 from perfml.merge.rule import merge
-from perfml.report import advise_conditions, build_report, explain_pairs
+from perfml.report import advise_conditions, build_report, explain_pairs, to_text
 from perfml.report.conditions import conditions
 from perfml.report.document import Pictures, ReportTable
 from perfml.report.figures.comparisons import layer_roofs
 from perfml.report.readable_tree import readable_tree
 from perfml.report.sections.advice import advice_section
-from perfml.report.sections.explanation import main_causes, why_section, why_sentence
+from perfml.report.sections.explanation import (
+    explanation_summary,
+    main_causes,
+    why_section,
+    why_sentence,
+)
+from perfml.tables import metric_columns
 from tests.support.examples import examples
 from tests.support.report_data import (
     build_markdown,
@@ -299,6 +305,15 @@ def test_advice_of_every_condition_reaches_the_page_and_markdown():
     assert list(advice) == ["fp32, batch 1", "fp32, batch 8"]
     assert 'id="advice"' in build_page(merge(frame), advice=advice)
     assert "### fp32, batch 8" in build_markdown(merge(frame), advice=advice)
+
+
+def test_a_difference_without_counters_names_those_to_collect():
+    frame = kernels(layers=2, repeats=3, backends=("a", "b"))
+    bare = frame.drop(columns=metric_columns(frame))
+    (pair,) = explain_pairs(merge(bare), bare, model=None)
+    said = " ".join(to_text(explanation_summary(pair.explanation)).split())
+    assert "perfml metrics default --request)), or the rest has no name: " in said
+    assert "inst_executed" in said.partition("no name: ")[2]
 
 
 @pytest.mark.slow

@@ -49,7 +49,9 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     points.append(f"{cause}{all_else(detail, causes)}")
     points += [f"where: {text}" for text in detail.where(first.term)]
     if first.term.residual and detail.causes.missing:
-        points.append(f"do: collect what was not, or the rest has no name: {_missing(detail)}")
+        asked = "ncu --metrics $(perfml metrics default --request)"
+        missing = listed(detail.causes.missing, 6)
+        points.append(f"do: collect what was not ({asked}), or the rest has no name: {missing}")
     elif fix is None or fix.term != first.term:
         points.append(f"do: {first.term.action}")
     else:
@@ -69,10 +71,6 @@ def all_else(detail: LayerDiff, told: Sequence[TermTotal]) -> str:
     if rest * detail.time.log_ratio >= 0 or abs(rest) < _AGAINST:
         return ""
     return f"; all else together {factor_text(math.exp(rest))}"
-
-
-def _missing(detail: LayerDiff) -> str:
-    return f"{listed(detail.causes.missing, 6)} (ncu --metrics $(perfml metrics default --request))"
 
 
 def _cautions(detail: LayerDiff) -> list[str]:
