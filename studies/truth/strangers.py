@@ -203,16 +203,12 @@ EXAMS = {
     "third": Exam("h200-strangers3", ("ncu",), "2026-11-23", _CUDA),
     "fourth": Exam("h200-strangers4", ("ncu",), "2026-11-23", _CUDA),
     "fifth": Exam("h200-strangers5", ("ncu",), "2026-11-23", _CUDA),
+    "sixth": Exam("h100-strangers6", ("ncu",), "2026-11-23", _CUDA),
     "torch": Exam("h200-torch-pairs", ("collect",), "2026-11-23", _TORCH),
     "torch2": Exam("h200-torch-pairs2", ("collect",), "2026-11-23", _TORCH),
     "torch3": Exam("h200-torch-pairs3", ("collect",), "2026-11-23", _TORCH),
-}
-
-PENDING = {
-    "sixth": Exam("h100-strangers6", ("ncu",), "2026-11-23", _CUDA),
     "torch4": Exam("h100-torch-pairs4", ("collect",), "2026-11-23", _TORCH),
 }
-"""Exams without first answers to both halves: ``--exam`` knows them, no table counts them yet."""
 
 READ = ("first", "second", "third", "fifth", "torch", "torch2", "torch3")
 """Exams whose both halves may be read."""
@@ -329,13 +325,12 @@ def _of_pairs(each: Score) -> tuple[int, ...]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, print the scores, and keep the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    exams = {**EXAMS, **PENDING}
-    parser.add_argument("--exam", choices=exams, default=[*EXAMS][-1])
+    parser.add_argument("--exam", choices=EXAMS, default=[*EXAMS][-1])
     parser.add_argument("--half", choices=HALVES, help="ask about this half alone")
     parser.add_argument("--out", type=Path, help="keep the answers here")
     parser.add_argument("--commit", default="", help="what to say was asked")
     given = parser.parse_args(arguments)
-    exam, halves = exams[given.exam], HALVES if given.half is None else (given.half,)
+    exam, halves = EXAMS[given.exam], HALVES if given.half is None else (given.half,)
     answers: dict[str, Any] = {name: exam.ask(name, halves) for name in exam.recordings}
     scores = {
         f"{name}, {half}": asdict(exam.half_score(answers[name], half))
