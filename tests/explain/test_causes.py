@@ -960,6 +960,17 @@ def test_the_unit_that_limits_both_sides_is_the_limit_of_one_that_is_about_as_bu
     assert causes(slow, idle).pairs[0].resource == "L1 sectors"
 
 
+def test_a_unit_that_is_busy_for_as_long_on_both_sides_did_not_take_the_additional_time():
+    before = {"time_us": 391.0, "dram_utilization": 0.92, "l2_utilization": 0.4}
+    before |= {"dram_read_bytes": 1.3e8, "dram_write_bytes": 1.3e8}
+    before |= {"l2_read_transactions": 4.2e6, "l2_write_transactions": 4.2e6}
+    slow = {**before, "time_us": 532.0, "dram_utilization": 0.68, "l2_utilization": 0.71}
+    slow |= {"l2_write_transactions": 1.6e7}
+    assert causes(slow, before).pairs[0].resource == "L2 sectors"
+    longer = {**slow, "dram_utilization": 0.75}
+    assert causes(longer, before).pairs[0].resource == "DRAM bytes"
+
+
 @pytest.mark.parametrize(
     ("label", "operations", "redundant"),
     [("instructions", 4e8, False), ("instructions", 1e8, True), ("L1 sectors", 4e8, True)],

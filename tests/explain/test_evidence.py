@@ -49,6 +49,19 @@ def test_scattered_lanes_that_nobody_counted_are_said_before_the_busy_unit():
     assert said[1].startswith("makes it slower: work: L2 busy time ×4.00")
 
 
+def test_sectors_of_l2_that_nobody_counted_are_said_where_l2_is_busy_longer_for_each_of_l1():
+    counted = {"global_load_requests": 1e6, "gld_transactions": 4e6, "gld_efficiency": 1.0}
+    counted |= {"global_store_requests": 1e6, "gst_transactions": 1.6e7, "gst_efficiency": 1.0}
+    causes, said = found(counted, {**counted, **SLOW})
+    assert causes.terms["term"].iloc[0] == "l2_time_per_sector"
+    assert said[0].startswith("cannot tell L2 sectors per L1 sector ")
+    assert "l2_write_transactions" in said[0]
+    counted |= {"l2_read_transactions": 4e6, "l2_write_transactions": 4e6}
+    causes, said = found(counted, {**counted, **SLOW, "l2_write_transactions": 2.8e7})
+    assert causes.terms["term"].iloc[0] == "l2_sectors_per_l1_sector"
+    assert not any("L2 sectors per L1 sector from" in each for each in said)
+
+
 def test_what_can_be_told_or_ruled_out_is_not_asked_for():
     requests = {"global_load_requests": 1e6, "global_store_requests": 1e3}
     sectors = {"gld_transactions": 4e6, "gst_transactions": 4e3}

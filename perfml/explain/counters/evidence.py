@@ -54,6 +54,7 @@ _SECTORS_OF_L1 = ("gld_transactions", "gst_transactions")
 HIDES_IN: dict[str, tuple[str, ...]] = {
     "sectors_per_request": (*_WORK, *_MEMORY_WAITS, *REST),
     "redundant_traffic": (*_WORK, "global_requests"),
+    "l2_sectors_per_l1_sector": ("l2_time_per_sector",),
     "narrow_access": (*_MEMORY_WAITS, "unprofiled_time"),
     "global_atomics": (*_WORK, *_COSTS, *_MEMORY_WAITS, *REST),
     "local_memory": (*_WORK, *_COSTS, *_MEMORY_WAITS),

@@ -327,7 +327,8 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
 
     The order is that of the busy fractions on the slower side: the time to be explained was spent
     there, and no side can be faster than its busiest unit; what was busy on the faster side limits
-    that one, and of units about as busy on the slower side it comes first: it limits both. Where no
+    that one, and of units about as busy on the slower side it comes first: it limits both, unless
+    it is busy for as long on both, so that another took the additional time. Where no
     unit of the slower side reaches `BUSY`, its time is waiting: first comes what
     is busy longer for the most of the additional time, and units of global memory come before all
     where its warps wait for memory more than half of the time, and last where they wait for
@@ -370,6 +371,7 @@ def candidate_resources(before: Launch, after: Launch, *, same_device: bool) -> 
             key=lambda each: (
                 levels[each.label] < least
                 or min(levels[each.label], known(each.level_of(faster))) < BUSY
+                or longer[each.label] < LONGER
             )
         )
     return candidates
