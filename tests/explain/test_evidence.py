@@ -62,6 +62,21 @@ def test_sectors_of_l2_that_nobody_counted_are_said_where_l2_is_busy_longer_for_
     assert not any("L2 sectors per L1 sector from" in each for each in said)
 
 
+def test_more_requests_of_more_sectors_each_may_ask_for_as_many_bytes_further_apart():
+    before = {"global_load_requests": 1e6, "gld_transactions": 4e6}
+    before |= {"global_store_requests": 1e6, "gst_transactions": 4e6}
+    more = {**SLOW, "global_load_requests": 4e6, "global_store_requests": 2e6}
+    apart = {**before, **more, "gld_transactions": 1.6e7, "gst_transactions": 1.6e7}
+    causes, said = found(before, apart)
+    assert causes.terms["term"].iloc[0] == "global_requests"
+    assert said[0].startswith("cannot tell uncoalesced stores from global requests: collect gst")
+    _, said = found(before, {**apart, "gst_transactions": 8e6})
+    assert not said[0].startswith("cannot tell uncoalesced stores")
+    asked = {"gld_efficiency": 1.0, "gst_efficiency": 1.0}
+    _, said = found({**before, **asked}, {**apart, **asked})
+    assert not said[0].startswith("cannot tell uncoalesced stores")
+
+
 def test_what_can_be_told_or_ruled_out_is_not_asked_for():
     requests = {"global_load_requests": 1e6, "global_store_requests": 1e3}
     sectors = {"gld_transactions": 4e6, "gst_transactions": 4e3}

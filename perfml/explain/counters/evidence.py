@@ -49,12 +49,21 @@ _PIPES = (
     "tensor_pipe_time",
 )
 
+_KINDS = {
+    "uncoalesced_loads": ("global_load_requests", "gld_transactions"),
+    "uncoalesced_stores": ("global_store_requests", "gst_transactions"),
+}
+_CLEARLY = 1.2
+"""Sectors a request that grew by less say nothing."""
+
 _SECTORS_OF_L1 = ("gld_transactions", "gst_transactions")
 
 HIDES_IN: dict[str, tuple[str, ...]] = {
     "sectors_per_request": (*_WORK, *_MEMORY_WAITS, *REST),
     "redundant_traffic": (*_WORK, "global_requests"),
     "l2_sectors_per_l1_sector": ("l2_time_per_sector",),
+    "uncoalesced_loads": ("global_requests",),
+    "uncoalesced_stores": ("global_requests",),
     "narrow_access": (*_MEMORY_WAITS, "unprofiled_time"),
     "global_atomics": (*_WORK, *_COSTS, *_MEMORY_WAITS, *REST),
     "local_memory": (*_WORK, *_COSTS, *_MEMORY_WAITS),
@@ -362,6 +371,7 @@ def _waits_unseen(pair: Told, cause: str) -> bool:
 def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
     """Return whether what was counted says that a cause cannot be there."""
     slower = after if after.time_us > before.time_us else before
+    faster = before if slower is after else after
     sides = (before, after)
     if cause in _STALLS:
         # what is waited for otherwise is at most what the known reasons leave
@@ -371,6 +381,11 @@ def _ruled_out(cause: str, before: Launch, after: Launch) -> bool:
         # the efficiencies tell whether lanes are scattered
         names = ("gld_efficiency", "gst_efficiency")
         return all(is_collected(name, side) for name in names for side in sides)
+    if cause in _KINDS:
+        # each request touches more, too: as many bytes may be asked for by lanes further apart
+        requests, sectors = _KINDS[cause]
+        ours, theirs = slower[sectors] * faster[requests], faster[sectors] * slower[requests]
+        return not ours >= _CLEARLY * theirs > 0
     if cause in ("wavefronts_per_shared_load", "shared_loads", "shared_atomics"):
         if cause == "wavefronts_per_shared_load" and is_collected("shared_efficiency", slower):
             return True
