@@ -714,6 +714,16 @@ def test_loads_that_l1_answers_again_and_again_are_found():
     assert "repeated_loads" not in found(launch(**again, **{**busy, "ipc": 1.0}))
 
 
+def test_a_word_that_all_lanes_load_is_not_scattered_though_it_fills_a_part_of_its_sector():
+    half = {"gld_efficiency": 0.45, "inst_executed": 6e7, "ipc": 2.6, "dram_read_bytes": 2e7}
+    assert "repeated_loads" in found(
+        launch(**half, gld_transactions=6e7, global_load_requests=2.7e7)
+    )
+    assert "repeated_loads" not in found(
+        launch(**half, gld_transactions=6e7, global_load_requests=0.3e7)
+    )
+
+
 def test_conflicts_and_a_busy_entrance_are_named_without_the_efficiency():
     nobody = {"shared_efficiency": float("nan"), "tensor_utilization": 0.0}
     loads = {"inst_executed_shared_loads": 1e6, "shared_load_transactions": 32e6}

@@ -30,6 +30,8 @@ _OF_SLOTS = 0.35
 """Of all issue slots: integers that take as many are the most of what is issued where these are
 full, floating point and memory having less each."""
 _HALF = 0.5
+_OF_WORDS = 4
+"""Sectors of a warp's neighbouring words, of 4 bytes."""
 _BUSIEST = ("issue_slot_utilization", "l1_utilization", "l2_utilization", "dram_utilization")
 _FULL = 0.25
 """Of what warps wait for, room in the queue: from there on it is full, as for causes."""
@@ -67,6 +69,16 @@ def mean_of_each(parts: str, requests: str, otherwise: float) -> Callable[[pd.Da
         return np.where(np.isnan(each), otherwise, each)
 
     return make
+
+
+def load_fill(frame: pd.DataFrame) -> Array:
+    """Return how much of what loads move was asked for; 1 where none can be scattered.
+
+    Neighbouring words of a warp are four sectors. A load of fewer is no scattered one, though a
+    word that all lanes read fills an eighth of its sector.
+    """
+    sectors = mean_of_each("gld_transactions", "global_load_requests", np.inf)(frame)
+    return np.asarray(np.where(sectors <= _OF_WORDS, 1.0, numbers(frame, "gld_efficiency")))
 
 
 def most_of(*names: str) -> Callable[[pd.DataFrame], Array]:

@@ -23,6 +23,7 @@ from perfml.explain.advice.accesses import (
     is_present,
     l1_level,
     latency_stalls,
+    load_fill,
     mean_of_each,
     most_of,
     numbers,
@@ -272,6 +273,11 @@ INPUTS: dict[str, Input] = {
         "bytes that a warp loads or stores at once",
         (*SECTORS, *_REQUESTS),
         per_launch(pressures.bytes_per_request, _REQUESTS),
+    ),
+    "load_fill": Input(
+        "how much of what loads move was asked for; 1 where they touch four sectors or fewer",
+        ("gld_efficiency",),
+        load_fill,
     ),
     "loads_for_dram": Input(
         "how often each byte that DRAM read is loaded",
