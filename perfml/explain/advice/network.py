@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -152,13 +153,13 @@ class _Network:
     rows: pd.DataFrame
     equal: Mapping[Place, int]
 
-    @property
+    @cached_property
     def places(self) -> dict[str, Place]:
         """Each layer's place."""
         firsts = self.rows.drop_duplicates("group").to_dict("records")
         return {str(row["layer"]): place_of(row) for row in firsts}
 
-    @property
+    @cached_property
     def times(self) -> dict[str, float]:
         """Each layer's time."""
         firsts = self.rows.drop_duplicates("group")
