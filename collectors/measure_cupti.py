@@ -62,8 +62,14 @@ def measure_with_cupti(job: Job) -> Measured:
     command = subject.command("counters", aside)
     driver = job.context.gpu.driver if job.context.gpu else ""
     try:
-        where: dict[str, Any] = {"folder": job.folder, "driver": driver, "tell": job.context.tell}
-        profile = cupti.profile(options, command, **where, **job.limits)
+        profile = cupti.profile(
+            options,
+            command,
+            folder=job.folder,
+            driver=driver,
+            tell=job.context.tell,
+            **job.limits,
+        )
     except ProfilerError:
         require_right(aside)
         shutil.rmtree(aside, ignore_errors=True)

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from collectors.profilers.counter_record import (
     CounterRecord,
@@ -168,12 +167,17 @@ class _Program:
             names = Path(folder) / "metrics.txt"
             names.write_text(metrics, encoding="utf-8")
             variables = {**self.env, **_variables(request, self.options, Path(folder), names)}
-            limits: dict[str, Any] = {"log": self.log, "timeout_s": self.timeout_s}
             forecast = None
             if self.tell is not None and request.replay == "iterations" and not self.runs:
                 forecast = Forecast(Path(folder), request.sets, self.tell)
             try:
-                ended = run(self.arguments, env=variables, meanwhile=forecast, **limits)
+                ended = run(
+                    self.arguments,
+                    log=self.log,
+                    timeout_s=self.timeout_s,
+                    env=variables,
+                    meanwhile=forecast,
+                )
             except OSError as error:
                 msg = "the program cannot be started"
                 cure = "Check its path and that it is executable."
@@ -182,10 +186,7 @@ class _Program:
             records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
         self.seconds += ended.seconds
         self.runs += 1
-        if ended.timed_out and forecast is not None and forecast.said.strip():
-            msg = f"the program did not end within {self.timeout_s:.0f} s and was killed"
-            raise ProfilerError(msg, found=forecast.said, cure="Shorten it so, or raise --timeout.")
-        check_ended(ended, self.timeout_s)
+        check_ended(ended, self.timeout_s, "" if forecast is None else forecast.said)
         record = self._chosen(records, ended)
         check_record(record)
         return record

@@ -83,19 +83,20 @@ class Forecast:
     tell
         Takes the sentence.
     said
-        The sentence, once it was said.
+        The sentence; empty as long as there was none to say.
     """
 
     folder: Path
     sets: int
     tell: Tell
     said: str = ""
+    _done: bool = False
     _seen: dict[Path, _Seen] = field(default_factory=dict)
     _next: float = 0.0
 
     def __call__(self) -> None:
         """Look at what was written meanwhile."""
-        if self.said or time.monotonic() < self._next:
+        if self._done or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOOK_S
         try:
@@ -106,12 +107,12 @@ class Forecast:
                     self._say(seen)
                     return
         except (OSError, ValueError, IndexError):
-            self.said = " "  # what cannot be read is told when the program has ended
+            self._done = True  # what cannot be read is told when the program has ended
 
     def _say(self, seen: _Seen) -> None:
+        self._done = True
         one, several = (seconds(seen, sets) for sets in (1, self.sets))
         if several < LEAST_S:
-            self.said = " "
             return
         each = seen.seconds / seen.launches
         parts = -(-seen.expected // seen.launches)

@@ -149,11 +149,12 @@ def trace(
     return Timing(chosen, region, ended.seconds, tuple(command), tuple(warnings))
 
 
-def check_ended(ended: Finished, timeout_s: float) -> None:
-    """Raise `ProfilerError` if a program did not end well."""
+def check_ended(ended: Finished, timeout_s: float, forecast: str = "") -> None:
+    """Raise `ProfilerError` if a program did not end well; `forecast` says what takes so long."""
     if ended.timed_out:
         msg = f"the program did not end within {timeout_s:.0f} s and was killed"
-        raise ProfilerError(msg, cure="Let it do fewer iterations, or raise --timeout.")
+        cure = "Shorten it so" if forecast else "Let it do fewer iterations"
+        raise ProfilerError(msg, found=forecast or None, cure=f"{cure}, or raise --timeout.")
     if ended.flooded:
         msg = "the program printed more than perfml keeps"
         raise ProfilerError(msg, found=last_lines(ended.output, 1), cure="Let it print less.")

@@ -171,19 +171,14 @@ def _unseen(
 ) -> Evaluation | None:
     """Return the scores of the ranked models on unseen layers, from the means that are ranked."""
     from perfml.modeling import evaluate
-    from perfml.modeling.own_data import MOST_FOLDS
+    from perfml.modeling.own_data import in_few_folds
 
     same = ("task", "models", "features", "target", "seed")
     given = {name: options[name] for name in same}
-    # a network has hundreds of layers: a fit of each model for each of them takes minutes
-    folds = "" if layers["layer"].nunique() <= MOST_FOLDS else ":10"
+    protocol = in_few_folds("leave-one-layer-out", layers["layer"].nunique())
     try:
         scored: Evaluation = evaluate(
-            layers,
-            protocols=f"leave-one-layer-out{folds}",
-            progress=progress,
-            average=True,
-            **given,
+            layers, protocols=protocol, progress=progress, average=True, **given
         )
     except PerfmlError as error:
         out_.warn(f"the models have no score on unseen layers: {error.what}")

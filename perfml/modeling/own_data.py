@@ -14,7 +14,7 @@ from perfml.modeling.features import Problem, Words, build_design, require_posit
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 from perfml.util.typing import Ints
 
-MOST_FOLDS = 50
+_MOST_FOLDS = 50
 """Groups above which they are held out in ten folds instead of one by one."""
 
 NO_GROUPS = (
@@ -100,13 +100,21 @@ def own_problem(
     )
 
 
+def in_few_folds(protocol: str, groups: int) -> str:
+    """Return a protocol that holds out groups, in ten folds where there are many of them.
+
+    A fit of each model for each of hundreds of groups takes minutes.
+    """
+    return protocol if groups <= _MOST_FOLDS else f"{protocol}:10"
+
+
 def own_protocols(named: Sequence[str], problem: Problem) -> tuple[str, ...]:
     """Return protocols for rows of one's own; one that holds out groups is always among them.
 
     Groups are held out one by one, or in ten folds where there are many; without groups, rows with
     equal features stay together.
     """
-    unseen = OWN_PROTOCOL if problem.n_layers <= MOST_FOLDS else f"{OWN_PROTOCOL}:10"
+    unseen = in_few_folds(OWN_PROTOCOL, problem.n_layers)
     if not problem.words.grouped:
         unseen = "no-twin"
     groups = ("grouped", "leave-one-layer-out")

@@ -113,6 +113,13 @@ def test_the_clock_alone_decided_which_pairs_count(name):
         assert set(rows) == {3}
 
 
+def of_half(half, names, answers):
+    """Return the counts of a half of several exams together, as answered then."""
+    exams = [EXAMS[name] for name in names]
+    scores = (exam.half_score(exam.document(answers)[exam.recordings[0]], half) for exam in exams)
+    return sum(scores, Score())
+
+
 def test_the_page_begins_with_what_unseen_code_was_answered():
     page = PAGE.read_text(encoding="utf-8")
     lead, _ = page.split("## Planted causes", 1)
@@ -143,39 +150,15 @@ def test_the_page_begins_with_what_unseen_code_was_answered():
     assert "confident (missed: {} and {})".format(*said) in lead
     assert fourth.doubted - fourth.hedged == 4  # of the five misses
     assert fourth.pairs - fourth.first == 5
-    every = {
-        half: sum(
-            (
-                EXAMS[name].half_score(EXAMS[name].document("answers_first.json")[way], half)
-                for name, way in (("fourth", "ncu"), ("torch2", "collect"))
-            ),
-            Score(),
-        )
-        for half in HALVES
-    }
-    later = {
-        half: sum(
-            (
-                EXAMS[name].half_score(EXAMS[name].document("answers_later.json")[way], half)
-                for name, way in (("sixth", "ncu"), ("torch4", "collect"))
-            ),
-            Score(),
-        )
-        for half in HALVES
-    }
-    aside = later["aside"]
+    newest_names = ("sixth", "torch4")
+    aside = of_half("aside", newest_names, "answers_later.json")
     assert f"{aside.first} of {aside.pairs} first, none wrong and confident" in lead
     assert aside.wrong == 0
-    read = sum(
-        (
-            exam.half_score(exam.document("answers_first.json")[way], "dev")
-            for exam, way in ((EXAMS["sixth"], "ncu"), (EXAMS["torch4"], "collect"))
-        ),
-        Score(),
-    )
-    said = f"{read.first} of {read.pairs} first, then {later['dev'].first}"
+    read = of_half("dev", newest_names, "answers_first.json")
+    mended = of_half("dev", newest_names, "answers_later.json")
+    said = f"{read.first} of {read.pairs} first, then {mended.first}"
     assert said in lead
-    dev, aside = every["dev"], every["aside"]
+    dev, aside = (of_half(half, ("fourth", "torch2"), "answers_first.json") for half in HALVES)
     assert f"{aside.first} of {aside.pairs} against {dev.first} of {dev.pairs}" in lead
     assert f"for advice it did not: {aside.advised} and {dev.advised} of {dev.pairs}" in lead
     table = [[each.first, each.pairs - each.first] for each in (dev, aside)]

@@ -21,6 +21,7 @@ import pandas as pd
 
 from perfml.explain.advice.persons import place_of
 from perfml.explain.advice.representative import condition_keys
+from perfml.explain.certainty import IN_WORDS
 from perfml.tables import PRODUCT_COLUMNS
 
 Place = tuple[str, ...]
@@ -32,7 +33,7 @@ _NEAR, _NEAR_US = 0.10, 0.5
 _SAME_WORK = 0.02
 """Instructions of one work differ by what branches on data do."""
 
-_LEAST_SURE = ("firm", "likely", "open")
+_LEAST_SURE = tuple(IN_WORDS)
 _NUMBER = re.compile(r"\d+")
 
 
@@ -85,7 +86,7 @@ def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
             sets.append([usual])
         else:
             mine.append(usual)
-    twice = {place for place in places if places.count(place) > 1} if _repeat(places) else set()
+    twice = {place for place, times in Counter(places).items() if times > 1}
     several = [each for sets in alike.values() for each in sets if len(each) > 1]
     return {
         usual.place: number
@@ -102,10 +103,6 @@ def times_equal(rows: pd.DataFrame, equal: Mapping[Place, int]) -> pd.Series[int
     places = {row["group"]: place_of(row) for row in firsts.to_dict("records")}
     sets = {group: sizes[equal[place]] if place in equal else 1 for group, place in places.items()}
     return rows["group"].map(sets)
-
-
-def _repeat(places: Sequence[Place]) -> bool:
-    return len(set(places)) < len(places)
 
 
 def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
