@@ -1,0 +1,106 @@
+"""Unions and intersections of time intervals: how long a device was busy, whatever overlapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Disjoint intervals of time in ascending order.
+
+    Attributes
+    ----------
+    start, end
+        Shape (n,), in microseconds; ``start[i] <= end[i] < start[i + 1]``.
+    """
+
+    start: Floats
+    end: Floats
+
+    @property
+    def length_us(self) -> float:
+        """The length of all of them together, in microseconds."""
+        return float((self.end - self.start).sum())
+
+
+def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
+    """Return the union of intervals as disjoint ones.
+
+    Parameters
+    ----------
+    start, end
+        Shape (n,), in microseconds, in any order. Intervals with a NaN are left out.
+
+    Raises
+    ------
+    ValueError
+        If an interval ends before it starts.
+    """
+    starts, ends = np.asarray(start, dtype=float), np.asarray(end, dtype=float)
+    known = ~(np.isnan(starts) | np.isnan(ends))
+    starts, ends = starts[known], ends[known]
+    if bool((ends < starts).any()):
+        msg = "an interval ends before it starts"
+        raise ValueError(msg)
+    if starts.size == 0:
+        return Intervals(starts, ends)
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    first = np.concatenate(([True], starts[1:] > ends[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return Intervals(starts[first], ends[last])
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """Return the time that lies in both unions, by one pass over their ends."""
+    starts: list[float] = []
+    ends: list[float] = []
+    i = j = 0
+    while i < one.start.size and j < other.start.size:
+        start = max(one.start[i], other.start[j])
+        end = min(one.end[i], other.end[j])
+        if start < end:
+            starts.append(float(start))
+            ends.append(float(end))
+        if one.end[i] <= other.end[j]:
+            i += 1
+        else:
+            j += 1
+    return Intervals(np.asarray(starts, dtype=float), np.asarray(ends, dtype=float))
+
+
+def busy_by_group(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """Return how long a device was busy with each group of launches.
+
+    Parameters
+    ----------
+    rows
+        Launches with ``start_us`` and ``time_us``.
+    keys
+        Columns that tell groups apart. The device has to be one of them where there are several,
+        as devices are never added up.
+
+    Returns
+    -------
+    pandas.Series
+        Length of the union in microseconds, indexed by ``keys``; NaN where a start or a time of
+        the group is not known.
+    """
+
+    def length(part: pd.DataFrame) -> float:
+        start = part["start_us"].to_numpy(dtype=float)
+        time = part["time_us"].to_numpy(dtype=float)
+        if bool(np.isnan(start).any() or np.isnan(time).any()):
+            return float("nan")
+        return union(start, start + time).length_us
+
+    groups = rows.groupby(list(keys), dropna=False, sort=False, observed=True)
+    return groups[["start_us", "time_us"]].apply(length)
