@@ -14,11 +14,10 @@ from pathlib import Path
 # The tests run beside each other, one process a core: threads of torch and of BLAS would wait for
 # each other, and spin meanwhile, at up to five times the processor time. Read when numpy is loaded.
 # Nor does a test that did not ask for processes get any: each would load all libraries again.
-if os.environ.get("PERFML_IDLE") != "1":
-    os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 import typer.main
@@ -27,6 +26,7 @@ import typer.testing
 from tests.support.compiling import shared_folder
 from tests.support.examples import load_profile
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 from tests.support.tables import make_kernels
 
 # pytest-xdist tells its workers the width of a terminal; a pipe, which most tests read, has none
@@ -59,17 +59,9 @@ WAITING = {"test_sweep_speedup.py", "test_sweep.py", "test_faults.py", "test_par
 """Modules that wait for processes more than they compute."""
 
 
-def pytest_collection_modifyitems(config, items):
-    """Leave out what asserts a time on the clock, unless the environment says: it is idle here.
-
-    What waits comes first: in .ci/run there is other work for its core only in the beginning.
-    """
+def pytest_collection_modifyitems(items):
+    """Begin with what waits: in .ci/run there is other work for its core only in the beginning."""
     items.sort(key=lambda item: item.path.name not in WAITING)
-    if os.environ.get("PERFML_IDLE") == "1":
-        return
-    timed = [item for item in items if item.get_closest_marker("wallclock")]
-    config.hook.pytest_deselected(items=timed)
-    items[:] = [item for item in items if item not in timed]
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +151,7 @@ def doctor_asks_once():
     def answer(command, path, timeout_s):
         return ask(list(command), timeout_s)
 
-    def remembered(command, timeout_s=120):
+    def remembered(command, timeout_s=PATIENCE_S):
         return answer(tuple(command), os.environ["PATH"], timeout_s)
 
     with pytest.MonkeyPatch.context() as patched:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -16,6 +15,7 @@ from perfml.explain import Peaks
 from perfml.report.render.text import to_text
 from perfml.report.verbs import roofline_document
 from perfml.tables import write_table
+from tests.support.processes import PATIENCE_S
 from tests.support.report_data import on_h200
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,7 @@ def start(*words: object, env=None) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "perfml", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         env={**os.environ, **(env or {})},
         check=False,
     )
@@ -74,16 +74,6 @@ def test_every_verb_has_help_with_an_example(verb):
     assert result.exit_code == 0
     assert "Example: perfml" in result.output
     assert "--json" in result.output
-
-
-@pytest.mark.wallclock
-def test_help_answers_in_half_a_second():
-    best = 9.0
-    for _ in range(5):
-        began = time.perf_counter()
-        assert start("--help").returncode == 0
-        best = min(best, time.perf_counter() - began)
-    assert best < 0.5
 
 
 def loaded_by(*words: object) -> tuple[str, set[str]]:

@@ -12,6 +12,7 @@ import pytest
 
 from perfml.cli import app
 from perfml.cli import complete as completion
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -45,7 +46,7 @@ def program(*words, **environment):
         [sys.executable, "-c", "from perfml.cli import app; app(prog_name='perfml')", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", **environment},
         check=False,
     )

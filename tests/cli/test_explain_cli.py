@@ -12,6 +12,7 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.paths import DATA
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -197,7 +198,7 @@ def test_the_program_explains_two_tables(tables):
         [sys.executable, "-m", "perfml", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert result.returncode == 0, result.stderr

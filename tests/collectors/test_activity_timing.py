@@ -10,6 +10,7 @@ from collectors.profilers import inject, timing
 from collectors.profilers.process import ProfilerError
 from perfml.ingest.profiles import ingest
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -117,7 +118,7 @@ def recorder(tmp_path, monkeypatch):
     return program
 
 
-def trace(program, tmp_path, timeout_s=30):
+def trace(program, tmp_path, timeout_s=PATIENCE_S):
     return timing.trace(program, log=tmp_path / "log.txt", timeout_s=timeout_s)
 
 

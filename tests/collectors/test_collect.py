@@ -25,7 +25,7 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from tests.support.collecting import names, workload
 from tests.support.paths import DATA, ROOT
-from tests.support.processes import until
+from tests.support.processes import PATIENCE_S, until
 
 pytestmark = pytest.mark.process
 
@@ -105,7 +105,7 @@ def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path
     until(lambda: list(tmp_path.glob("*/run.json")))
     until(lambda: list((tmp_path / ".partial").glob("*cudnn*/log.txt")))
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     assert [each for each in names(tmp_path) if "cudnn" in each or "partial" in each] == []
     tools.setenv("FAKE_SECONDS", "0")

@@ -13,6 +13,7 @@ from collectors.profilers.cupti_failures import GraphError
 from collectors.profilers.process import ProfilerError
 from perfml.readers import read
 from tests.support import cupti_on_cpu
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +35,7 @@ def measure(built, tmp_path, monkeypatch):
         options = cupti.CuptiOptions(metrics, sets=sets, timed=timed, memory=memory)
         command = [*launcher, str(program), *words.split()]
         log = tmp_path / "log.txt"
-        return cupti.profile(options, command, folder=tmp_path, log=log, timeout_s=30)
+        return cupti.profile(options, command, folder=tmp_path, log=log, timeout_s=PATIENCE_S)
 
     return measured
 

@@ -26,7 +26,7 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT
-from tests.support.processes import Forked, alive, until
+from tests.support.processes import PATIENCE_S, Forked, alive, until
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.process
@@ -95,7 +95,7 @@ def test_on_a_full_disk_the_older_result_stays_and_nothing_is_left(verb, tables,
     out = tmp_path / result_of(verb)
     out.write_bytes(OLD)
     process = Forked(command_of(verb, tables, out), LITTLE_ROOM)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "File too large" in one_error(said)
     assert out.read_bytes() == OLD
@@ -114,7 +114,7 @@ def test_on_a_full_disk_a_run_fails_whole_and_the_next_try_does_it(tmp_path, too
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ended.stdout.startswith("failed"), ended.stderr
@@ -174,7 +174,7 @@ def test_standard_output_that_takes_nothing_is_one_error(arguments, monkeypatch)
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is written fails late
     with open("/dev/full", "wb") as full:
         process = perfml(arguments, stdout=full)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "No space left on device" in one_error(said)
 
@@ -257,7 +257,7 @@ def test_a_driver_tool_that_hangs_is_ended_with_the_child_that_holds_its_output(
         began = time.monotonic()
         with pytest.raises(Exception, match=error):
             question()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 300  # its child sleeps for 600
         assert not alive(int(pid.read_text()))
 
 
@@ -289,7 +289,7 @@ os._exit(int(sys.argv[2]))
 def test_a_program_that_leaves_a_daemon_behind_does_not_keep_it(tmp_path, code):
     pid = tmp_path / "pid"
     command = [sys.executable, "-c", DAEMON, str(pid), str(code)]
-    ended = run(command, log=tmp_path / "log", timeout_s=30)
+    ended = run(command, log=tmp_path / "log", timeout_s=PATIENCE_S)
     assert ended.returncode == code
     assert not alive(int(pid.read_text()))
 
@@ -297,7 +297,7 @@ def test_a_program_that_leaves_a_daemon_behind_does_not_keep_it(tmp_path, code):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_program_that_dies_of_a_signal_is_one_message(tmp_path, number):
     dying = f"echo working; kill -{int(number)} $$"
-    ended = run(["sh", "-c", dying], log=tmp_path / "log", timeout_s=30)
+    ended = run(["sh", "-c", dying], log=tmp_path / "log", timeout_s=PATIENCE_S)
     with pytest.raises(ProfilerError, match=f"exit status -{int(number)}") as error:
         timing.check_ended(ended, 30)
     assert "working" in str(error.value)
@@ -306,9 +306,9 @@ def test_a_program_that_dies_of_a_signal_is_one_message(tmp_path, number):
 def test_a_short_question_ends_with_its_children_too(tmp_path):
     pid = tmp_path / "pid"
     began = time.monotonic()
-    answer = ask(["sh", "-c", f"sleep 600 & echo $! > {pid}; echo hello"], timeout_s=30)
+    answer = ask(["sh", "-c", f"sleep 600 & echo $! > {pid}; echo hello"], timeout_s=PATIENCE_S)
     assert answer.output == "hello\n"
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 300  # its child sleeps for 600
     assert not alive(int(pid.read_text()))
 
 
@@ -353,10 +353,10 @@ def test_a_signal_before_the_rename_leaves_the_older_result(verb, number, tables
     """
     process = Forked(command_of(verb, tables, out), stuck)
     try:
-        until(reached.exists, 120)
+        until(reached.exists)
         assert len(names(out.parent)) == 2
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert out.read_bytes() == OLD
@@ -382,7 +382,7 @@ def test_a_second_ctrl_c_does_not_save_the_children(tmp_path):
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
-    process.wait(30)
+    process.wait(PATIENCE_S)
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
@@ -404,7 +404,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert ended.stdout == "SIGTERM\n"
@@ -418,7 +418,7 @@ def test_two_processes_that_write_one_file_leave_one_whole_file(tmp_path):
     out.parent.mkdir()
     processes = [Forked(["ingest", str(VECTORS), "--out", str(out)]) for _ in range(2)]
     for process in processes:
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, said
     assert len(read_table(out, kind="kernels").frame) == 7
     assert names(out.parent) == ["kernels.parquet"]
@@ -435,7 +435,7 @@ def test_of_two_processes_that_collect_one_run_one_does_it(tmp_path, tools):
         subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=120)[0].split() for process in processes]
+    said = [process.communicate(timeout=PATIENCE_S)[0].split() for process in processes]
     for mine, other in zip(*said, strict=True):
         assert "done" in (mine, other)
         assert {mine, other} <= {"done", "busy", "kept"}

@@ -14,7 +14,7 @@ from collectors.profilers.process import Finished, ProfilerError, descendants, r
 from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from tests.support.paths import ROOT
-from tests.support.processes import alive
+from tests.support.processes import PATIENCE_S, alive
 
 pytestmark = pytest.mark.process
 
@@ -22,7 +22,7 @@ TOOLS = ROOT / "tests" / "data/fake_tools"
 PUBLISHED = load_catalogue().ncu_request(("published",))
 
 
-def profile(tmp_path, scenario="done", tools=None, *, timeout_s=30, **options):
+def profile(tmp_path, scenario="done", tools=None, *, timeout_s=PATIENCE_S, **options):
     if tools is not None:
         tools.setenv("FAKE_NCU", scenario)
     return ncu.profile(
@@ -69,7 +69,9 @@ def test_a_profile_leaves_report_table_and_what_it_cost(tmp_path, tools):
 def test_a_metric_the_gpu_does_not_deliver_is_named(tmp_path, tools):
     tools.setenv("FAKE_NCU", "done")
     options = ncu.NcuOptions((*PUBLISHED, "no__such_metric.sum"))
-    found = ncu.profile(options, ["p"], folder=tmp_path, log=tmp_path / "log.txt", timeout_s=30)
+    found = ncu.profile(
+        options, ["p"], folder=tmp_path, log=tmp_path / "log.txt", timeout_s=PATIENCE_S
+    )
     assert found.missing == ("no__such_metric.sum",)
 
 
@@ -143,7 +145,7 @@ def test_a_hanging_profiler_is_killed_with_its_children(tmp_path, tools):
     started = time.monotonic()
     with pytest.raises(ProfilerError) as error:
         profile(tmp_path, "hang", tools, timeout_s=2)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 300  # its child sleeps for 600
     assert "did not end within 2 s" in str(error.value)
     assert "device memory is saved and restored" in str(error.value)
     pids = [int(each) for each in (tmp_path / "pids").read_text().split()]
@@ -160,7 +162,7 @@ def test_a_program_that_floods_its_output_is_ended(tmp_path, tools, monkeypatch)
 
 def test_a_child_left_in_the_background_is_ended_after_a_normal_end(tmp_path):
     script = f"sleep 600 & echo $! > {tmp_path}/pid"
-    ended = run(["sh", "-c", script], log=tmp_path / "log", timeout_s=30)
+    ended = run(["sh", "-c", script], log=tmp_path / "log", timeout_s=PATIENCE_S)
     assert ended.returncode == 0
     assert not alive(int((tmp_path / "pid").read_text()))
 

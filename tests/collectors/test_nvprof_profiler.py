@@ -6,6 +6,7 @@ from collectors.collect import collect
 from collectors.profilers import nvprof
 from collectors.profilers.process import ProfilerError
 from collectors.settings import Settings
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -18,7 +19,9 @@ PROGRAM = ["./p", "a b"]
 def profile(tmp_path, **options):
     programs = nvprof.Programs(PROGRAM, PROGRAM)
     log = tmp_path / "log.txt"
-    return nvprof.profile(OPTIONS, programs, folder=tmp_path, log=log, timeout_s=30, **options)
+    return nvprof.profile(
+        OPTIONS, programs, folder=tmp_path, log=log, timeout_s=PATIENCE_S, **options
+    )
 
 
 def test_metrics_come_as_rows_of_launches_with_names_and_times_as_a_database(tmp_path):

@@ -14,6 +14,7 @@ from perfml.cli import app
 from perfml.report import advise_conditions, build_report, explain_pairs
 from tests.support.browser import EXECUTABLE, REASON, chromium
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 from tests.support.report_data import evaluation, on_h200, ranking
 from tests.support.snippets import find_verb, parse_perfml, read_page, walk
 
@@ -112,7 +113,7 @@ def site(tmp_path_factory):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -186,9 +186,9 @@ def test_a_range_with_an_endless_number_is_a_layer(number, tmp_path):
 def test_a_mangled_name_that_stands_for_gigabytes_is_left_as_it_is():
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     bomb = "_Z1f1AIiiE" + "".join(f"S_IS{each}_S{each}_E" for each in digits[1:24])
-    began = time.perf_counter()
+    began = time.process_time()
     found = demangled([bomb, "_Z3fooPKf", "gemm"])
-    assert time.perf_counter() - began < 15
+    assert time.process_time() - began < 30
     assert found == {bomb: None, "_Z3fooPKf": "foo(float const*)", "gemm": "gemm"}
     many = "_Z1f1AIiiE" + "S0_" * 20
     assert demangle(many) == "f(A<int, int>" + ", A<int, int>" * 20 + ")"

@@ -13,6 +13,7 @@ from fuzz.mutate import mutated
 from fuzz.targets import CORPUS, TARGETS, Finding, one
 from perfml.readers import FORMATS, read
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 DATA = ROOT / "tests/data"
 LONG = 90_000
@@ -202,7 +203,7 @@ def test_without_atheris_the_runner_says_so(monkeypatch, capsys):
 def test_the_runner_refuses_a_target_that_there_is_not():
     command = [sys.executable, "-m", "fuzz.run", "--target", "none"]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ended.returncode == 2
     assert "invalid choice" in ended.stderr

@@ -14,6 +14,7 @@ from perfml.metrics import PUBLISHED
 from perfml.readers import ReadOptions, Source, read, recognise
 from perfml.readers.ncu import report as ncu_report
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -108,7 +109,7 @@ def test_a_cut_report_is_an_error(vectors, tmp_path, kept):
         [sys.executable, "-c", program, str(cut)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

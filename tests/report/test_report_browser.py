@@ -334,6 +334,7 @@ def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
     # the browser lays a panel out when it comes into sight, which is a frame after the click
     layer = panel.locator("h4.big")
     layer.scroll_into_view_if_needed()
+    expect = pytest.importorskip("playwright.sync_api").expect
     expect(layer).to_have_text("conv_12", use_inner_text=True)
     rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()
     assert any(NASTY in row for row in rows)

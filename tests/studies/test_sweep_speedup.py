@@ -12,6 +12,7 @@ import pytest
 
 from studies.sweep import cases, kills, measure
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +59,7 @@ def benchmark(tmp_path, short_folder, monkeypatch):
             [*command, "--out", str(tmp_path / "out"), *arguments],
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE_S,
             cwd=ROOT,
             check=False,
         )

@@ -15,6 +15,7 @@ from collectors.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Va
 from collectors.workloads.attention.workload import plan
 from collectors.workloads.cuda import Resources
 from tests.support.compiling import ON_CPU, compile_once
+from tests.support.processes import PATIENCE_S
 
 NO_RESCALE = ("if (must_rescale<LAZY>(", "if (false && must_rescale<LAZY>(")
 """What to replace, and by what, so that a tensor-core kernel never rescales a row."""
@@ -66,7 +67,7 @@ def run_on_cpu(program, tensors, kernel="", seed=1):
     done = subprocess.run(
         [str(program), str(count), str(tokens), kernel, str(seed)],
         input=b"".join(each.tobytes() for each in tensors),
-        capture_output=True, check=True, timeout=300,
+        capture_output=True, check=True, timeout=PATIENCE_S,
     )  # fmt: skip
     return np.frombuffer(done.stdout, tensors[0].dtype).reshape(tensors[0].shape).astype(float)
 

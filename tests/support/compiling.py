@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 ON_CPU = ROOT / "tests" / "cuda_on_cpu"
 _KEPT = "PERFML_TESTS_COMPILED"
@@ -73,7 +74,7 @@ def compile_once(out: Path, source: Path, flags: Iterable[str], folders: Iterabl
 
 
 def _compile(*words: str) -> None:
-    subprocess.run([host_compiler(), "-O1", "-w", *words], check=True, timeout=300)
+    subprocess.run([host_compiler(), "-O1", "-w", *words], check=True, timeout=PATIENCE_S)
 
 
 def _standard(flags: Iterable[str]) -> Path:

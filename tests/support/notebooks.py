@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 FOLDER = ROOT / "notebooks"
 _ANEW = """
@@ -53,7 +54,7 @@ class Kernel:
         anew = _ANEW.format(environment=dict(os.environ), folder=str(FOLDER))
         first = [nbformat.v4.new_code_cell(code) for code in (anew, before)]
         notebook.cells = [*first, *notebook.cells, nbformat.v4.new_code_cell(check)]
-        client = nbclient.NotebookClient(notebook, timeout=240, km=self.manager)
+        client = nbclient.NotebookClient(notebook, timeout=PATIENCE_S, km=self.manager)
         try:
             client.execute()
         finally:

@@ -11,8 +11,15 @@ import textwrap
 import time
 from pathlib import Path
 
+PATIENCE_S = float(os.environ.get("PERFML_PATIENCE_S", "900"))
+"""Seconds until a test gives up on another process.
 
-def until(condition, seconds=60):
+It only ends what hangs: a test that passes does not wait for it, and a slow machine, or one with
+other work, may take a hundred times as long as an idle one.
+"""
+
+
+def until(condition, seconds=PATIENCE_S):
     """Wait until a condition holds, and return what it returned."""
     end = time.monotonic() + seconds
     while not (answer := condition()):
@@ -61,7 +68,7 @@ class Forked:
     def kill(self) -> None:
         self._process.kill()
 
-    def communicate(self, timeout: float) -> tuple[str, str]:
+    def communicate(self, timeout: float = PATIENCE_S) -> tuple[str, str]:
         """Wait for the end; return what was printed, and what was said on standard error."""
         self._process.join(timeout)
         assert self._process.exitcode is not None, "it did not end"

@@ -23,7 +23,7 @@ from collectors.sweep.executors import Executor, choose_gpus
 from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import lock_of
 from perfml.errors import InputError, PerfmlError
-from tests.support.processes import alive, until
+from tests.support.processes import PATIENCE_S, alive, until
 from tests.support.sweeps import read_states
 
 pytestmark = pytest.mark.process
@@ -75,7 +75,7 @@ def sweeping(host, *arguments, **popen):
 
 def sweep(host, *arguments):
     process = sweeping(host, "--json", *arguments)
-    answer, said = process.communicate(timeout=300)
+    answer, said = process.communicate(timeout=PATIENCE_S)
     return process.returncode, json.loads(answer or "null"), said
 
 
@@ -98,7 +98,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     # both at once, or the second GPU bought nothing
     assert {each["CUDA_VISIBLE_DEVICES"] for each in both} == {"0", "1"}
     (host / "control/hold").unlink()
-    answer, said = process.communicate(timeout=300)
+    answer, said = process.communicate(timeout=PATIENCE_S)
     code, document = process.returncode, json.loads(answer)
     assert code == 1
     counts = document["summary"]
@@ -136,12 +136,12 @@ def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
     process = sweeping(host, "--json")
     (first,) = until(lambda: held(host))
     os.kill(first["worker"], signal.SIGKILL)
-    until(lambda: not alive(first["pid"]) and not alive(first["child"]), 20)
+    until(lambda: not alive(first["pid"]) and not alive(first["child"]))
     second = until(lambda: held(host)[1:])[0]
     # on the same GPU only after its first profiler was gone, on the other one at any time
     assert second["pid"] != first["pid"]
     (host / "control/hold").unlink()
-    answer, said = process.communicate(timeout=300)
+    answer, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     document = json.loads(answer)
     assert "runs" in document, said
@@ -168,7 +168,7 @@ def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
     before = {path: path.stat().st_mtime_ns for path in finished}
     process.kill()
     process.communicate()
-    until(lambda: all(not alive(held_one[name]) for name in ("pid", "child", "worker")), 20)
+    until(lambda: all(not alive(held_one[name]) for name in ("pid", "child", "worker")))
     (host / "control/hold").unlink()
 
     code, _, said = sweep(host)
@@ -191,16 +191,16 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host, monkeypa
     process = sweeping(host, "--gpus", "1", start_new_session=True)
     (first,) = until(lambda: held(host))
     second = sweeping(host, "--resume", "--quiet")
-    _, refused = second.communicate(timeout=300)
+    _, refused = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 1
     assert "another sweep is at work in this folder" in refused
     assert f'"pid": {process.pid}' in refused
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers and driver
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert "--resume" in said
     assert "Traceback" not in said
-    until(lambda: all(not alive(first[name]) for name in ("pid", "child", "worker")), 20)
+    until(lambda: all(not alive(first[name]) for name in ("pid", "child", "worker")))
     assert not (host / "runs/.partial").exists()
     states = read_states(host / "runs")
     assert [each["state"] for each in states.values()].count("running") == 0
@@ -227,7 +227,7 @@ def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_pa
         shutil.copy(host / name, other / name)
     process.kill()
     process.communicate()
-    until(lambda: all(not alive(first[name]) for name in ("pid", "child", "worker")), 20)
+    until(lambda: all(not alive(first[name]) for name in ("pid", "child", "worker")))
     (host / "control/hold").unlink()
     assert list((other / "runs/.partial").iterdir())
     before = {path: path.stat().st_mtime_ns for path in (other / "runs").glob("*/run.json")}

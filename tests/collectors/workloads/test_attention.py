@@ -33,6 +33,7 @@ from tests.support.attention_sources import (
     run_on_cpu,
     tensor_program,
 )
+from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +176,11 @@ expected = reference(values["q"], values["k"], values["v"], causal={causal})
 print(float((values["o"].double() - expected).norm() / expected.norm()))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout) < 4e-4
@@ -450,7 +455,7 @@ print("wgmma" in made.asm["ptx"])
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

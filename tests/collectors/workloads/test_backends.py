@@ -82,7 +82,9 @@ def test_activations_stay_channels_last_through_every_layer_of_the_built_in_netw
     assert len(orders) == 38
     assert [name for name, last in orders if not last] == []
     for name, tensor in plain.items():
-        torch.testing.assert_close(outputs[name], tensor, rtol=1e-4, atol=1e-5)
+        # 38 layers round in another order: what is near zero is right to the tensor's scale only
+        scale = float(tensor.abs().max())
+        torch.testing.assert_close(outputs[name], tensor, rtol=1e-4, atol=1e-4 * scale)
 
 
 def test_every_layer_runs_in_its_own_range_inside_the_iteration():

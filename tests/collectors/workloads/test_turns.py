@@ -9,6 +9,7 @@ import pytest
 
 from collectors.workloads import turns
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 TAKE = """
 from collectors.workloads import turns
@@ -38,7 +39,7 @@ def test_a_turn_lasts_until_its_process_ends(tmp_path):
     with path.open() as file:
         with pytest.raises(OSError, match="temporarily unavailable"):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        holder.communicate("\n", timeout=20)
+        holder.communicate("\n", timeout=PATIENCE_S)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -57,6 +58,6 @@ def test_what_takes_long_is_imported_before_the_turn_and_may_be_missing(tmp_path
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert waiting.stdout.readline().strip() == "begun"
-    told, _ = waiting.communicate("\n", timeout=20)
+    told, _ = waiting.communicate("\n", timeout=PATIENCE_S)
     assert told.strip() == "mine"
     assert waiting.returncode == 0
