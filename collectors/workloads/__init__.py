@@ -31,10 +31,10 @@ __all__ = [
 
 _MODULES = {
     "yolov4-tiny": "collectors.workloads.yolov4_tiny",
-    "attention": "collectors.workloads.attention",
-    "conv": "collectors.workloads.conv",
-    "qkv": "collectors.workloads.qkv",
-    "planted": "collectors.workloads.planted",
+    "attention": "studies.workloads.attention",
+    "conv": "studies.workloads.conv",
+    "qkv": "studies.workloads.qkv",
+    "planted": "studies.workloads.planted",
 }
 
 

@@ -25,13 +25,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.variants import (
+from studies.attention.parts import MARK, PARTS, TOKENS
+from studies.workloads.attention import launch
+from studies.workloads.attention.variants import (
     KV_TILES,
     LADDER,
     Q_TILES,
 )
-from studies.attention.parts import MARK, PARTS, TOKENS
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("wmma", "mma", "wgmma")

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.planted.families import BY_NAME
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
 from perfml.explain.certainty import IN_WORDS, Certainty
 from studies.truth.scores import EFFECT, hand_over
 from studies.truth.strangers import EXAMS, HALVES, Exam, score
+from studies.workloads.planted.families import BY_NAME
 
 RULES: dict[str, tuple[str, ...]] = {
     "atomic_contention": ("global_atomics",),

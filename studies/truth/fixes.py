@@ -47,7 +47,7 @@ from studies.truth.scores import EFFECT, hand_over
 from studies.truth.sets import BULK, SETS, STRANGERS, causes_of
 
 LADDERS = ("h200-attention", "h200-conv", "h200-qkv")
-ANEW = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
+ANEW = Path(__file__).resolve().parents[2] / "studies/data/h200-ladders"
 """The ladders with the default metrics; their own data sets have fewer counters."""
 EARLIER = ", recorded earlier"
 EXAMS = ("h200-strangers", "h200-strangers2", "h200-strangers3", "h200-torch-pairs")

@@ -1,7 +1,7 @@
 """How often is a planted cause found? perfml's methods, the study's, and Nsight Compute's rules.
 
 Run: ``python -m studies.truth.measure [--data DIR] [--json] [--markdown]``. The dataset is one that
-``datasets/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level against
+``studies/data/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level against
 the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
 launch (Nsight Compute's rules). Two more tables ask about the levels against each other, and about
 mixtures of two families. Exit 1 while the goals are missed: the best of perfml's attributions names
@@ -21,7 +21,7 @@ from perfml.errors import PerfmlError
 from studies.truth import mixtures, scores
 from studies.truth.scores import Answer, Answers, wilson
 
-DATA = Path(__file__).resolve().parents[2] / "datasets" / "h200-planted"
+DATA = Path(__file__).resolve().parents[2] / "studies/data/h200-planted"
 OURS = ("causes", "Shapley", "advice")
 FIRST, THREE = 0.80, 0.95
 PARTS = {
@@ -117,7 +117,10 @@ def meets(scored: dict[str, Any]) -> bool:
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Ask every method about every case of a dataset."""
     if not given.data.is_dir():
-        what, cure = "there is no recorded dataset", "Record one: datasets/h200-planted/record.py"
+        what, cure = (
+            "there is no recorded dataset",
+            "Record one: studies/data/h200-planted/record.py",
+        )
         raise PerfmlError(what, where=str(given.data), cure=cure)
     truth = scores.read_truth(given.data, held_out=given.held_out)
     from perfml.explain import load_tables

@@ -42,7 +42,7 @@ def hand_over(document: dict[str, Any], out: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Family:
-    """What was planted: see ``collectors/workloads/planted/families.py``."""
+    """What was planted: see ``studies/workloads/planted/families.py``."""
 
     name: str
     kind: str
@@ -117,7 +117,7 @@ def read_truth(folder: Path, *, held_out: bool = False) -> Truth:
     found += sorted(folder.glob(f"*/*/{TRUTH_FILE}"))
     path = next((each for each in found if each.is_file()), None)
     if path is None:
-        what, cure = "no planted causes here", "Record one: datasets/h200-planted/record.py"
+        what, cure = "no planted causes here", "Record one: studies/data/h200-planted/record.py"
         raise InputError(what, where=str(folder), found=f"no {TRUTH_FILE}", cure=cure)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

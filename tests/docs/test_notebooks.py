@@ -206,7 +206,7 @@ def test_the_reproduction_without_the_file_says_that_it_is_a_stand_in(run):
 
 @pytest.mark.slow
 def test_the_reproduction_takes_the_file_that_the_environment_names(run, tmp_path, monkeypatch):
-    files = sorted((ROOT / "datasets" / "h200-sweep").glob("*_b1*.csv.xz"))
+    files = sorted((ROOT / "studies/data/h200-sweep").glob("*_b1*.csv.xz"))
     layers = merge(ingest(files).frame)
     two = layers[layers["layer"].isin(["conv_03", "conv_20"])]
     path = tmp_path / "named.csv"

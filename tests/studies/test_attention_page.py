@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 
 from collectors.workloads import Options, parse_settings
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.workload import plan
 from perfml.datasets import load, load_h200_attention
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
@@ -42,6 +40,8 @@ from studies.attention.page import (
     benchmark,
     table_of,
 )
+from studies.workloads.attention import launch
+from studies.workloads.attention.workload import plan
 
 pytestmark = pytest.mark.page
 

@@ -162,7 +162,7 @@ def test_recorded_labels_of_terms_are_read_as_ids(planted):
 
 
 def test_every_label_of_the_recorded_truth_means_terms_that_exist():
-    recorded = scores.read_truth(ROOT / "datasets" / "h200-planted")
+    recorded = scores.read_truth(ROOT / "studies/data/h200-planted")
     named = {name for family in recorded.families for name in family.terms}
     assert named <= set(TERMS)
     assert {name for ids in RECORDED.values() for name in ids} <= set(TERMS)
