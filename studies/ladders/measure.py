@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from collectors.workloads import workload, workloads
-from perfml.datasets import DATASETS, find
+from perfml.datasets import find
+from perfml.datasets.registry import is_dataset
 from perfml.errors import PerfmlError
 from perfml.explain import explain, load_tables, make_side
 from studies.ladders import qkv_columns as qkv
@@ -119,7 +120,7 @@ def ladder(
 def _folder(dataset: str) -> Path:
     """Return a dataset's folder: its path, or that of the shipped one of its name."""
     path = Path(dataset)
-    return (find(dataset) or path) if not path.exists() and dataset in DATASETS else path
+    return (find(dataset) or path) if not path.exists() and is_dataset(dataset) else path
 
 
 def times(

@@ -1,8 +1,8 @@
 """How often is a planted cause found? perfml's methods, the study's, and Nsight Compute's rules.
 
 Run: ``python -m studies.truth.measure [--data DIR] [--json] [--markdown]``. The dataset is one that
-``studies/data/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level against
-the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
+``studies/data/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level
+against the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
 launch (Nsight Compute's rules). Two more tables ask about the levels against each other, and about
 mixtures of two families. Exit 1 while the goals are missed: the best of perfml's attributions names
 the cause first in 80 % of its cases, and among the first three in 95 %, in each of the tables.

@@ -1,4 +1,4 @@
-"""Is perfml right on kernels by people who had not seen its causes? See studies/data/h200-strangers.
+"""Is perfml right on kernels by people who had not seen its causes?
 
 Run: ``python -m studies.truth.strangers [--exam NAME] [--half HALF] [--out FILE]`` asks `explain`
 and `advise` about every pair of an exam and prints the scores. Labels, what counts as right, which

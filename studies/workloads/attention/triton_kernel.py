@@ -21,13 +21,13 @@ STAGES = 3
 
 # Triton looks annotations up among the kernel's globals and takes its own types alone.
 @triton.jit  # type: ignore[untyped-decorator]
-def attention_triton(  # type: ignore[no-untyped-def]  # noqa: ANN201
-    q,  # noqa: ANN001
-    k,  # noqa: ANN001
-    v,  # noqa: ANN001
-    o,  # noqa: ANN001
-    tokens,  # noqa: ANN001
-    factor,  # noqa: ANN001
+def attention_triton(  # type: ignore[no-untyped-def]
+    q,
+    k,
+    v,
+    o,
+    tokens,
+    factor,
     DIM: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,

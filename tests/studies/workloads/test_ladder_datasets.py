@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from collectors.workloads import workload
-from perfml.datasets import find, load, load_h200_conv, load_h200_qkv
+from perfml.datasets import find, load
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import read_table
+from studies.data import load as load_recording
 from studies.workloads.conv.problems import DEFAULT_SIZES, parse_sizes
 from studies.workloads.qkv.shapes import SHAPES, WARPS, layer_name
 
@@ -30,12 +31,12 @@ QKV_LAYERS = tuple(layer_name(shape, warps) for shape in SHAPES.values() for war
 
 @pytest.fixture(scope="module")
 def conv():
-    return load_h200_conv(as_frame=True).frame
+    return load_recording("h200-conv", as_frame=True).frame
 
 
 @pytest.fixture(scope="module")
 def qkv():
-    return load_h200_qkv(as_frame=True).frame
+    return load_recording("h200-qkv", as_frame=True).frame
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +115,12 @@ def test_the_cards_tell_the_rows_of_the_tables():
         assert "Known defects" in card
 
 
-@pytest.mark.parametrize("loader", [load_h200_conv, load_h200_qkv])
-def test_they_load_as_scikit_learns_datasets_do(loader):
-    bunch = loader()
+@pytest.mark.parametrize("name", ["h200-conv", "h200-qkv"])
+def test_they_load_as_scikit_learns_datasets_do(name):
+    bunch = load_recording(name)
     assert bunch.data.shape == (len(bunch.target), len(bunch.feature_names))
     assert "Known defects" in bunch.DESCR
-    data, target = loader(as_frame=True, return_X_y=True)
+    data, target = load_recording(name, as_frame=True, return_X_y=True)
     assert list(data.columns) == bunch.feature_names
     assert target.name == "time_us"
 

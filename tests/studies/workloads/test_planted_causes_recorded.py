@@ -8,10 +8,11 @@ import lzma
 import pandas as pd
 import pytest
 
-from perfml.datasets import find, load, load_h100_planted_causes, load_h200_planted_causes
+from perfml.datasets import find, load
 from perfml.ingest import ingest
 from perfml.merge import merge
 from perfml.tables import read_table
+from studies.data import load as load_recording
 from studies.workloads.planted.definition import truth_document
 from studies.workloads.planted.families import FAMILIES
 
@@ -140,11 +141,8 @@ def test_pauses_of_the_host_pass_between_kernels_that_take_as_long_as_before(run
 
 
 def test_the_loaders_give_the_published_metrics_and_the_card():
-    for loader, name in (
-        (load_h200_planted_causes, "h200-planted-causes"),
-        (load_h100_planted_causes, "h100-planted-causes"),
-    ):
-        bunch = loader()
+    for name in ("h200-planted-causes", "h100-planted-causes"):
+        bunch = load_recording(name)
         assert bunch.data.shape == (len(bunch.target), 19)
         assert bunch.DESCR.startswith("# Planted causes")
         assert len(bunch.target) == len(load(name).frame)
