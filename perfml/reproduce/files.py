@@ -18,7 +18,7 @@ from perfml.errors import InputError
 from perfml.report import figures as shared
 from perfml.reproduce import chapter, figures
 from perfml.reproduce.claims import LEGEND, counted
-from perfml.reproduce.network import layer_kernels
+from studies.reproduction.network import layer_kernels
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.summary import TITLES

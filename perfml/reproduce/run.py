@@ -14,8 +14,8 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
 from perfml.reproduce import summary
 from perfml.reproduce.claims import LEGEND, Claim, judge
-from perfml.reproduce.network import judged_on, network_facts
-from perfml.reproduce.network_claims import key_metric_claim, layer_claims
+from studies.reproduction.network import judged_on, network_facts
+from studies.reproduction.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Recording, Source, find_data, find_recording
 from perfml.reproduce.splits import OWN, Plan, Runs, run_recording, run_tasks
@@ -32,7 +32,7 @@ class Reproduction:
     """Everything the command writes.
 
     `results` is the document of ``results.json``. `recording` is one of all layers, where one is at
-    hand, and `network` its tables (`perfml.reproduce.network.network_facts`).
+    hand, and `network` its tables (`studies.reproduction.network.network_facts`).
     """
 
     source: Source

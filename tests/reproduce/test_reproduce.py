@@ -20,7 +20,7 @@ from perfml.metrics import PUBLISHED
 from perfml.report.render.text import table_text
 from perfml.report.tables import value_table
 from perfml.reproduce import VERDICTS, Plan, public_runs, reproduce, write
-from perfml.reproduce.chapter import device_table, engine_steps, filter_cross, fusion_table
+from studies.reproduction.chapter import device_table, engine_steps, filter_cross, fusion_table
 from perfml.reproduce.claims import (
     CARRIES,
     DOES_NOT_CARRY,

@@ -18,8 +18,8 @@ from perfml.reproduce.claims import (
     Claim,
     percent,
 )
-from perfml.reproduce.network import COPY, MULTIPLY, UNITS, judged_on
-from perfml.reproduce.public_runs import tensorrt_claims
+from studies.reproduction.network import COPY, MULTIPLY, UNITS, judged_on
+from studies.reproduction.public_runs import tensorrt_claims
 from perfml.reproduce.published import KEY_METRIC, SHAPES, layer_number
 from perfml.reproduce.source import Source
 from perfml.reproduce.splits import Runs
@@ -32,7 +32,7 @@ def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "")
     """Judge the claims about layers and kernels.
 
     The published file knows the order of the libraries in two layers; `facts` are those of
-    `perfml.reproduce.network.network_facts`, or None for some `reason`.
+    `studies.reproduction.network.network_facts`, or None for some `reason`.
     """
     found = [_two_layers(source)]
     found += [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", source.name) for claim, why in _NOWHERE]

@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
 from perfml.reproduce import published
-from perfml.reproduce.network import cudnn_version
+from studies.reproduction.network import cudnn_version
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def device_table(about: dict[str, Any]) -> pd.DataFrame:
 def filter_cross(filters: pd.DataFrame) -> pd.DataFrame:
     """Return table 2.3 as it was printed: input channels down, filter sizes across.
 
-    ``filters`` is that of `perfml.reproduce.network.filter_table`; fast and slow layers are marked,
+    ``filters`` is that of `studies.reproduction.network.filter_table`; fast and slow layers are marked,
     and the published layers of a cell stand beside ours.
     """
     rows = []
@@ -127,7 +127,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> No
 
 def engine_steps() -> dict[str, Any]:
     """Return the engines' steps that ship with perfml: ``source``, ``engines`` by precision."""
-    text = (resources.files("perfml.reproduce") / "engine_steps.json").read_text(encoding="utf-8")
+    text = (resources.files("studies.reproduction") / "engine_steps.json").read_text(encoding="utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
 
