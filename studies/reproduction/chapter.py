@@ -8,13 +8,13 @@ Capability").
 from __future__ import annotations
 
 import json
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
-from perfml.reproduce import published
+from studies.reproduction import published
 from studies.reproduction.network import cudnn_version
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def device_table(about: dict[str, Any]) -> pd.DataFrame:
 def filter_cross(filters: pd.DataFrame) -> pd.DataFrame:
     """Return table 2.3 as it was printed: input channels down, filter sizes across.
 
-    ``filters`` is that of `studies.reproduction.network.filter_table`; fast and slow layers are marked,
-    and the published layers of a cell stand beside ours.
+    ``filters`` is that of `studies.reproduction.network.filter_table`; fast and slow layers are
+    marked, and the published layers of a cell stand beside ours.
     """
     rows = []
     for many in (False, True):
@@ -126,8 +126,8 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> No
 
 
 def engine_steps() -> dict[str, Any]:
-    """Return the engines' steps that ship with perfml: ``source``, ``engines`` by precision."""
-    text = (resources.files("studies.reproduction") / "engine_steps.json").read_text(encoding="utf-8")
+    """Return what `studies.seeds.engine` recorded: ``source``, ``engines`` by precision."""
+    text = Path(__file__).with_name("engine_steps.json").read_text(encoding="utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pandas as pd
 
-from perfml.reproduce import published
-from perfml.reproduce.published import SHAPES, layer_number
+from perfml.datasets import find
 from perfml.reproduce.source import Recording
+from studies.reproduction import published
+from studies.reproduction.published import SHAPES, layer_number
 
 EXTREMES = 5
 """Fast and slow layers of table 2.3, a number each."""
@@ -106,7 +108,7 @@ def network_facts(recording: Recording | None) -> dict[str, Any] | None:
         "structures": structure_table(),
         "kernels": layer_kernels(recording.kernels),
         "rows": len(recording.layers),
-        "about": recording.about,
+        "about": machine(recording.name),
         "units": unit_table(recording.kernels),
     }
 
@@ -162,3 +164,13 @@ def unit_table(kernels: pd.DataFrame) -> pd.DataFrame:
                 | {name: float((some[name] * weights).sum()) for name in UNITS}
             )
     return pd.DataFrame(rows, columns=["layer", "part", *UNITS])
+
+
+def machine(name: str) -> dict[str, Any]:
+    """Return what the first run of a recording says of its machine; empty without manifests."""
+    folder = find(name)
+    for path in sorted(folder.glob("runs/*/run.json")) if folder is not None else ():
+        about = json.loads(path.read_text(encoding="utf-8")).get("environment")
+        if isinstance(about, dict):
+            return about
+    return {}

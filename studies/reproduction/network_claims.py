@@ -18,29 +18,26 @@ from perfml.reproduce.claims import (
     Claim,
     percent,
 )
-from studies.reproduction.network import COPY, MULTIPLY, UNITS, judged_on
-from studies.reproduction.public_runs import tensorrt_claims
-from perfml.reproduce.published import KEY_METRIC, SHAPES, layer_number
-from perfml.reproduce.source import Source
+from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.splits import Runs
 from perfml.reproduce.summary import ordered_top
+from studies.reproduction.network import COPY, MULTIPLY, UNITS, judged_on
+from studies.reproduction.public_runs import tensorrt_claims
+from studies.reproduction.published import SHAPES, layer_number
 
-_ORDER = ("trt", "cudnn", "cublas")
 
-
-def layer_claims(source: Source, facts: dict[str, Any] | None, reason: str = "") -> list[Claim]:
+def layer_claims(data: str, facts: dict[str, Any] | None, reason: str = "") -> list[Claim]:
     """Judge the claims about layers and kernels.
 
-    The published file knows the order of the libraries in two layers; `facts` are those of
-    `studies.reproduction.network.network_facts`, or None for some `reason`.
+    `facts` are those of `studies.reproduction.network.network_facts`, or None for some `reason`;
+    `data` is what is named for claims that nothing at hand can judge.
     """
-    found = [_two_layers(source)]
-    found += [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", source.name) for claim, why in _NOWHERE]
+    found = [Claim(claim, NOT_TESTABLE, why, "Figure 2-4", data) for claim, why in _NOWHERE]
     found += tensorrt_claims()
     if facts is None:
         absent = "No recording of the 21 layers is at hand" + (f": {reason}." if reason else ".")
         return found + [
-            Claim(claim, NOT_TESTABLE, absent, where, source.name) for claim, where, _ in _RECORDED
+            Claim(claim, NOT_TESTABLE, absent, where, data) for claim, where, _ in _RECORDED
         ]
     name = judged_on(facts)
     return found + [Claim(claim, *judge(facts), where, name) for claim, where, judge in _RECORDED]
@@ -86,37 +83,6 @@ def key_metric_claim(name: str, runs: Runs) -> Claim:
         f"Mean MAPE on the held-out layers: {scores}.",
         "2.4.2",
         name,
-    )
-
-
-def _two_layers(source: Source) -> Claim:
-    claim = "TensorRT is fastest, cuDNN in the middle, cuBLAS slowest: in layers 3 and 20"
-    layers = source.layers
-    means = layers.groupby(["layer", "backend"], observed=True)["time_us"].mean()
-    wanted = ("conv_03", "conv_20")
-    known = all((layer, name) in means.index for layer in wanted for name in _ORDER)
-    if not source.published or not known:
-        evidence = "The data does not hold the three libraries in both layers under known names."
-        return Claim(claim, NOT_TESTABLE, evidence, "Figure 2-4", source.name)
-    times = {layer: [float(means.loc[(layer, name)]) for name in _ORDER] for layer in wanted}
-    right = all(list(values) == sorted(values) for values in times.values())
-    told = "; ".join(
-        f"layer {int(layer[-2:])}: " + " < ".join(f"{value:.0f}" for value in values)
-        if values == sorted(values)
-        else f"layer {int(layer[-2:])}: " + ", ".join(f"{value:.0f}" for value in values)
-        for layer, values in times.items()
-    )
-    note = (
-        " For layer 20 the published TensorRT program computes 85 % of the outputs (no padding)."
-        if source.original
-        else ""
-    )
-    return Claim(
-        claim,
-        REPRODUCED if right else NOT_REPRODUCED,
-        f"Mean times in µs (TensorRT, cuDNN, cuBLAS), {told}.{note}",
-        "Figure 2-4",
-        source.name,
     )
 
 
