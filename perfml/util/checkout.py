@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CURE = "It is part of the studies: run perfml from a checkout of its repository."
+CURE = "Recordings and workloads of the studies need a checkout of perfml's repository."
 """What helps where an installed perfml is asked for something of the studies."""
 
 
