@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "datasets" / "h200-yolov4-tiny" / "kernels.parquet"
-SWEEP = ROOT / "datasets" / "h200-sweep"
+SWEEP = ROOT / "studies/data/h200-sweep"
 ROW_GROUP = 1 << 17
 KEY = ("run_id", "iteration", "layer")
 FIRST = ("workload", "backend", "precision", "batch", "device", "compute_capability")

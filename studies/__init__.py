@@ -1,4 +1,5 @@
-"""Analyses that write pages of the documentation: measured once, held to the data by tests.
+"""What proves perfml: exams, planted causes, ladders, the published study. See ``README.md``.
 
-Here to change: the study of a page, ``STUDY/page.py``; how it was measured, ``STUDY/measure.py``.
+Here to change: how it was measured, ``STUDY/measure.py``; its page, ``STUDY/page.py``; recordings,
+``data``; kernels to collect, ``workloads``.
 """

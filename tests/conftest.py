@@ -79,7 +79,7 @@ def recorded() -> Path:
 @pytest.fixture(scope="session")
 def sweep() -> Path:
     """Return the folder of the recorded H200 sweep."""
-    return ROOT / "datasets" / "h200-sweep"
+    return ROOT / "studies/data/h200-sweep"
 
 
 @pytest.fixture

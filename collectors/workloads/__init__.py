@@ -4,6 +4,8 @@ Every workload runs in a process of its own, ``python -m collectors.workloads.ru
 so that a profiler can be put in front of it. This package only says what there is; torch and the
 other GPU libraries are imported when a session is made.
 
+Ladders of kernels and planted causes are workloads of ``studies/workloads``, in a checkout.
+
 Here to change: a workload is a folder with a ``WORKLOAD`` and an entry below; a backend
 of YOLOv4-Tiny a file of ``yolov4_tiny/backends``; what a session must do, in ``session.py``.
 """
@@ -16,6 +18,7 @@ from typing import cast
 from collectors.workloads.base import CheckRow, Options, Session, Workload, parse_settings
 from collectors.workloads.torch_models import PREFIX, TorchModel
 from perfml.errors import InputError
+from perfml.util import checkout
 
 __all__ = [
     "CheckRow",
@@ -29,23 +32,23 @@ __all__ = [
     "workloads",
 ]
 
-_MODULES = {
-    "yolov4-tiny": "collectors.workloads.yolov4_tiny",
-    "attention": "collectors.workloads.attention",
-    "conv": "collectors.workloads.conv",
-    "qkv": "collectors.workloads.qkv",
-    "planted": "collectors.workloads.planted",
-}
+_MODULES = {"yolov4-tiny": "collectors.workloads.yolov4_tiny"}
+
+_OF_STUDIES = ("attention", "conv", "qkv", "planted")
+"""Ladders of kernels and planted causes: modules of ``studies.workloads`` in a checkout."""
 
 
 def workloads() -> tuple[str, ...]:
-    """Return the names of all built-in workloads; PyTorch models are named ``torch:...``."""
-    return tuple(_MODULES)
+    """Return the names of all built-in workloads; PyTorch models are named ``torch:...``.
+
+    Those of the studies are among them in a checkout only.
+    """
+    return (*_MODULES, *(_OF_STUDIES if checkout.studies() else ()))
 
 
 def is_workload(name: str) -> bool:
     """Return whether a name is a built-in workload's, or says that it is a PyTorch model."""
-    return name in _MODULES or name.startswith(PREFIX)
+    return name in (*_MODULES, *_OF_STUDIES) or name.startswith(PREFIX)
 
 
 def workload(name: str) -> Workload:
@@ -54,15 +57,17 @@ def workload(name: str) -> Workload:
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, or it is of the studies and these are not here.
     """
     if name.startswith(PREFIX):
         return TorchModel(name)
-    if name not in _MODULES:
+    if name not in workloads():
         what = "there is no built-in workload of this name"
-        cure = f"Choose one of: {', '.join(_MODULES)}; or profile any program with -- CMD."
+        cure = f"Choose one of: {', '.join(workloads())}; or profile any program with -- CMD."
+        if name in _OF_STUDIES:
+            what, cure = "this workload does not come with an installed perfml", checkout.CURE
         raise InputError(what, where="WORKLOAD", found=name, cure=cure)
-    module = importlib.import_module(_MODULES[name])
+    module = importlib.import_module(_MODULES.get(name, f"studies.workloads.{name}"))
     return cast("Workload", module.WORKLOAD)
 
 

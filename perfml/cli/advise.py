@@ -66,7 +66,7 @@ def advise(
 
     With the numbers that show it, and how much it can give at most.
 
-    Example: perfml advise h200-sweep --where batch=1 --where backend=cudnn;
+    Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
     perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)

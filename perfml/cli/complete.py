@@ -97,16 +97,18 @@ def _values(ctx: typer.Context, column: str, incomplete: str) -> list[str]:
 
 def _given(ctx: typer.Context) -> list[str]:
     """Return the datasets typed so far; before an option has its value, they are loose words."""
+    from perfml.datasets.registry import is_dataset
+
     value: Any = ctx.params.get("dataset")
     typed = [str(each) for each in value] if isinstance(value, (list, tuple)) else [str(value)]
-    return [each for each in [*typed, *ctx.args] if each in _names() or Path(each).exists()]
+    return [each for each in [*typed, *ctx.args] if is_dataset(each) or Path(each).exists()]
 
 
 def _column(dataset: str, column: str) -> list[str]:
     path = Path(dataset)
-    if not path.exists() and dataset in _names():
-        from perfml.datasets.registry import fetch
+    from perfml.datasets.registry import fetch, is_dataset, layers_meant
 
+    if not path.exists() and is_dataset(dataset):
         path = fetch(dataset)
     tables = [path]
     if path.is_dir():
@@ -120,8 +122,6 @@ def _column(dataset: str, column: str) -> list[str]:
     columns = [pq.ParquetFile(table).read(columns=[column]).column(column) for table in tables]
     values = [value for each in columns for value in pc.unique(each).to_pylist()]
     names = dict.fromkeys(str(value) for value in values if value is not None)
-    from perfml.datasets.registry import layers_meant
-
     if column == "layer" and (about := layers_meant(path.name)):
         return [name for name in names if re.fullmatch(about, name)]
     return list(names)

@@ -101,7 +101,8 @@ def explain(
 
     Example: perfml explain before.ncu-rep after.ncu-rep;
     perfml explain A.ncu-rep --kernel naive --kernel-b tiled;
-    perfml explain h200-sweep --where batch=1 --baseline cublas --target cudnn --layer conv_20
+    perfml explain h200-yolov4-tiny --where precision=fp32 --where batch=1 --baseline cublas
+    --target cudnn --layer conv_20
     """
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides

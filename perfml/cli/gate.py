@@ -147,8 +147,8 @@ def _loaded(
 
 def _saved(name: str, where: list[str] | None) -> Table | None:
     """Return the saved baseline of a name; None for a file or a data set."""
-    from perfml.datasets import DATASETS
     from perfml.datasets.choosing import only, split_place
+    from perfml.datasets.registry import is_dataset
     from perfml.gate.baselines import load_baseline, unknown_baseline
     from perfml.tables import Table
 
@@ -157,7 +157,7 @@ def _saved(name: str, where: list[str] | None) -> Table | None:
     saved = load_baseline(name)
     if saved is not None:
         return Table(only(saved.frame, where), saved.kind, saved.provenance)
-    if name not in DATASETS:
+    if not is_dataset(name):
         raise unknown_baseline(name)
     return None
 

@@ -108,7 +108,7 @@ def plot(
 ) -> None:
     """Draw one figure of one or more datasets into a file.
 
-    Example: perfml plot times h200-sweep --where batch=1 --out times.svg;
+    Example: perfml plot times h200-yolov4-tiny --where batch=1 --out times.svg;
     perfml plot kernels kernels.parquet --layer conv_03 --out kernels.png
     """
     out_ = Output(as_json, quiet, verbose)

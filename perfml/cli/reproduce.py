@@ -41,7 +41,6 @@ def reproduce(
         SCORE_COLUMNS,
         SCORE_SPARE,
         claim_lines,
-        data_notes,
         headline,
         make_folder,
         score_lines,
@@ -57,7 +56,7 @@ def reproduce(
     out_.table(SCORE_COLUMNS, score_lines(found.results), spare=SCORE_SPARE)
     out_.table(["claim", "verdict", "evidence"], claim_lines(found))
     if not as_json:
-        footnotes = [*data_notes(found), found.results["verdicts"], *found.results["footnotes"]]
+        footnotes = [found.results["verdicts"], *found.results["footnotes"]]
         out_.result(
             {}, [*footnotes, f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"]
         )

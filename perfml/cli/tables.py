@@ -405,7 +405,7 @@ def datasets_path(
 ) -> None:
     """Print where a dataset lies.
 
-    Example: perfml datasets path h200-sweep
+    Example: perfml datasets path h200-yolov4-tiny
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import find

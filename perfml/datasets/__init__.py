@@ -2,11 +2,11 @@
 
 `load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name, a profile,
 a folder of profiles) into a Layers table; `read_given` gives the launches behind it as well. Every
-``load_*`` takes and returns what `load_h200_yolov4_tiny` does; `find` gives a dataset's folder,
-where the ``truth.json`` of planted causes lies.
+``load_*`` takes and returns what `load_h200_yolov4_tiny` does; `find` gives a dataset's folder.
 
-Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``;
-what a word on the command line may name, in ``loading.py``.
+Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``,
+or, where it proves something, a folder of ``studies/data``; what a word on the command line may
+name, in ``loading.py``.
 """
 
 from __future__ import annotations
@@ -26,22 +26,6 @@ _HOMES = {
     "LaunchChoice": "choosing",
     "load": "loading",
     "load_atlas": "loaders",
-    "load_h100_planted_causes": "loaders",
-    "load_h100_strangers6": "loaders",
-    "load_h100_torch_pairs4": "loaders",
-    "load_h200_attention": "loaders",
-    "load_h200_conv": "loaders",
-    "load_h200_planted": "loaders",
-    "load_h200_planted_causes": "loaders",
-    "load_h200_qkv": "loaders",
-    "load_h200_strangers": "loaders",
-    "load_h200_strangers2": "loaders",
-    "load_h200_strangers3": "loaders",
-    "load_h200_strangers4": "loaders",
-    "load_h200_strangers5": "loaders",
-    "load_h200_torch_pairs": "loaders",
-    "load_h200_torch_pairs2": "loaders",
-    "load_h200_torch_pairs3": "loaders",
     "load_h200_yolov4_tiny": "loaders",
     "load_nazir2024": "loaders",
     "read_given": "loading",
@@ -59,22 +43,6 @@ __all__ = [
     "from_published",
     "load",
     "load_atlas",
-    "load_h100_planted_causes",
-    "load_h100_strangers6",
-    "load_h100_torch_pairs4",
-    "load_h200_attention",
-    "load_h200_conv",
-    "load_h200_planted",
-    "load_h200_planted_causes",
-    "load_h200_qkv",
-    "load_h200_strangers",
-    "load_h200_strangers2",
-    "load_h200_strangers3",
-    "load_h200_strangers4",
-    "load_h200_strangers5",
-    "load_h200_torch_pairs",
-    "load_h200_torch_pairs2",
-    "load_h200_torch_pairs3",
     "load_h200_yolov4_tiny",
     "load_nazir2024",
     "read_given",

@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfml.datasets.loading import load
 from perfml.datasets.parts import part_files, read_parts
-from perfml.datasets.registry import DATASETS, find
+from perfml.datasets.registry import find, get
 from perfml.metrics import PUBLISHED
 
 
@@ -54,7 +54,7 @@ def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -
     PerfmlError
         If the recordings are not beside perfml.
     """
-    return _bunch("h200-yolov4-tiny", as_frame=as_frame, return_X_y=return_X_y)
+    return load_bunch("h200-yolov4-tiny", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_atlas(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
@@ -64,90 +64,7 @@ def load_atlas(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     (`perfml.modeling.layer_shapes.FACTS`) as columns. Every single repeat is in ``times.parquet``
     beside it.
     """
-    return _bunch("atlas", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_planted(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load kernels with planted causes: layers are families and sizes, backends the levels."""
-    return _bunch("h200-planted", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 43 families with planted causes as an H200 ran them, with the counters of all causes."""
-    return _bunch("h200-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h100_planted_causes(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the 24 newer families of `load_h200_planted_causes` as an H100 ran them."""
-    return _bunch("h100-planted-causes", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_strangers(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 39 pairs of kernels that were written without knowing perfml's causes."""
-    return _bunch("h200-strangers", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_strangers2(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 41 further pairs of kernels, by somebody else who had not seen perfml's causes."""
-    return _bunch("h200-strangers2", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_strangers3(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 43 pairs of kernels by a third author who had not seen perfml's causes."""
-    return _bunch("h200-strangers3", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_strangers4(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 53 pairs of kernels by one more author who had not seen perfml's causes."""
-    return _bunch("h200-strangers4", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_strangers5(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 25 pairs of kernels by a fifth author, fast and slow, with frozen labels."""
-    return _bunch("h200-strangers5", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h100_strangers6(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 40 pairs of kernels by a sixth author, fast and slow, with frozen labels."""
-    return _bunch("h100-strangers6", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_torch_pairs(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 32 pairs of PyTorch blocks by somebody who had not seen perfml's causes."""
-    return _bunch("h200-torch-pairs", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_torch_pairs2(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 43 further pairs of PyTorch blocks, by somebody else who had not seen the causes."""
-    return _bunch("h200-torch-pairs2", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_torch_pairs3(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 18 pairs of PyTorch steps by a third author who had not seen the formulas of causes."""
-    return _bunch("h200-torch-pairs3", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h100_torch_pairs4(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load 28 pairs of PyTorch steps by a fourth author who had not seen the formulas of causes."""
-    return _bunch("h100-torch-pairs4", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_attention(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the attention ladders: layers are problem sizes, backends the versions.
-
-    Two slow versions were profiled at two of five sizes; their metrics are NaN at the others.
-    """
-    return _bunch("h200-attention", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_conv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the convolution ladder: layers are problems and batches, backends the versions."""
-    return _bunch("h200-conv", as_frame=as_frame, return_X_y=return_X_y)
-
-
-def load_h200_qkv(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
-    """Load the QKV products: layers are shapes and warps a block, backends the versions."""
-    return _bunch("h200-qkv", as_frame=as_frame, return_X_y=return_X_y)
+    return load_bunch("atlas", as_frame=as_frame, return_X_y=return_X_y)
 
 
 def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
@@ -155,10 +72,11 @@ def load_nazir2024(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
 
     ``frame`` has the inferred layer.
     """
-    return _bunch("nazir2024", as_frame=as_frame, return_X_y=return_X_y)
+    return load_bunch("nazir2024", as_frame=as_frame, return_X_y=return_X_y)
 
 
-def _bunch(name: str, *, as_frame: bool, return_X_y: bool) -> Any:
+def load_bunch(name: str, *, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Load any dataset by name as `load_h200_yolov4_tiny` does, the studies' too in a checkout."""
     folder = find(name)
     in_parts = folder is not None and part_files(folder, "layers")
     # the launches behind a table in parts are many, and nobody asked for them
@@ -184,4 +102,4 @@ def _bunch(name: str, *, as_frame: bool, return_X_y: bool) -> Any:
 def _card(name: str) -> str:
     path = find(name)
     card = path / "README.md" if path is not None and path.is_dir() else Path()
-    return card.read_text(encoding="utf-8") if card.is_file() else DATASETS[name].what
+    return card.read_text(encoding="utf-8") if card.is_file() else get(name).what

@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
 from perfml.datasets.parts import part_files, read_parts
-from perfml.datasets.registry import DATASETS, fetch, layers_meant
+from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
@@ -388,13 +388,13 @@ def _only(
 
 def _opened(name: str) -> Given:
     path = Path(name)
-    if name in DATASETS and not path.exists():
+    if not path.exists() and is_dataset(name):
         path = fetch(name)
     if path.is_dir():
         return _folder(name, path)
     if not path.exists():
         msg = "no such file or dataset"
-        known = f"Give a profile, a table, a dataset.csv, or one of: {', '.join(DATASETS)}."
+        known = f"Give a profile, a table, a dataset.csv or a dataset. {proposal(name)}"
         cure = did_you_mean(name, [*DATASETS, *files_like(path)], known)
         raise InputError(msg, where=name, cure=cure)
     require_file(path)

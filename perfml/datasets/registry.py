@@ -1,13 +1,19 @@
-"""Which datasets there are, where they lie, and how the ones we may not ship are fetched."""
+"""Which datasets there are, where they lie, and how the ones we may not ship are fetched.
+
+`DATASETS` is what comes with perfml or is fetched. In a checkout the recordings of the studies,
+folders of ``studies/data``, are found by their names too; nothing lists or proposes them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.util import checkout
 from perfml.util.digest import sha256_of_file
 
 
@@ -49,74 +55,6 @@ DATASETS = {
             layers="conv_.*",
         ),
         Dataset(
-            "h200-sweep",
-            "YOLOv4-Tiny on an H200: raw ncu and timing exports of cublas, cudnn, inductor",
-        ),
-        Dataset(
-            "h200-planted",
-            "19 families of kernels on an H200, each with one cause planted at four settings",
-        ),
-        Dataset(
-            "h200-planted-causes",
-            "these families and 24 more, with the counters of all causes",
-        ),
-        Dataset(
-            "h100-planted-causes",
-            "the 24 further families on an H100",
-        ),
-        Dataset(
-            "h200-strangers",
-            "39 pairs of CUDA kernels, fast and slow, by an outside author; causes noted before",
-        ),
-        Dataset(
-            "h200-strangers2",
-            "41 pairs of CUDA kernels by a second outside author",
-        ),
-        Dataset(
-            "h200-strangers3",
-            "43 pairs of CUDA kernels by a third",
-        ),
-        Dataset(
-            "h200-strangers4",
-            "53 pairs of CUDA kernels by a fourth",
-        ),
-        Dataset(
-            "h200-strangers5",
-            "25 pairs of CUDA kernels by a fifth",
-        ),
-        Dataset(
-            "h100-strangers6",
-            "40 pairs of CUDA kernels by a sixth",
-        ),
-        Dataset(
-            "h200-torch-pairs",
-            "32 pairs of PyTorch blocks, fast and slow, by an outside author",
-        ),
-        Dataset(
-            "h200-torch-pairs2",
-            "43 pairs of PyTorch blocks by a second outside author",
-        ),
-        Dataset(
-            "h200-torch-pairs3",
-            "18 pairs of PyTorch steps by a third outside author",
-        ),
-        Dataset(
-            "h100-torch-pairs4",
-            "28 pairs of PyTorch steps by a fourth outside author",
-        ),
-        Dataset(
-            "h200-attention",
-            "attention on an H200: eleven fp32 versions, three on tensor cores, FA2 and cuDNN",
-        ),
-        Dataset(
-            "h200-conv",
-            "convolution on an H200: a ladder of eleven versions beside cuDNN, three precisions",
-        ),
-        Dataset(
-            "h200-qkv",
-            "QKV projection on an H200: four versions x 1 to 32 warps a block, beside cuBLAS",
-        ),
-        Dataset(
             "nazir2024",
             "the published dataset.csv (GTX 1050 Ti, layers 3 and 20; no licence given)",
             url=(
@@ -131,6 +69,15 @@ DATASETS = {
 }
 
 
+_RECORDED = re.compile(r"h[12]00-")
+"""How the names of recordings begin."""
+
+
+def is_dataset(name: str) -> bool:
+    """Return whether `find` knows a name: a data set's, or a study's in a checkout."""
+    return name in DATASETS or _of_studies(name) is not None
+
+
 def get(name: str) -> Dataset:
     """Return a dataset's description.
 
@@ -139,11 +86,21 @@ def get(name: str) -> Dataset:
     PerfmlError
         If there is none of that name.
     """
-    if name not in DATASETS:
-        msg = f"no dataset is called {name!r}"
-        cure = did_you_mean(name, DATASETS, f"There are: {', '.join(DATASETS)}.")
-        raise PerfmlError(msg, cure=cure)
-    return DATASETS[name]
+    if name in DATASETS:
+        return DATASETS[name]
+    folder = _of_studies(name)
+    if folder is not None:
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        return Dataset(name, card.partition("\n")[0].lstrip("# "))
+    msg = f"no dataset is called {name!r}"
+    raise PerfmlError(msg, cure=did_you_mean(name, DATASETS, proposal(name)))
+
+
+def proposal(name: str) -> str:
+    """Return what to do about a name that is no dataset's: which there are, and where others."""
+    known = f"Datasets are: {', '.join(DATASETS)}."
+    recorded = _RECORDED.match(name) and checkout.studies() is None
+    return f"{known} {checkout.CURE}" if recorded else known
 
 
 def layers_meant(name: str) -> str | None:
@@ -219,9 +176,20 @@ def fetch(name: str, *, url: str | None = None) -> Path:
 
 
 def _shipped(name: str) -> list[Path]:
+    if (folder := _of_studies(name)) is not None:
+        return [folder]
     package = Path(str(resources.files("perfml.datasets")))
     # an installed wheel carries the recordings inside the package, a checkout beside it
     return [package / "recorded" / name, package.parent.parent / "datasets" / name]
+
+
+def _of_studies(name: str) -> Path | None:
+    """Return the folder of a study's recording in this checkout; None where there is none."""
+    studies = checkout.studies()
+    if studies is None or not _RECORDED.match(name) or Path(name).name != name:
+        return None
+    folder = studies / "data" / name
+    return folder if (folder / "README.md").is_file() else None
 
 
 def _cache() -> Path:

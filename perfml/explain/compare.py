@@ -106,8 +106,9 @@ def explain(
     --------
     >>> from perfml.datasets import load
     >>> from perfml.explain import explain, sides_of
-    >>> table = load("h200-sweep").frame
-    >>> pair = sides_of(table[table["batch"] == 1], "cublas", "cudnn")
+    >>> table = load("h200-yolov4-tiny").frame
+    >>> table = table[(table["precision"] == "fp32") & (table["batch"] == 1)]
+    >>> pair = sides_of(table, "cublas", "cudnn")
     >>> explain(*pair, layers=["conv_20"], model=None).details[0].time.verdict
     'slower'
     """

@@ -16,6 +16,7 @@ from typing import Any
 
 from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC
+from perfml.reproduce.source import Source
 
 REPRODUCED = "reproduced"
 SPREAD = "within the spread"
@@ -342,17 +343,52 @@ def generalisation_claims(book: Book) -> None:
     )
 
 
-def judge(results: dict[str, Any], published_data: bool, name: str) -> list[Claim]:
+def judge(results: dict[str, Any], source: Source) -> list[Claim]:
     """Judge every claim that is about the analysed data.
 
-    `results` is the document so far. What was published is testable on `published_data` only, data
-    of its schema.
+    `results` is the document so far. What was published is testable on data of its schema only.
     """
-    book = Book(results, published_data, name)
+    book = Book(results, source.published, source.name)
     data_claims(book)
     regression_claims(book)
     classification_claims(book)
     importance_claims(book)
     second_metric_claim(book)
     generalisation_claims(book)
-    return book.claims
+    return [*book.claims, library_order(source)]
+
+
+LIBRARIES = ("trt", "cudnn", "cublas")
+"""The published order, fastest first, as the file names them."""
+
+
+def library_order(source: Source) -> Claim:
+    """Judge the order of the three libraries in the two layers that the published file has."""
+    claim = "TensorRT is fastest, cuDNN in the middle, cuBLAS slowest: in layers 3 and 20"
+    layers = source.layers
+    means = layers.groupby(["layer", "backend"], observed=True)["time_us"].mean()
+    wanted = ("conv_03", "conv_20")
+    known = all((layer, name) in means.index for layer in wanted for name in LIBRARIES)
+    if not source.published or not known:
+        evidence = "The data does not hold the three libraries in both layers under known names."
+        return Claim(claim, NOT_TESTABLE, evidence, "Figure 2-4", source.name)
+    times = {layer: [float(means.loc[(layer, name)]) for name in LIBRARIES] for layer in wanted}
+    right = all(list(values) == sorted(values) for values in times.values())
+    told = "; ".join(
+        f"layer {int(layer[-2:])}: " + " < ".join(f"{value:.0f}" for value in values)
+        if values == sorted(values)
+        else f"layer {int(layer[-2:])}: " + ", ".join(f"{value:.0f}" for value in values)
+        for layer, values in times.items()
+    )
+    note = (
+        " For layer 20 the published TensorRT program computes 85 % of the outputs (no padding)."
+        if source.original
+        else ""
+    )
+    return Claim(
+        claim,
+        REPRODUCED if right else NOT_REPRODUCED,
+        f"Mean times in µs (TensorRT, cuDNN, cuBLAS), {told}.{note}",
+        "Figure 2-4",
+        source.name,
+    )

@@ -12,6 +12,7 @@ from perfml.report.figures.axes import name_rows
 from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, colours, new_axes, plain, styled
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.run import Reproduction, importance_table
+from perfml.reproduce.source import Recording
 from perfml.reproduce.splits import Runs, studied_model
 from perfml.util.words import number
 
@@ -115,12 +116,12 @@ def mean_layer_time(means: pd.DataFrame) -> Axes:
     return ax
 
 
-def mean_times(found: Reproduction) -> pd.DataFrame:
-    """Return figure 2-1's numbers for the analysed data and for the recording."""
+def mean_times(found: Reproduction, beside: Recording | None = None) -> pd.DataFrame:
+    """Return figure 2-1's numbers for the analysed data and for a recording beside it."""
     frames = []
     sources = [(found.source.name, found.source.layers)]
-    if found.recording is not None and found.recording.name != found.source.name:
-        sources.append((found.recording.name, found.recording.layers))
+    if beside is not None and beside.name != found.source.name:
+        sources.append((beside.name, beside.layers))
     for name, layers in sources:
         by_layer = layers.groupby(["backend", "layer"], observed=True, dropna=False)[
             "time_us"

@@ -6,6 +6,7 @@ import base64
 import functools
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,10 +16,8 @@ import pandas as pd
 
 from perfml import __version__
 from perfml.errors import InputError
-from perfml.report import figures as shared
-from perfml.reproduce import chapter, figures
+from perfml.reproduce import figures
 from perfml.reproduce.claims import LEGEND, counted
-from perfml.reproduce.network import layer_kernels
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.summary import TITLES
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DPI = 110
-_LAYERS = {"conv_03": "figure_2_5", "conv_20": "figure_2_5_layer_20"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Part:
         return base64.b64encode(self.png).decode()
 
 
-def write(found: Reproduction, folder: Path) -> list[Path]:
+def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None) -> list[Path]:
     """Write everything into a folder, which is made where it does not exist.
 
     Parameters
@@ -56,6 +54,8 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
         What `reproduce` returned.
     folder
         Where to; files of an earlier run are replaced one by one.
+    parts
+        Tables and figures; None for those of the analysed data.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
         If the folder cannot be made or written.
     """
     make_folder(folder)
-    parts = all_parts(found)
+    parts = data_parts(found) if parts is None else parts
     texts = {
         "verdicts.csv": pd.DataFrame(found.results["claims"]).to_csv(index=False),
         "results.json": json.dumps(found.results, indent=2, allow_nan=False) + "\n",
@@ -108,15 +108,16 @@ def _written(path: Path, content: bytes) -> Path:
     return path
 
 
-def _png(ax: Axes) -> bytes:
+def drawn_png(ax: Axes) -> bytes:
+    """Return a figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
     figure: Any = ax.figure
     figure.savefig(buffer, format="png", dpi=_DPI)
     return buffer.getvalue()
 
 
-def all_parts(found: Reproduction) -> list[Part]:
-    """Return every table and figure of the chapter that the data allows."""
+def data_parts(found: Reproduction) -> list[Part]:
+    """Return the tables and figures of the chapter that are about the analysed data."""
     return [*_tables(found), *_figures(found)]
 
 
@@ -197,21 +198,7 @@ def _tables(found: Reproduction) -> list[Part]:
     if results["ranges"]:
         table = range_table(results)
         caption = "Table 2.2: value ranges, published and in the file."
-        parts.append(Part("table_2_2", caption, table, _png(figures.table_picture(table))))
-    if found.network is not None:
-        name = f"{found.network['name']}, {found.network['device']}"
-        table = chapter.device_table(found.network["about"])
-        caption = f"Table 2.1: the study's device, and that of {name}."
-        parts.append(Part("table_2_1", caption, table, _png(figures.table_picture(table))))
-        table = chapter.filter_cross(found.network["filters"])
-        caption = f"Table 2.3 as printed, on {name}: layers by input channels and filter size."
-        parts.append(Part("table_2_3_cells", caption, table, _png(figures.table_picture(table))))
-        table = found.network["filters"]
-        caption = f"Table 2.3 on {name}: layers by filter, fast and slow under cuBLAS."
-        parts.append(Part("table_2_3", caption, table, _png(figures.table_picture(table))))
-        table = found.network["structures"]
-        caption = "Table 2.4: structures of layers 3 and 20, published and in perfml's network."
-        parts.append(Part("table_2_4", caption, table, _png(figures.table_picture(table))))
+        parts.append(Part("table_2_2", caption, table, drawn_png(figures.table_picture(table))))
     for number, table, runs, told in (
         ("2_5", regression_table(results), found.regression, REGRESSION),
         ("2_6", classification_table(results), found.classification, CLASSIFICATION),
@@ -224,7 +211,7 @@ def _tables(found: Reproduction) -> list[Part]:
             "out over model seeds. Grey dots: one split each."
         )
         drawn = figures.score_figure(runs, published, TITLES)
-        parts.append(Part(f"table_{number}", caption, table, _png(drawn)))
+        parts.append(Part(f"table_{number}", caption, table, drawn_png(drawn)))
     return parts
 
 
@@ -232,39 +219,14 @@ def _figures(found: Reproduction) -> list[Part]:
     parts = []
     means = figures.mean_times(found)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
-    parts.append(Part("figure_2_1", caption, means, _png(figures.mean_layer_time(means))))
-    caption = "Figure 2-2: the method, and the commands that are its steps here."
-    method = chapter.method_table()
-    parts.append(Part("figure_2_2", caption, method, _png(chapter.method_figure())))
-    engines = chapter.engine_steps()
-    table = chapter.fusion_table(engines)
-    for precision in ("fp32", "int8"):
-        caption = (
-            f"Figure 2-3: which layers of YOLOv4-Tiny an engine in {precision} makes one step of "
-            f"({engines['source']}). The table has every precision."
-        )
-        drawn = chapter.fusion_figure(engines, precision)
-        parts.append(Part(f"figure_2_3_{precision}", caption, table, _png(drawn)))
-    if found.recording is not None and found.network is not None:
-        times = found.network["times"].reset_index()
-        caption = f"Figure 2-4 on {found.network['device']}: time of every convolution, batch 1."
-        drawn = shared.layer_times(found.recording.layers)
-        parts.append(Part("figure_2_4", caption, times, _png(drawn)))
-        for layer, name in _LAYERS.items():
-            if not (found.recording.kernels["layer"] == layer).any():
-                continue
-            number = int(layer[-2:])
-            caption = f"Figure 2-5 on {found.network['device']}: the kernels of layer {number}."
-            drawn = shared.kernel_shares(found.recording.kernels, layer=layer)
-            table = layer_kernels(found.recording.kernels, layer)
-            parts.append(Part(name, caption, table, _png(drawn)))
+    parts.append(Part("figure_2_1", caption, means, drawn_png(figures.mean_layer_time(means))))
     weights = importance_table(found.regression)
     caption = (
         "Figure 2-6: gradient boosting, built-in importance; bars are means, lines hold 95 % of "
         "the splits. The table has every regression model."
     )
     parts.append(
-        Part("figure_2_6", caption, weights, _png(figures.weights_figure(found.regression)))
+        Part("figure_2_6", caption, weights, drawn_png(figures.weights_figure(found.regression)))
     )
     tree, text = figures.tree_figure(found.classification)
     lines = pd.DataFrame({"rule": text.rstrip("\n").splitlines()})
@@ -272,15 +234,15 @@ def _figures(found: Reproduction) -> list[Part]:
         "Figure 2-7: decision tree on all rows, one model seed. Another seed may cut on another "
         "metric with the same result."
     )
-    parts.append(Part("figure_2_7", caption, lines, _png(tree), shown=False))
+    parts.append(Part("figure_2_7", caption, lines, drawn_png(tree), shown=False))
     classes = importance_table(found.classification)
     caption = "Importances of the classifiers over the splits (the table has every model)."
     drawn = figures.weights_figure(found.classification, "dt")
-    parts.append(Part("figure_2_7_importances", caption, classes, _png(drawn), shown=False))
+    parts.append(Part("figure_2_7_importances", caption, classes, drawn_png(drawn), shown=False))
     return parts
 
 
-def page(found: Reproduction, parts: list[Part]) -> str:
+def page(found: Reproduction, parts: Sequence[Part]) -> str:
     """Return the report: one HTML page that needs no other file."""
     from jinja2 import Environment, StrictUndefined
 
@@ -375,26 +337,8 @@ SCORE_SPARE = ("splits", "percentile of published", "published")
 
 
 def claim_lines(found: Reproduction) -> list[tuple[str, str, str]]:
-    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence.
-
-    A mark behind a claim leads to `data_notes`.
-    """
-    marks = _marks(found)
-    return [
-        (f"{claim.claim}{marks[claim.data]}", claim.verdict, claim.brief) for claim in found.claims
-    ]
-
-
-def data_notes(found: Reproduction) -> list[str]:
-    """Return what the marks of `claim_lines` mean: about which other data a claim is."""
-    return [f"{mark.strip()} about {data}" for data, mark in _marks(found).items() if mark]
-
-
-def _marks(found: Reproduction) -> dict[str, str]:
-    """Return by data set what stands behind a claim about it: nothing for the study's own."""
-    others = dict.fromkeys(each.data for each in found.claims if each.data != found.source.name)
-    marks = {data: f" {'*' * place}" for place, data in enumerate(others, start=1)}
-    return {found.source.name: "", **marks}
+    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence."""
+    return [(claim.claim, claim.verdict, claim.brief) for claim in found.claims]
 
 
 def _text(value: float | None, form: str = ".4g") -> str:

@@ -1,4 +1,4 @@
-"""The whole reproduction in one call."""
+"""The analysis of a dataset.csv in one call; the rest of chapter 2 is ``studies.reproduction``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
 from perfml.reproduce import summary
 from perfml.reproduce.claims import LEGEND, Claim, judge
-from perfml.reproduce.network import judged_on, network_facts
-from perfml.reproduce.network_claims import key_metric_claim, layer_claims
 from perfml.reproduce.published import KEY_METRIC
-from perfml.reproduce.source import Recording, Source, find_data, find_recording
-from perfml.reproduce.splits import OWN, Plan, Runs, run_recording, run_tasks
+from perfml.reproduce.source import Source, find_data
+from perfml.reproduce.splits import OWN, Plan, Runs, run_tasks
 from perfml.util.html import section
 from perfml.util.json_values import json_value
 from perfml.util.typing import Progress
@@ -29,19 +27,13 @@ STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Everything the command writes.
-
-    `results` is the document of ``results.json``. `recording` is one of all layers, where one is at
-    hand, and `network` its tables (`perfml.reproduce.network.network_facts`).
-    """
+    """Everything the command writes; `results` is the document of ``results.json``."""
 
     source: Source
     regression: Runs
     classification: Runs
     results: dict[str, Any]
     claims: tuple[Claim, ...]
-    recording: Recording | None = None
-    network: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
 
     def _repr_html_(self) -> str:
@@ -84,40 +76,15 @@ def reproduce(
     if not source.published:
         plan, note = standing_in(plan)
         notes.append(note)
-    recording, reason = _recording()
     problems = [build_problem(source.layers, task) for task in ("regression", "classification")]
     regression, classification = run_tasks(problems, plan, progress)
     results = _results(source, regression, classification)
-    claims = judge(results, source.published, source.name)
-    network = network_facts(recording)
-    claims += layer_claims(source, network, reason)
-    if recording is not None and network is not None:
-        held_out = run_recording(build_problem(recording.layers), plan, progress)
-        claims.append(key_metric_claim(judged_on(network), held_out))
-        results["recording"] = {
-            "name": recording.name,
-            "device": network["device"],
-            "rows": network["rows"],
-            "layers": len(held_out.layers),
-            "backends": network["backends"],
-            "leave_one_layer_out_mape": {
-                name: float(each.score.mean()) for name, each in held_out.unseen.items()
-            },
-        }
+    claims = judge(results, source)
     results["claims"] = [claim.to_dict() for claim in claims]
     results["footnotes"] = _fewer(regression, plan)
     results["notes"] = list(notes)
     document: dict[str, Any] = json_value(results)
-    return Reproduction(
-        source,
-        regression,
-        classification,
-        document,
-        tuple(claims),
-        recording,
-        network,
-        tuple(notes),
-    )
+    return Reproduction(source, regression, classification, document, tuple(claims), tuple(notes))
 
 
 def standing_in(plan: Plan) -> tuple[Plan, str]:
@@ -130,14 +97,6 @@ def standing_in(plan: Plan) -> tuple[Plan, str]:
         f"{splits} random splits, linear-tree on {study}."
     )
     return smaller, note
-
-
-def _recording() -> tuple[Recording | None, str]:
-    """Return the recording, or None and why: without it the published file can be analysed."""
-    try:
-        return find_recording(), "none ships with this installation"
-    except PerfmlError as error:
-        return None, str(error).splitlines()[0]
 
 
 def _fewer(runs: Runs, plan: Plan) -> tuple[str, ...]:

@@ -1,22 +1,20 @@
-"""Find the data: the published file, and the recordings that ship with perfml."""
+"""Find the data: the published file, or the recording that stands in for it."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from perfml.datasets import DATASETS, fetch, find, from_published, read_given
+from perfml.datasets import fetch, find, from_published, read_given
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
 from perfml.util.digest import sha256_of_file
 
-RECORDED = ("h200-yolov4-tiny", "h200-sweep")
-"""Datasets recorded by this project that can stand beside the published file, best first."""
+RECORDED = "h200-yolov4-tiny"
+"""The dataset that ships with perfml and stands in where the published file cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording of all 21 layers: Layers and Kernels tables of batch 1.
-
-    `about` is what its runs say of the machine: GPU, multiprocessors, versions of the libraries.
-    """
+    """A recording of all 21 layers: Layers and Kernels tables of batch 1."""
 
     name: str
     layers: pd.DataFrame
     kernels: pd.DataFrame
-    about: dict[str, Any] = field(default_factory=dict)
 
 
 def find_data(path: Path | None, *, url: str | None = None) -> Source:
@@ -124,43 +118,19 @@ def _from_file(path: Path) -> Source:
 
 
 def find_recording() -> Recording | None:
-    """Return the best recording on this machine at batch 1, or None where there is none.
+    """Return the recording on this machine at batch 1, or None where there is none.
 
     Raises
     ------
     PerfmlError
-        If there are recordings and none can be read; the error is the first one's.
+        If it is there and cannot be read.
     """
-    failures = []
-    for name in RECORDED:
-        place = find(name) if name in DATASETS else None
-        if place is None:
-            continue
-        try:
-            return _recording(name, place)
-        except PerfmlError as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return None
-
-
-def _recording(name: str, place: Path) -> Recording:
-    given = read_given(place)
+    folder = find(RECORDED)
+    if folder is None:
+        return None
+    given = read_given(folder)
     kept = [_one_condition(frame) for frame in (given.layers, given.launches)]
-    return Recording(name, kept[0], kept[1], _machine(place))
-
-
-def _machine(place: Path) -> dict[str, Any]:
-    """Return what the first run's manifest says of its machine; empty without manifests."""
-    for path in sorted(place.glob("runs/*/run.json")):
-        try:
-            found = json.loads(path.read_text(encoding="utf-8")).get("environment")
-        except (OSError, ValueError, AttributeError):
-            continue
-        if isinstance(found, dict):
-            return dict(found)
-    return {}
+    return Recording(RECORDED, kept[0], kept[1])
 
 
 def _one_condition(frame: pd.DataFrame) -> pd.DataFrame:

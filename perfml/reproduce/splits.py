@@ -205,7 +205,8 @@ def run_tasks(
 ) -> list[Runs]:
     """Fit the models of each task under both protocols."""
     planned = [_works(problem, plan) for problem in problems]
-    fits = iter(_run([work for works in planned for work in works], plan, 0.1, progress, "splits"))
+    every = [work for works in planned for work in works]
+    fits = iter(run_works(every, plan, 0.1, progress, "splits"))
     runs = []
     for problem, works in zip(problems, planned, strict=True):
         found = [next(fits) for _ in works]
@@ -213,14 +214,15 @@ def run_tasks(
             str(problem.layer_names[np.flatnonzero(problem.layer == code)[0]])
             for code in range(problem.n_layers if problem.has_layers else 0)
         )
-        scores = (_scores(found[: plan.splits]), _scores(found[plan.splits :]))
+        scores = (scores_of(found[: plan.splits]), scores_of(found[plan.splits :]))
         runs.append(Runs(problem, *scores, layers, plan.test_size))
     return runs
 
 
-def _run(
+def run_works(
     works: list[Work], plan: Plan, seconds: float, progress: Progress | None, what: str
 ) -> list[list[Outcome]]:
+    """Fit every piece of work, in processes where `seconds` each make that worth while."""
     return run_all(
         run_split,
         works,
@@ -242,7 +244,7 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     if plan.study_splits is not None:
         most["lmt"] = plan.study_splits
     splitter = RepeatedRandomSplit(plan.splits, test_size=plan.test_size)
-    works, work = [], _work(problem)
+    works, work = [], work_maker(problem)
     for seed, split in enumerate(splitter.split(problem.design.values)):
         some = tuple(name for name in models if seed < most.get(name, plan.splits))
         works.append(work(some, tuple(random), split, (seed,), ("builtin", "classes")))
@@ -256,12 +258,12 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     return works
 
 
-def _work(problem: Problem) -> Callable[..., Work]:
+def work_maker(problem: Problem) -> Callable[..., Work]:
     """Return what makes work of models, baselines, split, model seeds, and importances."""
     return functools.partial(Work, problem, Target("time"), find=studied_model)
 
 
-def _scores(found: Sequence[Sequence[Outcome]]) -> dict[str, Scores]:
+def scores_of(found: Sequence[Sequence[Outcome]]) -> dict[str, Scores]:
     """Return what each model and baseline did, given its outcomes on each split."""
     by_model: dict[str, list[tuple[int, Outcome]]] = {}
     for group, outcomes in enumerate(found):
@@ -281,18 +283,3 @@ def _scores(found: Sequence[Sequence[Outcome]]) -> dict[str, Scores]:
 def _stacked(values: Sequence[Floats | None]) -> Floats | None:
     present = [value for value in values if value is not None]
     return np.stack(present) if present and len(present) == len(values) else None
-
-
-def run_recording(problem: Problem, plan: Plan, progress: Progress | None = None) -> Runs:
-    """Fit the trees on a recording with each of its layers held out, one model seed a layer."""
-    regression = problem.task == "regression"
-    names = ("dt", "gbr") if regression else ("dt", "rf")
-    baselines = ("training-mean",) if regression else ("most-frequent",)
-    splits = list(LeaveOneLayerOut().split(problem.design.values, groups=problem.layer))
-    works = [
-        _work(problem)(names, baselines, split, (seed,), ("builtin",))
-        for seed, split in enumerate(splits)
-    ]
-    fits = _run(works, plan, 0.2, progress, "layers of the recording")
-    layers = [str(problem.layer_names[test[0]]) for _, test in splits]
-    return Runs(problem, {}, _scores(fits), tuple(layers), 0.0)

@@ -14,6 +14,8 @@ NAMES = {
     "rest": "predict-rest-h200",
     "beside": "atlas-beside",
 }
+"""Asked once: the programs are ``git show 498a952:studies/atlas/asked.py``, ``confirm.py`` and
+``beside.py``, which needs the packages mapie and pystreed."""
 OWN = {"optimal": "pystreed, the best of its depth", "greedy": "the linear model tree of perfml"}
 
 

@@ -5,8 +5,8 @@
 Several processes a GPU prepare on the CPU; one at a time has the GPU (`PERFML_GPU_TURN`). Runs
 are begun in the order of `order`, so that a short lease gets every network once before it gets any
 of them in all precisions, and these for the same networks. What is there already is kept, and what
-``--beside`` names is left out. Ladders of kernels (``datasets/h200-conv/sweep.yaml``) go through it
-in the order of their files.
+``--beside`` names is left out. Ladders of kernels (``studies/data/h200-conv/sweep.yaml``) go
+through it in the order of their files.
 """
 
 from __future__ import annotations

@@ -7,16 +7,16 @@ import json
 import math
 from pathlib import Path
 
-from collectors.workloads.attention.variants import LADDER, VARIANTS
 from perfml.datasets import load
 from perfml.explain import explain, load_tables, make_side
 from perfml.util.words import Readable
 from studies.ladders import measure as steps_of
 from studies.ladders.reasons import because, causes_in_words
 from studies.page_tables import markdown
+from studies.workloads.attention.variants import LADDER, VARIANTS
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "datasets/h200-attention"
+DATA = ROOT / "studies/data/h200-attention"
 PROFILED = ("b50_n512_d64", "b1360_n128_d32")
 """Sizes of the ladder: one with fewer blocks than fit on the GPU, one with enough."""
 TENSOR = ("b48_n25600_d64", "b48_n6400_d128")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -25,13 +24,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.variants import (
-    KV_TILES,
-    LADDER,
-    Q_TILES,
-)
+from perfml.util.files import write_text
 from studies.attention.parts import MARK, PARTS, TOKENS
+from studies.workloads.attention import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("wmma", "mma", "wgmma")
@@ -173,103 +168,6 @@ def teraflops(row: dict[str, Any]) -> float:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def tile_table(rows: list[dict[str, Any]], rates: dict[str, dict[str, float]]) -> list[str]:
-    lines = [
-        "wmma tiles, 25,600 tokens (Tables 3.3 and 3.5, Fig. 3-7): Q rows a warp x K/V rows",
-        " tile     regs  spill  smem KiB  blocks   error       ms  TFLOP/s  DRAM GB/s  L2 GB/s",
-    ]
-    known = {row["variant"]: row for row in rows if row["backend"] == "wmma"}
-    for q in Q_TILES:
-        for kv in KV_TILES:
-            row = known.get(f"q{q}_kv{kv}")
-            if row is None:
-                lines.append(f" {q:2d}x{kv:<4d}  did not run")
-                continue
-            rate = rates.get(row["variant"], {})
-            speeds = "".join(f"{rate.get(name, float('nan')) / 1e9:10.0f}" for name in THROUGHPUT)
-            spill = (row["spill_stores"] or 0) + (row["spill_loads"] or 0)
-            lines.append(
-                f" {q:2d}x{kv:<4d}{row['registers']:8d}{spill:7d}{row['shared_bytes'] / 1024:10.1f}"
-                f"{blocks(row):8d}{_number(row['error'], '9.1e')}{_number(row['ms'], '9.2f')}"
-                f"{teraflops(row):9.1f}{speeds}"
-            )
-    return lines
-
-
-def _number(value: float | None, form: str) -> str:
-    return format(float("nan") if value is None else value, form)
-
-
-def variant_table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [
-        "",
-        "variants, 25,600 tokens, d 64      regs  spill  blocks    error       ms  TFLOP/s",
-    ]
-    for row in rows:
-        if is_tile(row):
-            continue
-        spill = (row["spill_stores"] or 0) + (row["spill_loads"] or 0)
-        needs = f"{row['registers']:6d}{spill:7d}{blocks(row):8d}"
-        lines.append(
-            f" {row['backend']:6s}{row['variant']:26s}{needs}"
-            f"{_number(row['error'], '9.1e')}{_number(row['ms'], '9.2f')}{teraflops(row):9.1f}"
-        )
-    return lines
-
-
-def other_table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [
-        "",
-        "12,800 tokens, causal and d 128 (TFLOP/s of the unmasked half)    error    ms  TFLOP/s",
-    ]
-    lines += [
-        f" {row['label']:58s}{_number(row['error'], '9.1e')}{row['ms']:9.2f}{teraflops(row):9.1f}"
-        for row in rows
-    ]
-    return lines
-
-
-def ladder_table(rows: list[dict[str, Any]]) -> list[str]:
-    sizes = list(dict.fromkeys(row["size"] for row in rows if "rung" in row))
-    times = {(row["rung"], row["size"]): row["ms"] for row in rows if "rung" in row}
-    errors: dict[str, float] = {}
-    for row in rows:
-        if "check" in row:
-            value = float("nan") if row["error"] is None else row["error"]
-            errors[row["check"]] = max(errors.get(row["check"], 0.0), value)
-    lines = ["", "fp32 ladder, ms (x the step before)" + "".join(f"{size:>22s}" for size in sizes)]
-    before: str | None = None
-    for name in (*LADDER, "torch-efficient"):
-        cells = ""
-        for size in sizes:
-            now, old = times.get((name, size)), times.get((before or "", size))
-            gain = f" ({old / now:5.2f}x)" if now and old and name in LADDER else " " * 9
-            cells += f"{now:13.3f}{gain}" if now else " " * 22
-        lines.append(f" {name:14s} error {_number(errors.get(name), '8.1e')}{'':6s}{cells}")
-        before = name
-    return lines
-
-
-def token_table(rows: list[dict[str, Any]]) -> list[str]:
-    tokens = sorted({row["tokens"] for row in rows})
-    lines = ["", "TFLOP/s over tokens (batch 4, 12 heads, d 64; Figs. 3-8, 3-9)"]
-    head = "".join(f"{each:9d}" for each in tokens)
-    lines.append(f" {'backend':36s}{head}   x FA2   error")
-    found = {(row["backend"], row["tokens"]): row for row in rows}
-    rival = found.get((RIVAL, TOKENS))
-    for name in dict.fromkeys(row["backend"] for row in rows):
-        cells = "".join(
-            f"{teraflops(found[name, each]):9.1f}" if (name, each) in found else f"{'-':>9s}"
-            for each in tokens
-        )
-        last = found.get((name, TOKENS))
-        ratio = f"{rival['ms'] / last['ms']:8.3f}" if last and rival else f"{'-':>8s}"
-        error = _number(last["error"] if last else None, "8.1e")
-        variant = next(row["variant"] for row in rows if row["backend"] == name)
-        lines.append(f" {name:16s}{variant:20s}{cells}{ratio}{error}")
-    return lines
-
-
 # ---- the whole -----------------------------------------------------------------------------------
 
 
@@ -317,7 +215,7 @@ def measure(run: Run, sizes: str, repeats: int) -> dict[str, Any]:
 
 def main() -> int:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--out", type=Path, help="folder for attention.json and attention.txt")
+    made.add_argument("--out", type=Path, help="folder for attention.json")
     made.add_argument("--seconds", type=float, default=420, help="limit for everything")
     made.add_argument("--sizes", choices=("small", "published"), default="published")
     made.add_argument("--repeats", type=int, default=7)
@@ -333,22 +231,13 @@ def main() -> int:
     verdict(run, found)
     found |= {"notes": run.notes, "failures": run.failures}
     lines = [
-        *tile_table(found["variants"], found["rates"]),
-        *variant_table(found["variants"]),
-        *ladder_table(found["ladder"]),
-        *other_table(found["other"]),
-        *token_table(found["tokens"]),
-        "",
         *(f"note: {note}" for note in run.notes),
         *(f"FAILED: {failure}" for failure in run.failures),
         f"{'failed' if run.failures else 'passed'}, {given.seconds - run.left():.0f} s",
     ]
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        for name, text in (("json", json.dumps(found, indent=1)), ("txt", "\n".join(lines))):
-            part = given.out / f".attention.{name}.part"
-            part.write_text(text + "\n", encoding="utf-8")
-            os.replace(part, given.out / f"attention.{name}")
+        write_text(given.out / "attention.json", json.dumps(found, indent=1) + "\n")
     print(json.dumps(found) if given.json else "\n".join(lines))
     return 1 if run.failures else 0
 

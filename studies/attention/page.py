@@ -12,15 +12,15 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from collectors.workloads.attention.variants import KV_TILES, LADDER, Q_TILES
 from perfml.datasets import load
 from studies.attention import counters as counters_of
 from studies.attention.measure import RIVAL, blocks, teraflops
 from studies.page_tables import markdown, table_on, write_tables
+from studies.workloads.attention.variants import KV_TILES, LADDER, Q_TILES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/attention.md"
-DATA = ROOT / "datasets/h200-attention"
+DATA = ROOT / "studies/data/h200-attention"
 CARD = DATA / "README.md"
 SIZES = {
     "t10": "b10_n2048_d64",

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.problems import SETS, Problem, parse_sizes
-from collectors.workloads.attention.variants import LADDER, VARIANTS
-from collectors.workloads.attention.workload import source_of
 from collectors.workloads.cuda import Module, build
 from collectors.workloads.session import KernelSession, Layer
+from studies.workloads.attention import launch
+from studies.workloads.attention.problems import SETS, Problem, parse_sizes
+from studies.workloads.attention.variants import LADDER, VARIANTS
+from studies.workloads.attention.workload import source_of
 
 MARK = "RESULT "
 HEADS = 48

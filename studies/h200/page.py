@@ -23,7 +23,7 @@ from perfml.tables import read_table, replacing
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/h200-analysis.md"
-RECORDED, SWEEP = ROOT / "datasets/h200-yolov4-tiny", ROOT / "datasets/h200-sweep"
+RECORDED, SWEEP = ROOT / "datasets/h200-yolov4-tiny", ROOT / "studies/data/h200-sweep"
 DATA = {
     "fp32": (RECORDED, 1, "fp32"),
     "tf32": (RECORDED, 1, "tf32"),

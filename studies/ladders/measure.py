@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from collectors.workloads import workload, workloads
-from perfml.datasets import DATASETS, find
+from perfml.datasets import find
+from perfml.datasets.registry import is_dataset
 from perfml.errors import PerfmlError
 from perfml.explain import explain, load_tables, make_side
 from studies.ladders import qkv_columns as qkv
 from studies.ladders.reasons import because, causes_in_words
+from studies.page_tables import markdown as table
 
 if TYPE_CHECKING:
     from perfml.explain.compared import Side
@@ -119,7 +121,7 @@ def ladder(
 def _folder(dataset: str) -> Path:
     """Return a dataset's folder: its path, or that of the shipped one of its name."""
     path = Path(dataset)
-    return (find(dataset) or path) if not path.exists() and dataset in DATASETS else path
+    return (find(dataset) or path) if not path.exists() and is_dataset(dataset) else path
 
 
 def times(
@@ -301,30 +303,21 @@ def markdown(document: dict[str, Any]) -> str:
     timed = any(abs(row["busy_us"] / row["after_us"] - 1) > ALIKE for row in known)
     names = [name for name in HEADINGS if timed or not name.startswith("busy")]
     columns = list(dict.fromkeys(name for row in document["times"] for name in row))
-    lines = [
-        *_head(columns),
-        *(_line([_cell(row[n]) for n in columns]) for row in document["times"]),
-    ]
-    lines += ["", *_head([HEADINGS[name] for name in names])]
+    tables = [table(columns, [[_cell(row[n]) for n in columns] for row in document["times"]])]
+    rows = []
     for layer in dict.fromkeys(row["layer"] for row in steps):
         for row in (each for each in steps if each["layer"] == layer):
             shown = {**row, "step": f"{row['before']} -> {row['after']} ({row['precision']})"}
-            lines.append(_line([_cell(shown[name]) for name in names]))
+            rows.append([_cell(shown[name]) for name in names])
+    tables.append(table([HEADINGS[name] for name in names], rows))
     if document["qkv"]:
         columns = ["backend", "layer", *qkv.COLUMNS]
-        lines += ["", *_head([qkv.COLUMNS.get(name, name) for name in columns])]
-        for row in document["qkv"]:
-            cells = [f"`{row[n]}`" if n == "bars" else _cell(row[n]) for n in columns]
-            lines.append(_line(cells))
-    return "\n".join(lines)
-
-
-def _head(names: Sequence[str]) -> list[str]:
-    return [_line(names), _line(["---"] * len(names))]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        rows = [
+            [f"`{row[n]}`" if n == "bars" else _cell(row[n]) for n in columns]
+            for row in document["qkv"]
+        ]
+        tables.append(table([qkv.COLUMNS.get(name, name) for name in columns], rows))
+    return "\n\n".join(tables)
 
 
 def _cell(value: Any) -> str:

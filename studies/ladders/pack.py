@@ -1,6 +1,6 @@
-"""Make ``datasets/h200-ladders`` of runs: a table of launches a ladder, recorded as a whole.
+"""Make ``studies/data/h200-ladders`` of runs: a table of launches a ladder, recorded as a whole.
 
-``python -m studies.ladders.pack RUNS [--out datasets/h200-ladders]``
+``python -m studies.ladders.pack RUNS [--out studies/data/h200-ladders]``
 
 What belongs to a ladder says its ``datasets/h200-NAME/sweep.yaml``; runs of no sweep are left out.
 Names of machines and folders are struck out (`perfml.redact`); what was checked, and how well it
@@ -27,7 +27,7 @@ from perfml.tables import Table, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 LADDERS = ("attention", "conv", "qkv")
-OUT = ROOT / "datasets" / "h200-ladders"
+OUT = ROOT / "studies/data/h200-ladders"
 RAW = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum",
@@ -55,7 +55,7 @@ class Version:
 
 def wanted(ladder: str) -> list[Version]:
     """Return what belongs to a ladder, in the order of its sweep."""
-    runs = read_sweep(ROOT / "datasets" / f"h200-{ladder}" / "sweep.yaml").runs.values()
+    runs = read_sweep(ROOT / "studies/data" / f"h200-{ladder}" / "sweep.yaml").runs.values()
     return [
         Version.of(
             {

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from collectors.workloads.qkv.shapes import SHAPES
 from perfml.tables import read_table
 from studies.ladders import measure
 from studies.ladders.qkv_columns import qkv_columns
 from studies.page_tables import markdown, table_on, write_tables
+from studies.workloads.qkv.shapes import SHAPES
 
 ROOT = Path(__file__).resolve().parents[2]
-CONV, QKV = ROOT / "datasets/h200-conv", ROOT / "datasets/h200-qkv"
+CONV, QKV = ROOT / "studies/data/h200-conv", ROOT / "studies/data/h200-qkv"
 SEEDS = ROOT / "tests/data/ladders"
 SIZES = [f"conv{n}_b{batch}" for n in (1, 2) for batch in (100, 1000, 10000)]
 CONV_LAYERS = [*SIZES, "yolo03_b1", "yolo20_b1"]

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from collectors.workloads import workload
-from collectors.workloads.qkv.shapes import SHAPES, Shape
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks
+from studies.workloads.qkv.shapes import SHAPES, Shape
 
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_global_op_ld.sum"
 """Not in perfml's catalogue: `perfml ingest --raw` keeps it."""

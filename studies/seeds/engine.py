@@ -1,7 +1,7 @@
 """Which layers of YOLOv4-Tiny an engine of TensorRT for RTX makes one step of, by precision.
 
 ``python -m studies.seeds.engine`` builds the engines, which needs no GPU, and writes
-``perfml/reproduce/engine_steps.json``, from which ``perfml reproduce`` draws figure 2-3.
+``studies/reproduction/engine_steps.json``, from which ``perfml reproduce`` draws figure 2-3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collectors.workloads.yolov4_tiny.engine_layers import plan_layers
 from collectors.workloads.yolov4_tiny.workload import build_problem
 from perfml.util.files import write_text
 
-STEPS = Path(__file__).resolve().parents[2] / "perfml/reproduce/engine_steps.json"
+STEPS = Path(__file__).resolve().parents[2] / "studies/reproduction/engine_steps.json"
 PRECISIONS = ("fp32", "fp16", "int8")
 
 

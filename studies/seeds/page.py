@@ -13,7 +13,6 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from collectors.workloads.attention.problems import Problem
 from perfml.datasets import load
 from perfml.tables import read_table
 from perfml.util.words import Readable
@@ -23,6 +22,7 @@ from studies.seeds.results import RESULTS
 from studies.seeds.steps import ANEW
 from studies.seeds.steps import LADDERS as WHOLE
 from studies.seeds.steps import RESULTS as STEPS
+from studies.workloads.attention.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/seeds.md"
@@ -132,7 +132,7 @@ PAIRS = (
 @functools.cache
 def conv_times():
     """Microseconds of conv: what was measured here, else what the data set has."""
-    frame = load(ROOT / "datasets/h200-conv").frame
+    frame = load(ROOT / "studies/data/h200-conv").frame
     frame = frame[frame["precision"] == "fp32"]
     found = dict(frame.groupby(["backend", "layer"])["time_us"].median())
     found |= {
@@ -226,7 +226,7 @@ OURS = "b1360_n128_d32"
 
 def throughputs():
     """GB/s of the fp32 ladder, the report's in brackets."""
-    frame = load(ROOT / "datasets/h200-attention").frame
+    frame = load(ROOT / "studies/data/h200-attention").frame
     means = frame[frame["layer"] == OURS].groupby("backend").mean(numeric_only=True)
     rows = []
     for version, told in THROUGHPUTS.items():

@@ -1,5 +1,5 @@
 /* Attention in fp32 on one core, tile by tile, in five functions: what the first kernels of the
- * ladder (collectors/workloads/attention/ladder.cu) were made from.
+ * ladder (studies/workloads/attention/ladder.cu) were made from.
  *
  *   sequential PROBLEMS TOKENS DIM IN OUT
  *

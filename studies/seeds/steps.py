@@ -2,7 +2,7 @@
 
 ``python -m studies.seeds.steps`` compares the recorded steps and writes
 ``benchmarks/results/ladder-steps.json``, from which a table of docs/seeds.md is made; with
-``--anew`` those of ``datasets/h200-ladders``, into ``ladder-steps-anew.json``. The gain to be
+``--anew`` those of ``studies/data/h200-ladders``, into ``ladder-steps-anew.json``. The gain to be
 expected is estimated from the slower side alone, as in `studies.truth.fixes`.
 """
 
@@ -23,7 +23,7 @@ from studies.truth.sets import causes_of
 SAID = Path(__file__).with_name("steps.toml")
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks/results/ladder-steps.json"
 ANEW = RESULTS.with_name("ladder-steps-anew.json")
-LADDERS = Path(__file__).resolve().parents[2] / "datasets/h200-ladders"
+LADDERS = Path(__file__).resolve().parents[2] / "studies/data/h200-ladders"
 SHOWN = (
     "b50_n512_d64", "b1360_n128_d32", "b48_n6400_d64", "b48_n6400_d128", "conv1_b1000",
     "conv2_b1000", "small_w32", "large_w32",

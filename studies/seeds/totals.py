@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from collectors.workloads import Options, workload
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.problems import Problem, parse_sizes, reference
-from collectors.workloads.attention.variants import FOLDER, LADDER
 from collectors.workloads.cuda import Source, build
 from collectors.workloads.ranges import Ranges
 from collectors.workloads.session import relative_error
 from perfml.util.files import write_text
+from studies.workloads.attention import launch
+from studies.workloads.attention.problems import Problem, parse_sizes, reference
+from studies.workloads.attention.variants import FOLDER, LADDER
 
 CASES = {
     "t10": "10x2048x64",

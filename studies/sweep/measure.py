@@ -109,30 +109,6 @@ def measure_kills(given: argparse.Namespace, end: float, results: dict[str, Any]
         save(given.out, results)
 
 
-def table(results: dict[str, Any]) -> int:
-    """Print what was found; return the exit status."""
-    for each in results["probes"]:
-        print(json.dumps(each))
-    print(f"{'case':14} GPUs  wall s  ratio   GPU s  outside  run s  s/launch  ncu s  csv s")
-    for name, case in results["cases"].items():
-        if "skipped" in case:
-            print(f"{name:14} skipped: {case['skipped']}")
-            continue
-        for count, one in case["by_gpus"].items():
-            if "wall_s" not in one:
-                print(f"{name:14} {count:>4} {one}")
-                continue
-            ratio = case["ratio"].get(count, 1.0)
-            print(
-                f"{name:14} {count:>4} {one['wall_s']:7.1f} {ratio:6.3f} {one['gpu_s']:7.1f} "
-                f"{one['outside_of_runs_s']:8.1f} {one['run_s']:6.2f} "
-                f"{one['seconds_per_launch']:9.4f} {one['profiling_s']:6.2f} "
-                f"{one['conversion_s']:6.2f}"
-            )
-        print(f"{'':14} {case['stands_for']}; metrics {case['metrics']}")
-    return verdict(results)
-
-
 def verdict(results: dict[str, Any]) -> int:
     """Say what is right and what is not; return the exit status."""
     right: dict[str, bool] = {}
@@ -197,7 +173,7 @@ def main() -> int:
         save(given.out, results)
     for log in WORK.glob("*.log"):
         shutil.copy(log, given.out / log.name)
-    return table(results)
+    return verdict(results)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,16 @@ counted how often the first finding is right where it is firm, likely or open.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from collectors.workloads.planted.families import BY_NAME
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
 from perfml.explain.certainty import IN_WORDS, Certainty
-from studies.truth.scores import EFFECT, hand_over
+from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, score
+from studies.workloads.planted.families import BY_NAME
 
 RULES: dict[str, tuple[str, ...]] = {
     "atomic_contention": ("global_atomics",),
@@ -107,23 +105,16 @@ def _by_certainty(answers: Iterable[tuple[Certainty, bool]]) -> dict[str, list[i
 def exam_certainty(exam: Exam) -> dict[str, dict[str, list[int]]]:
     """Return how sure advice on an exam's slow launches is, right and wrong, of each half."""
     answers = exam.ask(exam.recordings[0])
-    cases = exam.document("accepted.json")["cases"]
-    left_out = exam.document("decision.json")["left_out"]
-    found = {}
-    for half in HALVES:
-        names = [
-            name
-            for name in exam.document("halves.json")[half]
-            if name not in left_out and cases.get(name) is not None
-        ]
-        found[half] = _by_certainty(
+    return {
+        half: _by_certainty(
             (
                 next((each["certainty"] for each in answers[name]["advice"]), "open"),
-                score(answers[name], cases[name]).advised > 0,
+                score(answers[name], accepted).advised > 0,
             )
-            for name in names
+            for name, accepted in exam.labelled((half,)).items()
         )
-    return found
+        for half in HALVES
+    }
 
 
 def measure() -> dict[str, Any]:
@@ -137,14 +128,5 @@ def measure() -> dict[str, Any]:
     return {"families": found, "exams": {name: exam_certainty(EXAMS[name]) for name in EXAMS}}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write or print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args(arguments)
-    hand_over(measure(), given.out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study(measure, __doc__))

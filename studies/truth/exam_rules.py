@@ -8,7 +8,6 @@ are scored by (`questions.ncu_patterns`). Only counts are kept, for one half is 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -22,11 +21,10 @@ import pandas as pd
 
 from studies.page_tables import markdown
 from studies.truth import intervals, unseen
-from studies.truth.fixes import exam_questions
-from studies.truth.questions import ncu_patterns
+from studies.truth.questions import exam_questions, ncu_patterns, total_us
 from studies.truth.rules import Remark, exam_remarks
-from studies.truth.scores import hand_over
-from studies.truth.strangers import EXAMS, HALVES, Exam
+from studies.truth.scores import run_study
+from studies.truth.strangers import EXAMS, Exam, accepted_rules
 
 KEPT = Path(__file__).resolve().parents[2] / "tests/data/truth/exam_rules.json"
 RULED = ("third", "fourth")
@@ -64,19 +62,7 @@ def place_among(remarks: Sequence[Remark], patterns: Sequence[str]) -> int | Non
 
 
 def _patterns(accepted: Mapping[str, Any]) -> tuple[str, ...]:
-    return ncu_patterns(accepted["terms"], _rules(accepted))
-
-
-def _rules(accepted: Mapping[str, Any]) -> set[str]:
-    return {*accepted["rules"], *accepted.get("rules_added", ())}
-
-
-def _counted(exam: Exam) -> dict[str, Mapping[str, Any]]:
-    """Return what is accepted of the pairs that differ and count."""
-    left_out = exam.document("decision.json")["left_out"]
-    halves = [name for half in HALVES for name in exam.document("halves.json")[half]]
-    cases = exam.document("accepted.json")["cases"]
-    return {name: cases[name] for name in halves if name in cases and name not in left_out}
+    return ncu_patterns(accepted["terms"], accepted_rules(accepted))
 
 
 def beside(exam: Exam, remarks: Mapping[str, Sequence[Remark]], known: Sequence[Remark]) -> Any:
@@ -93,14 +79,14 @@ def beside(exam: Exam, remarks: Mapping[str, Sequence[Remark]], known: Sequence[
         recorded, or Nsight Compute has no word for the cause.
     """
     answers = exam.document("answers_first.json")[exam.recordings[0]]
-    counted = _counted(exam)
+    counted = exam.labelled()
     said = [name for name in counted if remarks.get(name)]
     patterns = {name: _patterns(counted[name]) for name in said}
     word = [name for name in said if place_among(known, patterns[name]) is not None]
 
     def of(names: Sequence[str]) -> dict[str, int]:
         theirs = [place_among(remarks[name], patterns[name]) for name in names]
-        ours = [_place_of_ours(answers[name], _rules(counted[name])) for name in names]
+        ours = [_place_of_ours(answers[name], accepted_rules(counted[name])) for name in names]
         places = (_within(found, limit) for found in (theirs, ours) for limit in (1, 3))
         return asdict(Beside(len(names), *places))
 
@@ -129,11 +115,9 @@ def first_numbers(exam: Exam) -> pd.DataFrame:
 
 def estimates(exam: Exam, remarks: Mapping[str, Sequence[Remark]]) -> dict[str, Any]:
     """Return both errors where a rule that says the cause has a speedup, and we say a number."""
-    counted, numbers = _counted(exam), first_numbers(exam)
+    counted, numbers = exam.labelled(), first_numbers(exam)
     now = {
-        asked.case: max(
-            sum(one.time_us for one in side.launches or ()) for side in (asked.before, asked.after)
-        )
+        asked.case: max(total_us(asked.before), total_us(asked.after))
         for asked in exam_questions(exam.dataset)
     }
     theirs, ours = [], []
@@ -209,14 +193,5 @@ def estimate_table() -> str:
     return markdown(["exam", "both say a number", "perfml, first answer", "Nsight Compute"], rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write or print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args(arguments)
-    hand_over(measure(), given.out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study(measure, __doc__))

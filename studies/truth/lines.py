@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.workloads.planted.families import BY_NAME
 from perfml.datasets import find
 from perfml.explain import explain, make_side
 from perfml.explain.lines import of_toolkit, with_lines_of
@@ -29,6 +28,7 @@ from perfml.readers.ncu.instructions import Wanted, instructions
 from perfml.readers.ncu.report import opened
 from perfml.tables import KERNEL_COLUMNS, replacing
 from studies.truth.scores import hand_over
+from studies.workloads.planted.families import BY_NAME
 
 SIDES = ("base", "level_3")
 PLANTED: dict[str, str] = {

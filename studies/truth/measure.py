@@ -1,8 +1,8 @@
 """How often is a planted cause found? perfml's methods, the study's, and Nsight Compute's rules.
 
-Run: ``python -m studies.truth.measure [--data DIR] [--json] [--markdown]``. The dataset is one that
-``datasets/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level against
-the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
+Run: ``python -m studies.truth.measure [--data DIR] [--json]``. The dataset is one that
+``studies/data/h200-planted/record.py`` recorded: no GPU is needed. A case is a layer at a level
+against the base (causes, Shapley, advice), all layers of a family (Gini), or a slow
 launch (Nsight Compute's rules). Two more tables ask about the levels against each other, and about
 mixtures of two families. Exit 1 while the goals are missed: the best of perfml's attributions names
 the cause first in 80 % of its cases, and among the first three in 95 %, in each of the tables.
@@ -11,7 +11,6 @@ the cause first in 80 % of its cases, and among the first three in 95 %, in each
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 
 from perfml.errors import PerfmlError
 from studies.truth import mixtures, scores
-from studies.truth.scores import Answer, Answers, wilson
+from studies.truth.scores import Answer, Answers, hand_over, wilson
 
-DATA = Path(__file__).resolve().parents[2] / "datasets" / "h200-planted"
+DATA = Path(__file__).resolve().parents[2] / "studies/data/h200-planted"
 OURS = ("causes", "Shapley", "advice")
 FIRST, THREE = 0.80, 0.95
 PARTS = {
@@ -117,7 +116,10 @@ def meets(scored: dict[str, Any]) -> bool:
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Ask every method about every case of a dataset."""
     if not given.data.is_dir():
-        what, cure = "there is no recorded dataset", "Record one: datasets/h200-planted/record.py"
+        what, cure = (
+            "there is no recorded dataset",
+            "Record one: studies/data/h200-planted/record.py",
+        )
         raise PerfmlError(what, where=str(given.data), cure=cure)
     truth = scores.read_truth(given.data, held_out=given.held_out)
     from perfml.explain import load_tables
@@ -142,43 +144,17 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     return summarise(everything)
 
 
-def cell(scored: dict[str, Any], name: str) -> str:
-    """Return a share with its interval and count."""
-    part = scored[name]
-    return (
-        f"{part['share']:.0%} ({part['low']:.0%} to {part['high']:.0%}; "
-        f"{part['hits']} of {scored['cases']})"
-    )
-
-
-def table(document: dict[str, Any], markdown: bool) -> list[str]:
-    """Return the tables of methods, and the families that the best of ours gets wrong."""
-    lines: list[str] = []
-    for part, name in zip(PARTS, ("methods", "between", "mixtures"), strict=True):
-        if not document[name]:
-            continue
-        lines += ["", f"{part}: {PARTS[part]}", ""] if lines else [f"{part}: {PARTS[part]}", ""]
-        if markdown:
-            lines += ["| method | cause first | in the first three |", "|---|---|---|"]
-        for method, scored in document[name].items():
-            first, three = cell(scored, "first"), cell(scored, "three")
-            row = f"{method:24s} {first:32s} {three}"
-            lines.append(f"| {method} | {first} | {three} |" if markdown else row)
+def goals(document: dict[str, Any]) -> list[str]:
+    """Return whether the goals are met, and the families that the best of our methods misses."""
     best = document["goals"]["best"]
-    wrong = []
-    for family, methods in document["families"].items():
-        scored = methods.get(best)
-        if scored is not None and scored["first"]["hits"] < scored["cases"]:
-            wrong.append(
-                f"- {family}: first {scored['first']['hits']}, in three {scored['three']['hits']} "
-                f"of {scored['cases']}"
-            )
-    lines += ["", f"Families where {best} misses:", *wrong] if wrong else []
+    lines = [
+        f"- {family}: first {found['first']['hits']}, in three {found['three']['hits']} "
+        f"of {found['cases']}"
+        for family, methods in document["families"].items()
+        if (found := methods.get(best)) and found["first"]["hits"] < found["cases"]
+    ]
     said = "met" if document["goals"]["met"] else "missed"
-    lines += ["", f"Goals (first {FIRST:.0%}, three {THREE:.0%}) {said}; best of ours: {best}"]
-    if document["left_out"]:
-        lines.append(f"{len(document['left_out'])} cases left out: the knob had no effect, or")
-        lines[-1] += " nothing was recorded (--json lists them)"
+    lines.append(f"Goals (first {FIRST:.0%}, three {THREE:.0%}) {said}; best of ours: {best}")
     return lines
 
 
@@ -188,12 +164,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--mixtures", type=int, default=20, help="pairs of families for Gini")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="everything that was measured")
     parser.add_argument("--no-shapley", action="store_true", help="leave out the slowest part")
     parser.add_argument(
         "--held-out", action="store_true", help="ask about the families kept aside, and no others"
     )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args(arguments)
     try:
         document = measure(given)
@@ -201,9 +176,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 1
     if given.json:
-        print(json.dumps(document, indent=1))
+        hand_over(document, None)
     else:
-        print("\n".join(table(document, given.markdown)))
+        sys.stdout.write("\n".join(goals(document)) + "\n")
     return 0 if document["goals"]["met"] else 1
 
 

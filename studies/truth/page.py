@@ -24,7 +24,7 @@ from studies.truth import exam_rules, strangers, unseen
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/explanation/truth.md"
-DATA = ROOT / "datasets/h200-planted"
+DATA = ROOT / "studies/data/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
 FIRST = ROOT / "tests/data/truth/first_answers.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,10 @@ class Accepted:
     symptoms: frozenset[str]
     metrics: tuple[str, ...]
     rules: tuple[str, ...]
+
+
+NOTHING = Accepted(frozenset(), frozenset(), (), ())
+"""Of questions whose answer nobody labelled."""
 
 
 @dataclass(frozen=True)
@@ -129,41 +133,54 @@ def planted_questions(
     found = []
     for level in truth.levels[1:]:
         left, right = sides_of(layers, truth.baseline, level, kernels=kernels)
-        readers = LaunchReader(left), LaunchReader(right)
-        known = set(left.layers["layer"]) & set(right.layers["layer"])
+        sides = {layer: pair for layer, *pair in layer_sides(left, right)}
         for family in families:
-            for layer in family.layers:
-                if layer in known:
-                    said = remarks.get(layer) if level == truth.levels[-1] else None
-                    asked = _asked(
-                        f"{layer} at {level}", family.name, layer, (left, right), readers
-                    )
-                    slower = asked is not None and _time(asked.after) / _time(asked.before)
-                    if asked is not None and slower >= EFFECT:
-                        found.append(replace(asked, accepted=_accepted(family), remarks=said))
+            for layer in filter(sides.__contains__, family.layers):
+                before, after = sides[layer]
+                if total_us(after) / total_us(before) < EFFECT:
+                    continue
+                said = remarks.get(layer) if level == truth.levels[-1] else None
+                case, same = f"{layer} at {level}", same_device(left, right)
+                answer = _accepted(family)
+                found.append(Question(case, family.name, before, after, same, answer, said))
     return found
 
 
-def _time(side: Launches) -> float:
-    assert side.launches is not None
-    return sum(one.time_us for one in side.launches)
+def total_us(side: Launches) -> float:
+    """Return the time of all launches of a side, in microseconds."""
+    return sum(one.time_us for one in side.launches or ())
 
 
-def _asked(
-    case: str,
-    family: str,
-    layer: str,
-    sides: tuple[Side, Side],
-    readers: tuple[LaunchReader, LaunchReader],
-) -> Question | None:
-    times = [side.rows(layer)["time_us"].to_numpy(dtype=float) for side in sides]
-    ratio = compare_times(times[0], times[1])
-    before = readers[0].read(layer, ratio.baseline_us)
-    after = readers[1].read(layer, ratio.target_us)
-    if before.launches is None or after.launches is None:
-        return None
-    nothing = Accepted(frozenset(), frozenset(), (), ())
-    return Question(case, family, before, after, same_device(*sides), nothing)
+def layer_sides(before: Side, after: Side) -> Iterator[tuple[str, Launches, Launches]]:
+    """Return every layer with its launches on both sides, where both have some."""
+    readers = [LaunchReader(side) for side in (before, after)]
+    there = set(after.layers["layer"])
+    for layer in before.layers["layer"].drop_duplicates().dropna():
+        if layer not in there:
+            continue
+        times = [side.rows(layer)["time_us"].to_numpy(dtype=float) for side in (before, after)]
+        ratio = compare_times(times[0], times[1])
+        one = readers[0].read(layer, ratio.baseline_us)
+        two = readers[1].read(layer, ratio.target_us)
+        if one.launches and two.launches:
+            yield str(layer), one, two
+
+
+def exam_questions(name: str) -> list[Question]:
+    """Return the pairs of an exam (`studies.truth.strangers`) that differ."""
+    folder = find(name)
+    assert folder is not None
+    labels = json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["cases"]
+    layers, kernels = load_tables(folder)
+    before, after = sides_of(layers, "before", "after", kernels=kernels)
+    return [
+        Question(
+            layer, layer, one, two, True,
+            Accepted(frozenset(labels[layer]["terms"]), frozenset(), (), ()),
+        )
+        for layer, one, two in layer_sides(before, after)
+        if layer in labels
+    ]  # fmt: skip
 
 
 def _accepted(family: Family) -> Accepted:
@@ -263,10 +280,9 @@ def _step(folder: Path, step: Mapping[str, Any], tables: dict[str, Any]) -> Ques
         if name not in tables:
             tables[name] = ingest([folder / name]).frame
         sides.append(make_side(which, tables[name].iloc[step[which]["launches"]]))
-    readers = LaunchReader(sides[0]), LaunchReader(sides[1])
-    layer = str(sides[0].layers["layer"].iloc[0])
-    asked = _asked(step["id"], step["author"], layer, (sides[0], sides[1]), readers)
-    assert asked is not None
+    ((_, before, after),) = layer_sides(sides[0], sides[1])
+    same = same_device(sides[0], sides[1])
+    asked = Question(step["id"], step["author"], before, after, same, NOTHING)
     if "strict" not in step:
         return asked
     words = judgements()["labels"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
 import lzma
 import math
@@ -16,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
-from perfml.tables import replacing
+from perfml.util.files import write_text
 from studies.truth.labels import ids_of
 
 if TYPE_CHECKING:
@@ -30,19 +32,42 @@ EFFECT = 1.05
 TRUTH_FILE = "truth.json"
 
 
+def run_study(
+    measure: Callable[..., dict[str, Any]],
+    doc: str | None,
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run a study of recorded data as a program: measure, then print the document or keep it.
+
+    Parameters
+    ----------
+    measure
+        Returns the document. It takes a folder with labels and reports of strangers, or nothing.
+    doc
+        Of its module.
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--out", type=Path, help="keep what was measured here")
+    for name in inspect.signature(measure).parameters:
+        parser.add_argument(f"--{name}", type=Path, help="folder with labels.json and the reports")
+    given = vars(parser.parse_args(arguments))
+    out = given.pop("out")
+    hand_over(measure(**given), out)
+    return 0
+
+
 def hand_over(document: dict[str, Any], out: Path | None) -> None:
     """Print a study's document, or write it to a file."""
     text = json.dumps(document, indent=1) + "\n"
     if out is None:
         sys.stdout.write(text)
-        return
-    with replacing(out) as place:
-        place.write_text(text, encoding="utf-8")
+    else:
+        write_text(out, text)
 
 
 @dataclass(frozen=True)
 class Family:
-    """What was planted: see ``collectors/workloads/planted/families.py``."""
+    """What was planted: see ``studies/workloads/planted/families.py``."""
 
     name: str
     kind: str
@@ -117,7 +142,7 @@ def read_truth(folder: Path, *, held_out: bool = False) -> Truth:
     found += sorted(folder.glob(f"*/*/{TRUTH_FILE}"))
     path = next((each for each in found if each.is_file()), None)
     if path is None:
-        what, cure = "no planted causes here", "Record one: datasets/h200-planted/record.py"
+        what, cure = "no planted causes here", "Record one: studies/data/h200-planted/record.py"
         raise InputError(what, where=str(folder), found=f"no {TRUTH_FILE}", cure=cure)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -8,7 +8,6 @@ found on the page.
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 import sys
@@ -25,7 +24,7 @@ from perfml.explain.launches import Launches, changes_between
 from perfml.explain.results import Causes
 from perfml.metrics import PUBLISHED
 from studies.truth.questions import Question, columns_of, planted_questions, stranger_questions
-from studies.truth.scores import hand_over
+from studies.truth.scores import run_study
 
 CONFIDENT = 0.5
 """A cause that is said to be at least half of the ratio is said with confidence."""
@@ -201,7 +200,7 @@ def _known(verdict: Verdict | None) -> Verdict:
     return verdict
 
 
-def measure_all(strangers: Path | None) -> dict[str, Any]:
+def measure_all(strangers: Path | None = None) -> dict[str, Any]:
     """Return the scores of every set; without the strangers where there is no folder of them."""
     found = {name: measure_set(questions()) for name, questions in SETS.items()}
     if strangers is not None:
@@ -212,15 +211,5 @@ def measure_all(strangers: Path | None) -> dict[str, Any]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write or print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strangers", type=Path, help="folder with labels.json and the reports")
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args(arguments)
-    hand_over(measure_all(given.strangers), given.out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study(measure_all, __doc__))

@@ -1,4 +1,4 @@
-"""Is perfml right on kernels by people who had not seen its causes? See datasets/h200-strangers.
+"""Is perfml right on kernels by people who had not seen its causes?
 
 Run: ``python -m studies.truth.strangers [--exam NAME] [--half HALF] [--out FILE]`` asks `explain`
 and `advise` about every pair of an exam and prints the scores. Labels, what counts as right, which
@@ -29,7 +29,8 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import replacing
 from studies.page_tables import markdown
-from studies.truth.fixes import exam_questions, fixes_of, summary
+from studies.truth.fixes import fixes_of, summary
+from studies.truth.questions import exam_questions
 from studies.truth.scores import wilson
 from studies.truth.sets import CONFIDENT
 
@@ -154,12 +155,22 @@ class Exam:
             runs[side] = make_side(side, merge(kernels), kernels)
         return runs["before"], runs["after"]
 
-    def half_score(self, answers: Answers, half: str) -> Score:
-        """Return the counts of a half, ``dev`` or ``aside``, without the pairs left out."""
+    def counted(self, halves: Sequence[str] = HALVES) -> dict[str, Mapping[str, Any] | None]:
+        """Return what is accepted of the pairs that count, None of equal ones, half by half."""
         cases = self.document("accepted.json")["cases"]
         left_out = self.document("decision.json")["left_out"]
-        names = [name for name in self.document("halves.json")[half] if name not in left_out]
-        return sum((score(answers[name], cases.get(name)) for name in names), Score())
+        names = [name for half in halves for name in self.document("halves.json")[half]]
+        return {name: cases.get(name) for name in names if name not in left_out}
+
+    def labelled(self, halves: Sequence[str] = HALVES) -> dict[str, Mapping[str, Any]]:
+        """Return what is accepted of the pairs that differ and count."""
+        counted = self.counted(halves)
+        return {name: accepted for name, accepted in counted.items() if accepted is not None}
+
+    def half_score(self, answers: Answers, half: str) -> Score:
+        """Return the counts of a half, ``dev`` or ``aside``, without the pairs left out."""
+        counted = self.counted((half,)).items()
+        return sum((score(answers[name], accepted) for name, accepted in counted), Score())
 
     def first_score(self) -> Score:
         """Return the counts of both halves as first answered, in the first recording."""
@@ -212,6 +223,7 @@ EXAMS = {
 
 READ = ("first", "second", "third", "fifth", "torch", "torch2", "torch3")
 """Exams whose both halves may be read."""
+
 
 _HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
 _HEADER += ["right and not firm"]
@@ -293,6 +305,11 @@ def _done(detail: LayerDiff) -> str | None:
     return None if detail.fix is None else detail.fix.term.id
 
 
+def accepted_rules(accepted: Mapping[str, Any]) -> set[str]:
+    """Return the rules of `advise` that name the cause of a pair."""
+    return {*accepted["rules"], *accepted.get("rules_added", ())}
+
+
 def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Score:
     """Judge the answer to one pair; equal kernels have nothing accepted."""
     if accepted is None:
@@ -302,7 +319,7 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
     right = [each["term"] in accepted["terms"] for each in terms]
     sure = bool(terms) and not terms[0]["residual"] and terms[0]["part"] >= CONFIDENT
     doubted = answer.get("doubt") is not None
-    wanted = {*accepted["rules"], *accepted.get("rules_added", ())}
+    wanted = accepted_rules(accepted)
     rules = [bool(wanted & set(each["rules"])) for each in answer["advice"]]
     return Score(
         pairs=1,

@@ -1,60 +1,21 @@
 """Estimates for exams that no formula and no width was made with: the first answers, as they were.
 
-Run: ``python -m studies.truth.unseen --out FILE`` asks and writes a row for each pair that differs.
-It was run once, when both exams had been recorded and none of their pairs read (commit 4f9addd);
-the table on the page is of that file. Asked again, after pairs were read, it is no such test.
+They were asked once, when both exams had been recorded and none of their pairs read (commit
+4f9addd). Asked again, after pairs were read, it is no such test, so only the answers are kept.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from perfml.datasets import find
-from perfml.explain.advice.after_fix import SAID, WIDTH
-from perfml.tables import replacing
 from studies.page_tables import markdown
-from studies.truth.fixes import exam_questions, first_cause, fixes_of
 
 KEPT = Path(__file__).resolve().parents[2] / "tests/data/truth/fixes_unseen.csv"
 UNSEEN = ("h200-strangers4", "h200-torch-pairs2")
-HALVES = ("dev", "aside")
 KINDS = ("number", "interval", "nothing")
-
-
-def ask() -> pd.DataFrame:
-    """Return today's estimates, of the cause that `explain` says first."""
-    rows = []
-    for exam in UNSEEN:
-        folder = find(exam)
-        assert folder is not None
-        halves = json.loads((folder / "halves.json").read_text(encoding="utf-8"))
-        for row in fixes_of(exam, map(first_cause, exam_questions(exam))):
-            ends = (math.nan, math.nan)
-            kind = "nothing"
-            if row.unsaid is None:
-                ends = WIDTH.around(row.estimate_us, row.now_us, row.told)
-                kind = "number" if row.told >= SAID else "interval"
-            rows.append(
-                {
-                    "exam": exam,
-                    "half": next(name for name in HALVES if row.family in halves[name]),
-                    "pair": row.family,
-                    "said": kind,
-                    "after_us": row.after_us,
-                    "estimate_us": row.estimate_us,
-                    "low_us": ends[0],
-                    "high_us": ends[1],
-                }
-            )
-    return pd.DataFrame(rows).round(2)
 
 
 def scored(rows: pd.DataFrame) -> dict[str, Any]:
@@ -91,17 +52,3 @@ def table() -> str:
     header = ["exam", "half", "pairs", "a number", "its error", "in its interval"]
     header += ["only an interval", "error of its middle", "in it", "nothing"]
     return markdown(header, cells)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask, and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    with replacing(given.out) as place:
-        ask().to_csv(place, index=False)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

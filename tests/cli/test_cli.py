@@ -201,7 +201,9 @@ def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
 
 
 def test_datasets_are_listed_and_found(sweep):
-    assert "h200-sweep" in run("datasets", "list").stdout
+    listed = run("datasets", "list").stdout
+    assert "h200-yolov4-tiny" in listed
+    assert "h200-sweep" not in listed
     assert run("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
 
 

@@ -32,8 +32,8 @@ def table(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("train", "h200-swep"), "h200-sweep"),
-        (("datasets", "path", "h200-attentoin"), "h200-attention"),
+        (("train", "h200-yolo4-tiny"), "h200-yolov4-tiny"),
+        (("datasets", "path", "nazir"), "nazir2024"),
         (("plot", "tims", "{table}"), "times"),
         (("plot", "stalls", "{table}", "--layer", "conv_001"), "conv_01"),
         (("explain", "{table}", "--baseline", "cublas", "--target", "cudn"), "cudnn"),

@@ -31,8 +31,8 @@ CASES = [
     ("metrics", ("published",)),
     ("metrics", ("published", "--request")),
     ("datasets list", ()),
-    ("datasets path", ("h200-sweep",)),
-    ("datasets fetch", ("h200-sweep",)),
+    ("datasets path", ("h200-yolov4-tiny",)),
+    ("datasets fetch", ("h200-yolov4-tiny",)),
     ("train", (*NETWORK, "--model", "dt", "--splits", "2")),
     ("rank", (*NETWORK, "--model", "dt", "--resamples", "2", "--permutations", "20")),
     ("select", ("h200-yolov4-tiny", *FEW, "--most", "1")),
@@ -100,7 +100,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
 
 @pytest.mark.slow
 def test_the_repeated_study_is_of_its_schema(folder, monkeypatch):
-    monkeypatch.setattr("perfml.reproduce.files._png", lambda ax: b"")  # drawn in tests/reproduce
+    monkeypatch.setattr("perfml.reproduce.files.drawn_png", lambda ax: b"")
     synthetic().to_csv(folder / "dataset.csv", index=False)
     words = ("reproduce", "--data", "dataset.csv", "--splits", "2", "--out", "made")
     result = CliRunner().invoke(app, [*words, "--json", "-q"])

@@ -30,14 +30,14 @@ NOWHERE = "http://127.0.0.1:9"
 FOUR_LAYERS = """
 from dataclasses import replace
 
-from perfml.reproduce import run, source
+from perfml.reproduce import source
 
 whole = source.find_recording()
 names = ["conv_03", "conv_15", "conv_18", "conv_20"]
 layers, kernels = (table[table["layer"].isin(names)].reset_index(drop=True)
                    for table in (whole.layers, whole.kernels))
 part = replace(whole, layers=layers, kernels=kernels)
-run.find_recording = source.find_recording = lambda: part
+source.find_recording = lambda: part
 """
 """Runs before a reproduction on a recording, which has 21 layers: half a minute of fits."""
 
@@ -206,7 +206,7 @@ def test_the_reproduction_without_the_file_says_that_it_is_a_stand_in(run):
 
 @pytest.mark.slow
 def test_the_reproduction_takes_the_file_that_the_environment_names(run, tmp_path, monkeypatch):
-    files = sorted((ROOT / "datasets" / "h200-sweep").glob("*_b1*.csv.xz"))
+    files = sorted((ROOT / "studies/data/h200-sweep").glob("*_b1*.csv.xz"))
     layers = merge(ingest(files).frame)
     two = layers[layers["layer"].isin(["conv_03", "conv_20"])]
     path = tmp_path / "named.csv"

@@ -101,7 +101,7 @@ def test_planted_pauses_are_named_with_their_length(root):
     page = page.split("## Gaps between kernels")[1].split("\n## ")[0]
     # the host works 0, 20, 60 and 160 us before each launch
     sides = {}
-    for path in sorted((root / "datasets/h200-planted-causes/runs").glob("*/timing.csv.xz")):
+    for path in sorted((root / "studies/data/h200-planted-causes/runs").glob("*/timing.csv.xz")):
         with lzma.open(path, "rt") as file:
             table = pd.read_csv(file)
         rows = table[table["layer"] == "launch_gaps_s0"].copy()

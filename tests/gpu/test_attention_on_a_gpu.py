@@ -3,10 +3,10 @@
 import pytest
 
 from collectors.workloads import Options, workload
-from collectors.workloads.attention import variants
-from collectors.workloads.attention.launch import YARDSTICKS
-from collectors.workloads.attention.variants import LADDER, VARIANTS
-from collectors.workloads.attention.workload import plan
+from studies.workloads.attention import variants
+from studies.workloads.attention.launch import YARDSTICKS
+from studies.workloads.attention.variants import LADDER, VARIANTS
+from studies.workloads.attention.workload import plan
 from tests.support.attention_sources import NO_RESCALE, changed_sources
 
 pytestmark = pytest.mark.gpu

@@ -25,7 +25,7 @@ from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
 
-SWEEP = ROOT / "datasets" / "h200-sweep"
+SWEEP = ROOT / "studies/data/h200-sweep"
 RUNS = ("yolov4tiny_cublas_fp32_b1", "yolov4tiny_cudnn_fp32_b1")
 ORDER = ["run_id", "iteration", "kernel_index"]
 

@@ -99,7 +99,6 @@ def test_without_the_file_nothing_published_is_judged(monkeypatch):
         kernels=whole.kernels[whole.kernels["layer"].isin(few)].reset_index(drop=True),
     )
     monkeypatch.setattr("perfml.reproduce.source.find_recording", lambda: part)
-    monkeypatch.setattr("perfml.reproduce.run.find_recording", lambda: part)
     plan = Plan(splits=3, model_seeds=1, own_splits=1, study_splits=2, n_jobs=1)
     found = reproduce(plan=plan, url="http://127.0.0.1:9/x")
     own = [claim for claim in found.claims if claim.data == found.source.name]

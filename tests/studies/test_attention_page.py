@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from collectors.workloads import Options, parse_settings
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.workload import plan
-from perfml.datasets import load, load_h200_attention
+from perfml.datasets import load
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.metrics import PUBLISHED, load_catalogue
@@ -42,6 +40,9 @@ from studies.attention.page import (
     benchmark,
     table_of,
 )
+from studies.data import load as load_recording
+from studies.workloads.attention import launch
+from studies.workloads.attention.workload import plan
 
 pytestmark = pytest.mark.page
 
@@ -199,7 +200,7 @@ def test_the_recording_has_every_version_at_its_sizes(layers):
     assert set(layers.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
     halves = layers["precision"] == "fp16"
     assert set(layers["backend"][halves]) == set(KERNELS)
-    assert load_h200_attention().data.shape == (820, 19)
+    assert load_recording("h200-attention").data.shape == (820, 19)
 
 
 def test_counters_lack_where_the_card_says_so_and_nowhere_else(layers):

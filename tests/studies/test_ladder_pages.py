@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.workloads.qkv.shapes import SHAPES, layer_name
 from studies.ladders.page import (
     CONV,
     PAGES,
@@ -22,6 +21,7 @@ from studies.ladders.page import (
     table_of,
     times,
 )
+from studies.workloads.qkv.shapes import SHAPES, layer_name
 
 pytestmark = pytest.mark.page
 

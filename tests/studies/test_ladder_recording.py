@@ -8,10 +8,10 @@ import pytest
 
 from collectors.sweep import read_sweep
 from collectors.workloads import Options, workload
-from collectors.workloads.attention import workload as attention
 from collectors.workloads.base import parse_settings
 from studies.ladders import recording
 from studies.ladders.recording import Recording, Wanted
+from studies.workloads.attention import workload as attention
 from tests.support.paths import ROOT
 
 RECORDING = Recording(
@@ -30,7 +30,7 @@ PLANS = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_ladder_is_recorded_whole_and_asks_for_problems_that_it_can_solve(name):
-    runs = read_sweep(ROOT / "datasets" / f"h200-{name}" / "sweep.yaml").runs.values()
+    runs = read_sweep(ROOT / "studies/data" / f"h200-{name}" / "sweep.yaml").runs.values()
     ladder = workload(name)
     assert {run.backend for run in runs} == set(ladder.backends())
     for run in runs:

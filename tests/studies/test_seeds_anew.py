@@ -58,7 +58,7 @@ def test_what_is_said_of_the_steps_recorded_anew_is_so():
 def test_times_recorded_anew_are_those_of_the_data_sets_as_far_as_the_page_says(tables):
     within = {}
     for name in pack.LADDERS:
-        older = read_table(ROOT / f"datasets/h200-{name}/kernels.parquet").frame
+        older = read_table(ROOT / f"studies/data/h200-{name}/kernels.parquet").frame
         both = [_medians(frame) for frame in (tables[name].frame, older)]
         off = (both[0] / both[1]).dropna().sub(1).abs()
         within[name] = (len(off), (off < 0.01).sum(), (off < 0.05).sum())

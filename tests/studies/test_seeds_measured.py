@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from collectors.workloads import Options, workload
-from collectors.workloads.attention import launch
-from collectors.workloads.attention.problems import parse_sizes
-from collectors.workloads.conv import problems as conv_problems
-from collectors.workloads.conv import workload as conv
 from perfml.cli import app
 from studies.seeds import measure, totals
+from studies.workloads.attention import launch
+from studies.workloads.attention.problems import parse_sizes
+from studies.workloads.conv import problems as conv_problems
+from studies.workloads.conv import workload as conv
 from tests.support.attention_sources import (
     CpuModule,
     compiled,

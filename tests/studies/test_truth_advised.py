@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.workloads.planted.families import BY_NAME
 from perfml.explain.advice.rules import shipped_rules
 from studies.truth import advised
 from studies.truth.page import PAGE, advice_certainty, measured_advice, part, table_of
 from studies.truth.page import advised as table
+from studies.workloads.planted.families import BY_NAME
 
 ANEW = "python -m studies.truth.advised --out tests/data/truth/advised.json"
 

@@ -94,14 +94,6 @@ def test_a_number_is_said_only_where_counters_tell_what_the_fix_leaves():
     assert found["coverage"] == {"given": 1.0, "ranges": 0.0, "both": round(1 / 3, 4)}
 
 
-def test_errors_are_sorted_by_what_no_counter_tells():
-    rows = [replace(row_of(after=after), unknown=why) for after, why in ((60, "a"), (30, "b"))]
-    rows.append(replace(row_of(after=120.0), unknown="b"))
-    found = fixes.unknowns(rows, {"a": Width(-0.1, 0.1, -0.1, 0.1, 0.0)})
-    assert [(each["unknown"], each["cases"]) for each in found] == [("b", 2), ("a", 1)]
-    assert (found[0]["low"], found[0]["high"], found[0]["coverage"]) == (0.5, 2.0, 0.0)
-
-
 def test_first_answers_count_as_what_they_are_today_and_only_where_something_is_said():
     kept = pd.read_csv(intervals.FIRST)
     kinds = {(each["author"], each["family"]) for each in kept.to_dict(orient="records")}
@@ -183,17 +175,6 @@ def test_a_cause_without_a_cure_is_counted_as_no_number():
     assert row.unsaid is CannotSay.COUNTERS
     found = fixes.summary([row], {})
     assert (found["cases"], found["given"]["cases"], found["unsaid"]["COUNTERS"]) == (1, 0, 1)
-
-
-def test_fixes_of_one_launch_that_cure_one_cause_are_told_apart():
-    rows = [
-        fixes.Fixed("g", "f", "c", term, now, after, 1.0, 1.0)
-        for term, now, after in [("a", 10.0, 2.0), ("a", 10.0, 8.0), ("b", 10.0, 5.0)]
-    ]
-    found = fixes.same_launch(rows)
-    assert (found["launches"], found["fixes"], found["apart"]) == (1, 2, 4.0)
-    # the best estimate, 4, is off by 1 and by a half
-    assert found["least"] == pytest.approx(0.75)
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from collectors.workloads.planted.families import BY_NAME
 from perfml.readers.ncu.inlined import Place
 from studies.truth import lines
 from studies.truth.page import measured_lines
+from studies.workloads.planted.families import BY_NAME
 
 ANEW = "python -m studies.truth.lines --out tests/data/truth/lines.json; studies.truth.page"
 

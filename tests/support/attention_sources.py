@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from collectors.workloads import workload
-from collectors.workloads.attention import launch, tensor_map
-from collectors.workloads.attention import workload as room
-from collectors.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Variant
-from collectors.workloads.attention.workload import plan
 from collectors.workloads.cuda import Resources
+from studies.workloads.attention import launch, tensor_map
+from studies.workloads.attention import workload as room
+from studies.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Variant
+from studies.workloads.attention.workload import plan
 from tests.support.compiling import ON_CPU, compile_once
 from tests.support.processes import PATIENCE_S
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from collectors.workloads.cuda import Resources
-from collectors.workloads.qkv.workload import VERSIONS
+from studies.workloads.qkv.workload import VERSIONS
 from tests.support.compiling import ON_CPU as FOLDER
 from tests.support.compiling import compile_once
 

@@ -522,6 +522,5 @@ class Reproduce(TypedDict):
     lookup_gld_mape: Number
     order_shares: dict[str, Any]
     key_metric: dict[str, Any]
-    recording: NotRequired[dict[str, Any]]
     footnotes: list[str]
     notes: list[str]

@@ -221,8 +221,8 @@ def advise(
     Examples
     --------
     >>> from perfml.datasets import load
-    >>> table = load("h200-sweep").frame
-    >>> found = advise(table[(table["backend"] == "cudnn") & (table["batch"] == 1)])
+    >>> table = load("h200-yolov4-tiny").frame
+    >>> found = advise(table[(table["backend"] == "cudnn") & (table["precision"] == "fp32")])
     >>> "bank_conflicts" in set(found.table["rules"].explode())
     True
     """

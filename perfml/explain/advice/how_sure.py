@@ -44,7 +44,8 @@ class Limits:
 
 
 LIMITS = Limits()
-"""Tried with whole exams left out by ``python -m studies.truth.advice_words``."""
+"""Of the firm first findings of ten exams 85 of 87 were right; of those that limits chosen on the
+other exams make firm, 100 of 109 (``git show 498a952:studies/truth/advice_words.py``)."""
 
 _LATE = "stall_memory_dependency"
 """The wait for loads, which does not tell what makes them slow."""

@@ -1,0 +1,1 @@
+"""Workloads of the studies: ladders of attention, convolution and QKV, and planted causes."""

@@ -1,0 +1,144 @@
+"""The recorded ladders are what their cards say, and what their raw files give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from collectors.workloads import workload
+from perfml.datasets import find, load
+from perfml.ingest.profiles import ingest
+from perfml.merge.rule import merge
+from perfml.tables import read_table
+from studies.data import load as load_recording
+from studies.workloads.conv.problems import DEFAULT_SIZES, parse_sizes
+from studies.workloads.qkv.shapes import SHAPES, WARPS, layer_name
+
+pytestmark = pytest.mark.long
+
+CONV_LAYERS = tuple(DEFAULT_SIZES.split(","))
+LATER = {
+    "conv": {
+        "fused_streams", "rolled_tile8", "rolled_tile32", "constant_tile8",
+        "wmma_fp16_rolled", "wmma_fp16_unrolled", "wmma_fp16_tile16",
+    },
+    "qkv": {"base_lean", "strip_lean"},
+}  # fmt: skip
+"""Versions that were written after these recordings (studies/seeds measures them)."""
+QKV_LAYERS = tuple(layer_name(shape, warps) for shape in SHAPES.values() for warps in WARPS)
+
+
+@pytest.fixture(scope="module")
+def conv():
+    return load_recording("h200-conv", as_frame=True).frame
+
+
+@pytest.fixture(scope="module")
+def qkv():
+    return load_recording("h200-qkv", as_frame=True).frame
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return {
+        name: read_table(find(f"h200-{name}") / "kernels.parquet", kind="kernels").frame
+        for name in ("conv", "qkv")
+    }
+
+
+@pytest.mark.parametrize(("name", "rows", "layers"), [("conv", 2320, 1100), ("qkv", 700, 700)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_tables_are_what_the_raw_files_give(name, rows, layers, kernels):
+    folder = find(f"h200-{name}")
+    made = ingest([folder / "runs"])
+    assert len(made.frame) == rows
+    pd.testing.assert_frame_equal(made.frame, kernels[name])
+    merged = merge(made.frame)
+    assert len(merged) == layers
+    pd.testing.assert_frame_equal(merged, load(folder).frame[merged.columns])
+
+
+def test_every_version_of_the_convolution_solved_every_problem(conv):
+    solved = conv.groupby(["backend", "precision"])["layer"].unique()
+    recorded = set(solved.index.get_level_values("backend"))
+    assert set(workload("conv").backends()) - recorded == LATER["conv"]
+    assert set(solved["cudnn"].index) == {"fp32", "tf32", "fp16"}
+    for (backend, _), layers in solved.items():
+        wanted = CONV_LAYERS[:6] if backend == "constant" else CONV_LAYERS
+        assert tuple(layers) == wanted, backend
+    assert set(conv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
+
+
+def test_every_version_of_the_product_ran_with_every_number_of_warps(qkv):
+    solved = qkv.groupby("backend")["layer"].unique()
+    assert set(workload("qkv").backends()) - set(solved.index) == LATER["qkv"]
+    assert all(tuple(layers) == QKV_LAYERS for layers in solved)
+    assert set(qkv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
+    assert set(qkv["kernels"]) == {1}
+
+
+def test_launches_have_the_grids_of_their_problems(kernels):
+    fused = kernels["conv"].query("backend == 'fused'").drop_duplicates("layer").set_index("layer")
+    for problem in parse_sizes(DEFAULT_SIZES):
+        grid = (-(-problem.pixels // 16), -(-problem.maps // 16), problem.images)
+        assert fused.loc[problem.name, "grid"] == str(grid)
+    own = kernels["qkv"].query("backend != 'cublas'")
+    warps = own["layer"].str.extract(r"_w(\d+)", expand=False).astype(int)
+    assert set(own["grid"]) == {"(132, 1, 1)"}
+    assert (own["block"] == [f"({32 * each}, 1, 1)" for each in warps]).all()
+
+
+def test_the_counted_products_are_those_of_the_problems(kernels):
+    for name, shapes in (("conv", CONV_LAYERS), ("qkv", QKV_LAYERS)):
+        own = kernels[name].query("backend in ('restrict', 'strip')").groupby("layer")
+        counted = own["flop_count_sp_fma"].first()
+        for layer in shapes:
+            least = _products(layer)
+            assert least <= counted[layer] < 8 * least, layer
+
+
+def _products(layer):
+    if layer in CONV_LAYERS:
+        (problem,) = parse_sizes(layer)
+        return problem.images * problem.maps * problem.pixels * problem.depth
+    return SHAPES[layer.partition("_")[0]].iterations
+
+
+def test_the_cards_tell_the_rows_of_the_tables():
+    for name in ("conv", "qkv"):
+        folder = find(f"h200-{name}")
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        launches = len(read_table(folder / "kernels.parquet", kind="kernels").frame)
+        assert f"`kernels.parquet` | {launches:,} launches" in card
+        assert f"merges them into {len(load(folder).frame):,} rows of layers" in card
+        assert "Known defects" in card
+
+
+@pytest.mark.parametrize("name", ["h200-conv", "h200-qkv"])
+def test_they_load_as_scikit_learns_datasets_do(name):
+    bunch = load_recording(name)
+    assert bunch.data.shape == (len(bunch.target), len(bunch.feature_names))
+    assert "Known defects" in bunch.DESCR
+    data, target = load_recording(name, as_frame=True, return_X_y=True)
+    assert list(data.columns) == bunch.feature_names
+    assert target.name == "time_us"
+
+
+def test_the_defects_of_the_cards_are_there(conv, qkv, kernels):
+    wrong = conv.query("backend == 'wmma_tf32'")
+    assert (wrong[["gld_efficiency", "gst_efficiency"]] == 1).all(axis=None)
+    right = conv.query("backend == 'wmma_fp16'")
+    assert right["gld_efficiency"].between(0.73, 0.89).all()
+    same = ["gld_transactions", "global_load_requests", "gst_transactions"]
+    for pair in zip(wrong.groupby("layer")[same], right.groupby("layer")[same], strict=True):
+        np.testing.assert_array_equal(*(frame.iloc[0] for _, frame in pair))
+    streams = kernels["conv"].query("backend == 'streams'")
+    counted = streams.dropna(subset="inst_executed")
+    assert len(streams) == 780
+    assert len(counted) == 240
+    assert set(counted["layer"]) == {"conv1_b1000", "conv2_b1000"}
+    own = qkv.query("backend != 'cublas'").groupby(["layer", "backend"])
+    cold = (own["ncu_time_us"].median() / own["time_us"].median()).unstack()
+    assert cold.loc["small_w1"].between(0.99, 1.01).all()
+    assert cold.loc["small_w2", ["base_w2", "strip", "strip_w2"]].between(1.3, 1.37).all()
