@@ -3,8 +3,8 @@
 ``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
 keeps what the tables need in ``tests/data/truth/h200.json`` and writes them anew; without FILE it
 only writes the tables. The other stored results in ``tests/data/truth`` have a program each
-(`sets`, `fixes`, `lines`, `firm`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml`` has
-the counts of an exam whose cases are not here.
+(`sets`, `fixes`, `lines`, `firm`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
+has the counts of a test whose cases are not here.
 """
 
 from __future__ import annotations
