@@ -6,14 +6,19 @@ from tests.support.paths import ROOT
 from tools import words
 
 
-@pytest.mark.parametrize("path", words.pages(), ids=lambda path: path.relative_to(ROOT).as_posix())
+every_page = pytest.mark.parametrize(
+    "path", words.pages(), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+
+
+@every_page
 def test_a_page_has_none_of_them(path):
     assert [str(each) for each in words.in_page(path)] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/explanation/truth.md"])
-def test_the_first_pages_have_no_sentence_of_more_than_twenty_words(name):
-    assert words.long_sentences((ROOT / name).read_text("utf-8")) == []
+@every_page
+def test_a_page_has_no_sentence_of_more_than_twenty_words(path):
+    assert words.long_sentences(path.read_text("utf-8")) == []
 
 
 def test_a_word_is_found_with_its_line_and_what_to_write(tmp_path):
