@@ -57,11 +57,10 @@ def metrics() -> str:
     from perfml.metrics import load_catalogue
 
     catalogue = load_catalogue()
-    rows = ["| metric | what it means | unit | match | merge |", "|---|---|---|---|---|"]
+    rows = ["| metric | what it means |", "|---|---|"]
     for each in (catalogue[name] for name in catalogue.names):
         name = f'<span id="{each.name}">`{each.name}`</span>'
-        cells = (name, _meaning(each), each.unit, each.exactness, _plain(each.merge))
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(f"| {name} | {_meaning(each)} |")
     return search_field("occupancy, dram bytes, sm__warps") + "\n".join(rows)
 
 
@@ -111,6 +110,7 @@ def _meaning(metric: Any) -> str:
         parts.append(f"`{metric.ncu.text}`{scale}")
     if metric.guard:
         parts.append(f"undefined where `{metric.guard.text}` is 0")
+    parts.append(f"{metric.unit}, match: {metric.exactness}, merge: {_plain(metric.merge)}")
     return "<br>".join(parts)
 
 
