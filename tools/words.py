@@ -119,10 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show([*counts.most_common(), ("in all", counts.total())])
         return 0
     if given.long:
-        counts = Counter(
-            {path: len(long_sentences(path.read_text("utf-8"))) for path in given.paths or pages()}
-        )
-        _show(counts.most_common())
+        lengths = [
+            (path, len(long_sentences(path.read_text("utf-8")))) for path in given.paths or pages()
+        ]
+        _show(sorted(lengths, key=lambda each: -each[1]))
         return 0
     found = [each for path in given.paths or pages() for each in in_page(path)]
     sys.stdout.writelines(f"{each}\n" for each in found)

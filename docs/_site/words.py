@@ -3,7 +3,7 @@
 Prints all words, those outside the reference, and the entries of the navigation. With the folder
 of a built site its text is counted as a reader sees it. Without, the sources are: pages filled
 with what is generated, notebooks without outputs, and for the packages the docstrings of the names
-that their pages list. That needs no extra, and is a little less than the site has.
+that their pages list. That needs perfml and no extra, and is a little less than the site has.
 """
 
 from __future__ import annotations

@@ -149,6 +149,7 @@ def test_the_site_is_small_enough_to_find_something_in():
     assert count.total <= 45_000, count
     assert count.outside <= 18_000, count
     assert count.entries <= 25
+    assert count.pages["explanation/truth.md"] <= 600
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from benchmarks import counters_page, rows
 from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
 from studies.plan.page import PAGE as PLAN
+from studies.seeds.page import judged, tally
 from studies.sweep.page import NAMES, cases
 from tests.support.paths import ROOT
 
@@ -88,3 +89,24 @@ def test_speed_is_what_the_table_says():
     assert f"{faster[csv, 'Polars, same work']} times as fast as Polars." in TEXT
     chosen = [float(each) for (work, side), each in faster.items() if "chosen" in side]
     assert f"{min(chosen):.2f} to {max(chosen):.2f} times" in TEXT
+
+
+def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
+    works, partly, cannot, every = re.findall(r"\d+", tally().splitlines()[-1])
+    assert f"Of {every} rows {works} work, {partly} work in part, and {cannot} cannot" in TEXT
+    steps, first = judged()
+    assert f"Of {steps} steps with a reason by their author" in TEXT
+    assert f"names the author's cause first in {first}." in TEXT
+
+
+def test_simulated_rankings_are_as_the_page_says():
+    table = (ROOT / "benchmarks" / "RANKING.md").read_text("utf-8").split("<!-- end of")[0]
+    lines = [line.split(" | ") for line in table.splitlines() if line.startswith(("| no", "| R2"))]
+    lines = [line for line in lines if line[2] != "no ranking"]
+    noise = [int(line[2].split()[0]) for line in lines if line[0].startswith("| no")]
+    signal = [line for line in lines if line[0].startswith("| R2")]
+    first = [int(line[4].split(": ")[1].split()[0]) for line in signal]
+    beyond = [int(line[3].split()[0]) for line in signal]
+    assert f"of 0.8 in {min(noise)} to {max(noise)} % of the tables" in TEXT
+    assert f"is first in {min(first)} to {max(first)} % of the tables" in TEXT
+    assert f"more than chance in {min(beyond)} to {max(beyond)} %" in TEXT
