@@ -5,7 +5,6 @@ import pytest
 from tests.support.paths import ROOT
 from tools import words
 
-
 every_page = pytest.mark.parametrize(
     "path", words.pages(), ids=lambda path: path.relative_to(ROOT).as_posix()
 )
