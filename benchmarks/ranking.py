@@ -8,7 +8,7 @@ shares below are the error rates of the method and not of one data set.
 
 Run: python -m benchmarks.ranking [--case CASE,...] [--tables 100] [--models dt,lmt] [--jobs 2]
 [--quick] [--write]; ``--quick`` repeats as often as a report does, ``--write`` puts the table into
-RANKING.md. It exits with 1 where a goal is missed.
+docs/explanation/importances.md. It exits with 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FALSE_ALARMS = 0.05
 FOUND = 0.70
 """Smallest share of tables with a signal where the metric that carries it must be first."""
 HIGH = 0.8
-PAGE = Path(__file__).with_name("RANKING.md")
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "importances.md"
 _TABLE = re.compile(
     r"(?<=<!-- simulated: written by benchmarks/ranking.py -->\n\n).*?(?=\n\n<!--)", re.S
 )

@@ -3,7 +3,7 @@
 ``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
 keeps what the tables need in ``tests/data/truth/h200.json`` and writes them anew; without FILE it
 only writes the tables. The other stored results in ``tests/data/truth`` have a program each
-(`sets`, `fixes`, `lines`, `firm`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
+(`sets`, `fixes`, `lines`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
 has the counts of a test whose cases are not here.
 """
 
@@ -31,7 +31,6 @@ FIRST = ROOT / "tests/data/truth/first_answers.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
 ADVISED = ROOT / "tests/data/truth/advised.json"
 LINES = ROOT / "tests/data/truth/lines.json"
-FIRM = ROOT / "tests/data/truth/firm.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -263,35 +262,6 @@ def lines():
     return markdown(header, rows)
 
 
-def measured_firm():
-    return json.loads(FIRM.read_text(encoding="utf-8"))
-
-
-def firm():
-    """First answers that are firm, right and wrong, author by author."""
-    found = measured_firm()["authors"]
-    sums = {
-        which: {part: sum(each[which][part] for each in found.values()) for part in _FIRM_PARTS}
-        for which in _FIRM
-    }
-    whole = {"pairs": sum(each["pairs"] for each in found.values()), **sums}
-    rows = []
-    for name, each in {**found, "all": whole}.items():
-        row = [name, each["pairs"]]
-        for which in _FIRM:
-            row.append(f"{each[which]['right']}, {each[which]['wrong']}")
-            row.append(f"{each[which]['wrong'] / each['pairs']:.1%}")
-        rows.append(row)
-    header = ["exam, first answer", "pairs", "confident as answered: right, wrong", "wrong"]
-    header += ["firm by the rules: right, wrong", "wrong"]
-    header += ["firm by rules and limits of the others: right, wrong", "wrong"]
-    return markdown(header, rows)
-
-
-_FIRM = ("before", "firm", "left out")
-_FIRM_PARTS = ("right", "wrong")
-
-
 def published():
     """Scores on reports from public repositories, a column for every exam."""
     answers = {exam: public.first_answers(exam) for exam in public.asked()}
@@ -345,7 +315,6 @@ TABLES = {
     "examrules": exam_rules.table,
     "fixes": fixes,
     "unseen": unseen.table,
-    "firm": firm,
     "lines": lines,
 }
 

@@ -97,16 +97,3 @@ def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
     steps, first = judged()
     assert f"Of {steps} steps with a reason by their author" in TEXT
     assert f"names the author's cause first in {first}." in TEXT
-
-
-def test_simulated_rankings_are_as_the_page_says():
-    table = (ROOT / "benchmarks" / "RANKING.md").read_text("utf-8").split("<!-- end of")[0]
-    lines = [line.split(" | ") for line in table.splitlines() if line.startswith(("| no", "| R2"))]
-    lines = [line for line in lines if line[2] != "no ranking"]
-    noise = [int(line[2].split()[0]) for line in lines if line[0].startswith("| no")]
-    signal = [line for line in lines if line[0].startswith("| R2")]
-    first = [int(line[4].split(": ")[1].split()[0]) for line in signal]
-    beyond = [int(line[3].split()[0]) for line in signal]
-    assert f"of 0.8 in {min(noise)} to {max(noise)} % of the tables" in TEXT
-    assert f"is first in {min(first)} to {max(first)} % of the tables" in TEXT
-    assert f"more than chance in {min(beyond)} to {max(beyond)} %" in TEXT
