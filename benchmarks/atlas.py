@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.atlas`` measures everything anew (`studies.atlas.measure`), writes
 ``benchmarks/results/atlas.json`` and prints each goal with what was reached; ``--stored`` prints
-what was measured last. Needs the extra ``atlas``. `studies.atlas.page` writes docs/atlas.md.
+what was measured last. Needs the extra ``atlas``. `studies.atlas.page` writes
+studies/atlas/RESULTS.md.
 """
 
 from __future__ import annotations

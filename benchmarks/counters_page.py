@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/explanation/counters.md`` from what was recorded.
+"""Write the tables of ``benchmarks/COUNTERS.md`` from what was recorded.
 
 ``python -m benchmarks.counters_page``, after a new recording is laid into ``benchmarks/results``.
 """
@@ -16,7 +16,7 @@ from benchmarks.agreement import kinds_table, metrics_table, sums_table
 from studies.page_tables import write_tables
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "counters.md"
+PAGE = Path(__file__).with_name("COUNTERS.md")
 COSTS = RESULTS / "collect-h200-once.json"
 PROGRAMS = RESULTS / "counted-programs-h200.json"
 NETWORKS = {"yolov4-tiny": "YOLOv4-Tiny", "resnet34": "ResNet-34"}

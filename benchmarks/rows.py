@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+DOCS = Path(__file__).with_name("RESULTS.md")
 MARKS = ("<!-- table: written by benchmarks/run.py -->", "<!-- end of table -->")
 
 COLUMNS = (

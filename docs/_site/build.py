@@ -2,7 +2,7 @@
 
 The pages are copied to a folder of their own with what is generated from the program and with the
 executed notebooks, and Zensical, the successor of Material for MkDocs, makes the site of them. It
-reads ``mkdocs.yml`` and runs no hooks, so all of ours stands before it.
+reads ``mkdocs.yml`` and runs no hooks, so all of ours comes before it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
-from generated import filled  # noqa: E402
+from generated import filled, links_of_site  # noqa: E402
 from notebook_pages import notebook_page  # noqa: E402
+from words import of_site  # noqa: E402
+
+NOT_SHOWN = ("architecture.md",)
+"""Pages for those who change perfml, and read its sources."""
 
 
 def main() -> None:
@@ -35,15 +39,16 @@ def main() -> None:
         staged = Path(folder)
         stage(staged, execute=not options.no_execute)
         build(staged, options.site.resolve())
+    print(of_site(options.site))  # noqa: T201
 
 
 def stage(folder: Path, *, execute: bool) -> None:
     """Write the pages as they are shown, and their configuration, into a folder."""
     docs = folder / "docs"
-    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("_site"))
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("_site", *NOT_SHOWN))
     for page in sorted(docs.rglob("*.md")):
         text = filled(page.read_text(encoding="utf-8"))
-        page.write_text(_links(text, page.relative_to(docs).parent), encoding="utf-8")
+        page.write_text(links_of_site(text, page.relative_to(docs).parent), encoding="utf-8")
     (docs / "notebooks").mkdir()
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         print(f"notebook {path.stem}", flush=True)  # noqa: T201 - it takes a while
@@ -55,16 +60,6 @@ def stage(folder: Path, *, execute: bool) -> None:
     settings = settings.replace("paths: [.]", f"paths: ['{ROOT}']")
     settings = settings.replace("docs/_site/", f"{ROOT}/docs/_site/")
     (folder / "mkdocs.yml").write_text(settings, encoding="utf-8")
-
-
-def _links(text: str, folder: Path) -> str:
-    """Return a page whose links to notebooks lead to their pages."""
-    up = "../" * len(folder.parts)
-    return re.sub(
-        r"\]\((?:\.\./)+notebooks/(\w+)\.ipynb\)",
-        lambda link: f"]({up}notebooks/{link[1]}.md)",
-        text,
-    )
 
 
 def build(staged: Path, site: Path) -> None:

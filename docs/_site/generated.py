@@ -1,7 +1,6 @@
 """What the documentation takes from the program when it is built, so that it cannot go stale.
 
-A page says where with ``<!-- generated: commands -->``, ``<!-- generated: metrics -->``,
-``<!-- generated: words -->``, or ``<!-- data card: datasets/NAME -->``.
+A page says where with ``<!-- generated: NAME -->``: commands, metrics, rules, words.
 """
 
 from __future__ import annotations
@@ -14,20 +13,28 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-CARD = re.compile(r"^<!-- data card: (datasets/[\w-]+) -->$", re.MULTILINE)
 MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
 def filled(markdown: str) -> str:
     """Return a page with what was generated where it asks for it."""
-    markdown = CARD.sub(lambda mark: data_card(mark.group(1)), markdown)
     return MARK.sub(lambda mark: GENERATORS[mark.group(1)](), markdown)
 
 
-def data_card(folder: str) -> str:
-    """Return a dataset's README, its headings one level down."""
-    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
-    return re.sub(r"^(#+ )", r"#\1", text, flags=re.MULTILINE)
+def links_of_site(text: str, folder: Path) -> str:
+    """Return a page whose links fit the site.
+
+    Those to notebooks lead to their pages. Those to other files of the repository become the
+    file's path, since a site that is built has no repository beside it.
+    """
+    up = "../" * len(folder.parts)
+    text = re.sub(
+        r"\]\((?:\.\./)+notebooks/(\w+)\.ipynb\)",
+        lambda link: f"]({up}notebooks/{link[1]}.md)",
+        text,
+    )
+    outside = re.compile(rf"\[([^\]]+)\]\({re.escape(up)}\.\./([^)#]+)[^)]*\)")
+    return outside.sub(r"\1 (`\2`)", text)
 
 
 def commands() -> str:
@@ -36,33 +43,37 @@ def commands() -> str:
     text = subprocess.run(program, capture_output=True, text=True, check=True).stdout  # noqa: S603
     _, *parts = re.split(r"^##+ ", text, flags=re.MULTILINE)  # the page introduces the program
     examples = re.compile(r"^Example: (.+?)(?=\n\n)", re.MULTILINE | re.DOTALL)
-    found = [examples.sub(_example, part) for part in parts]
+    shown = [examples.sub(_example, part) for part in parts]
     rows = ["| command | what it does |", "|---|---|"]
-    for part in found:
+    for part in shown:
         name, _, body = part.partition("\n")
         anchor = name.strip("`").replace(" ", "-")
         rows.append(f"| [{name}](#{anchor}) | {body.strip().partition(chr(10) * 2)[0]} |")
-    return "\n".join(rows) + "\n\n" + "\n".join(f"## {part}" for part in found)
+    return "\n".join(rows) + "\n\n" + "\n".join(f"## {part}" for part in shown)
 
 
 def metrics() -> str:
-    """Return the metric catalogue as a table, and what is to be known of single metrics."""
+    """Return the metric catalogue as a table: a row is what there is to know of a metric."""
     from perfml.metrics import load_catalogue
 
     catalogue = load_catalogue()
-    found = [catalogue[name] for name in catalogue.names]
-    rows = ["| metric | what | unit | match |", "|---|---|---|---|"]
-    rows += [
-        f"| [`{each.name}`](#{each.name}) | {_plain(each.description)}{_counters(each)} "
-        f"| {each.unit} | {each.exactness} |"
-        for each in found
-    ]
-    return (
-        search_field("occupancy, dram bytes, sm__warps")
-        + "\n".join(rows)
-        + "\n\n"
-        + "\n\n".join(_metric(each) for each in found)
-    )
+    rows = ["| metric | what it means |", "|---|---|"]
+    for each in (catalogue[name] for name in catalogue.names):
+        name = f'<span id="{each.name}">`{each.name}`</span>'
+        rows.append(f"| {name} | {_meaning(each)} |")
+    return search_field("occupancy, dram bytes, sm__warps") + "\n".join(rows)
+
+
+def rules() -> str:
+    """Return the rules of advice as a table."""
+    from perfml.explain.advice.rules import shipped_rules
+
+    rows = ["| rule | holds where | problem |", "|---|---|---|"]
+    for each in shipped_rules():
+        compared = ", ".join(f"`{one.text}`" for one in each.when)
+        runs = f" ({', '.join(each.precisions)} runs)" if each.precisions else ""
+        rows.append(f"| `{each.id}` | {compared}{runs} | {_plain(each.hazard)} |")
+    return search_field("coalesced, occupancy") + "\n".join(rows)
 
 
 def words() -> str:
@@ -89,24 +100,18 @@ def search_field(example: str) -> str:
     )
 
 
-def _counters(metric: Any) -> str:
-    """Return the counters that a metric is made of: searched for, and shown in its section."""
-    expression = metric.ncu.text if metric.ncu else ""
-    names = dict.fromkeys(re.findall(r"[a-z0-9]+__[a-z0-9_.]+", expression))
-    return f" <span hidden>{_plain(' '.join(names))}</span>" if names else ""
-
-
-def _metric(metric: Any) -> str:
-    lines = [f"## `{metric.name}` {{ #{metric.name} }}", _plain(metric.description) + "."]
-    formula = metric.ncu.text if metric.ncu else None
-    scale = f" × {metric.scale:g}" if formula and metric.scale != 1 else ""
-    lines.append(f"Nsight Compute: `{formula}`{scale}" if formula else "Nsight Compute: none.")
-    lines.append(f"Kernels merge by: {_plain(metric.merge)}.")
-    if metric.guard:
-        lines.append(f"Undefined where this is 0: `{metric.guard.text}`")
+def _meaning(metric: Any) -> str:
+    """Return a metric's sentence, its note, and its formula in counters of Nsight Compute."""
+    parts = [_plain(metric.description)]
     if metric.note:
-        lines.append(_plain(metric.note))
-    return "\n\n".join(lines)
+        parts[0] += f". {_plain(metric.note)}"
+    if metric.ncu:
+        scale = f" × {metric.scale:g}" if metric.scale != 1 else ""
+        parts.append(f"`{metric.ncu.text}`{scale}")
+    if metric.guard:
+        parts.append(f"undefined where `{metric.guard.text}` is 0")
+    parts.append(f"{metric.unit}, match: {metric.exactness}, merge: {_plain(metric.merge)}")
+    return "<br>".join(parts)
 
 
 def _example(found: re.Match[str]) -> str:
@@ -123,5 +128,6 @@ def _plain(text: str) -> str:
 GENERATORS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "metrics": metrics,
+    "rules": rules,
     "words": words,
 }

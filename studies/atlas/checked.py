@@ -1,4 +1,4 @@
-"""Tables of docs/atlas.md on what was asked afterwards and on other people's methods."""
+"""Tables of RESULTS.md on what was asked afterwards and on other people's methods."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Which metrics explain time on the atlas, with what error on networks nobody learned from.
 
 ``python -m studies.atlas.measure`` writes ``benchmarks/results/atlas.json``, from which
-`studies.atlas.page` writes ``docs/atlas.md``. Rows are distinct layers of a network and
-configuration (`perfml.predict.prepare_layers`): equal blocks count once. Every score is the mean
-over networks of the mean relative error of their layers, so that large networks do not decide.
+`studies.atlas.page` writes ``RESULTS.md`` beside this file. Rows are distinct layers of a network
+and configuration (`perfml.predict.prepare_layers`): equal blocks count once. Every score is the
+mean over networks of the mean relative error of their layers, so large networks do not decide.
 """
 
 from __future__ import annotations

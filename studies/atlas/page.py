@@ -1,4 +1,4 @@
-"""The tables and sentences of docs/atlas.md, from ``benchmarks/results/atlas.json``.
+"""The tables and sentences of RESULTS.md, from ``benchmarks/results/atlas.json``.
 
 ``python -m studies.atlas.page`` writes them anew; `studies.atlas.measure` makes the results.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from studies.page_tables import markdown, write_tables
 MANY = 10
 """Networks that a family needs to be spoken of."""
 
-PAGE = RESULTS.parents[2] / "docs" / "atlas.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 HEADS = {
     "random": "random rows",
     "leave-one-layer-out:5": "layers out",

@@ -1,4 +1,4 @@
-"""Tables of docs/attention.md that rest on counters: steps, and what stands behind them."""
+"""Tables of RESULTS.md that rest on counters: steps, and what stands behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/attention.md and of the data card, from the data.
+"""The tables of RESULTS.md and of the data card, from the data.
 
 ``python -m studies.attention.page`` writes them;
 ``python -m studies.attention.page gains tiles`` writes these tables only.
@@ -19,7 +19,7 @@ from studies.page_tables import markdown, table_on, write_tables
 from studies.workloads.attention.variants import KV_TILES, LADDER, Q_TILES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/attention.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 DATA = ROOT / "studies/data/h200-attention"
 CARD = DATA / "README.md"
 SIZES = {

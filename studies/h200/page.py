@@ -1,4 +1,4 @@
-"""The tables of docs/h200-analysis.md, from the data.
+"""The tables of RESULTS.md, from the data.
 
 ``python -m studies.h200.page "fp32,tf32 b8" [TABLES]`` writes the rows of these data anew, in all
 tables or those named (with commas); `prose` prints numbers that only the text holds. `goals` reads
@@ -22,7 +22,7 @@ from perfml.modeling import average_repeats, evaluate, rank_both_weights, smalle
 from perfml.tables import read_table, replacing
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/h200-analysis.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 RECORDED, SWEEP = ROOT / "datasets/h200-yolov4-tiny", ROOT / "studies/data/h200-sweep"
 DATA = {
     "fp32": (RECORDED, 1, "fp32"),

@@ -1,4 +1,4 @@
-"""The tables of docs/convolution.md and docs/qkv.md, from the recorded data.
+"""The tables of CONVOLUTION.md and QKV.md beside this file, from the recorded data.
 
 ``python -m studies.ladders.page`` writes them anew, with names of tables those alone.
 """
@@ -19,6 +19,7 @@ from studies.page_tables import markdown, table_on, write_tables
 from studies.workloads.qkv.shapes import SHAPES
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).parent
 CONV, QKV = ROOT / "studies/data/h200-conv", ROOT / "studies/data/h200-qkv"
 SEEDS = ROOT / "tests/data/ladders"
 SIZES = [f"conv{n}_b{batch}" for n in (1, 2) for batch in (100, 1000, 10000)]
@@ -382,7 +383,7 @@ def cold():
 
 
 PAGES = {
-    ROOT / "docs/convolution.md": (
+    FOLDER / "CONVOLUTION.md": (
         conv_times,
         conv1,
         conv2,
@@ -394,7 +395,7 @@ PAGES = {
         streams,
         library,
     ),
-    ROOT / "docs/qkv.md": (lines, small, large, smallsteps, largesteps, cold),
+    FOLDER / "QKV.md": (lines, small, large, smallsteps, largesteps, cold),
 }
 TABLES = {each.__name__: each for page in PAGES.values() for each in page}
 

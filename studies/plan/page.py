@@ -1,4 +1,4 @@
-"""The tables of docs/plan.md, from the data; ``python -m studies.plan.page`` writes them anew."""
+"""The tables of RESULTS.md, from the data; ``python -m studies.plan.page`` writes them anew."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfml.tables import read_table
 from studies.page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/plan.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 DATA = ROOT / "tests/data/plan"
 DATASET = ROOT / "datasets/h200-yolov4-tiny"
 PLAN3 = ("stall_inst_fetch", "special_fu_utilization", "gld_efficiency")

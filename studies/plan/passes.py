@@ -216,7 +216,7 @@ USEFUL_FIRST = (
     "tex_fu_utilization",
     "double_precision_fu_utilization",
 )
-"""The published metrics, roughly as they rank on the H200 dataset (docs/h200-analysis.md)."""
+"""The published metrics, roughly as they rank on the H200 dataset (studies/h200/RESULTS.md)."""
 
 
 def grow(measured: Measured, order: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The tables of docs/seeds.md: what was measured, and the list of everything, row by row.
+"""The tables of RESULTS.md: what was measured, and the list of everything, row by row.
 
 ``python -m studies.seeds.page`` writes them anew, with names of tables those alone.
 """
@@ -25,7 +25,7 @@ from studies.seeds.steps import RESULTS as STEPS
 from studies.workloads.attention.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/seeds.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 LIST = Path(__file__).with_name("list.toml")
 STATES = ("works", "partly", "cannot")
 DOCUMENTS = {

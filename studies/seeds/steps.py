@@ -1,7 +1,7 @@
 """Every step of every ladder: what its author says, what explain says, what advice foretold.
 
 ``python -m studies.seeds.steps`` compares the recorded steps and writes
-``benchmarks/results/ladder-steps.json``, from which a table of docs/seeds.md is made; with
+``benchmarks/results/ladder-steps.json``, from which a table of RESULTS.md is made; with
 ``--anew`` those of ``studies/data/h200-ladders``, into ``ladder-steps-anew.json``. The gain to be
 expected is estimated from the slower side alone, as in `studies.truth.fixes`.
 """

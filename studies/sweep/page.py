@@ -1,4 +1,4 @@
-"""The tables about sweeps in docs/scale.md; ``python -m studies.sweep.page`` writes them anew."""
+"""The tables about sweeps in RESULTS.md; ``python -m studies.sweep.page`` writes them anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfml.util.words import Readable
 from studies.page_tables import markdown, table_on, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/scale.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
 FOLDER = ROOT / "benchmarks/results"
 
 

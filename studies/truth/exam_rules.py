@@ -180,18 +180,5 @@ _WHICH = {
 }
 
 
-def estimate_table() -> str:
-    """Return the errors of estimates, for the page."""
-    rows = []
-    for name, found in measured().items():
-        each = found["estimates"]
-        cells = [
-            "-" if both[0] is None else f"{both[0]:.0%}, {both[1]:.0%}"
-            for both in (each["ours"], each["ncu"])
-        ]
-        rows.append([name, each["pairs"], *cells])
-    return markdown(["exam", "both say a number", "perfml, first answer", "Nsight Compute"], rows)
-
-
 if __name__ == "__main__":
     sys.exit(run_study(measure, __doc__))

@@ -1,12 +1,10 @@
-"""The tables of docs/explanation/truth.md.
+"""The tables of ``RESULTS.md`` beside this file, and the one of docs/explanation/truth.md.
 
 ``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
-keeps what the page needs in ``tests/data/truth/h200.json`` and writes the tables anew; without
-FILE it only writes the tables. Those by set are of ``tests/data/truth/sets.json``, which
-``python -m studies.truth.sets --strangers DIR --out tests/data/truth/sets.json`` measures, that of
-estimates of ``fixes.json`` beside it (``studies.truth.fixes``), that of lines of ``lines.json``
-(``studies.truth.lines``), those of firm answers of ``firm.json`` (``studies.truth.firm``), those of
-Nsight Compute's rules on exams of ``exam_rules.json`` (``studies.truth.exam_rules``).
+keeps what the tables need in ``tests/data/truth/h200.json`` and writes them anew; without FILE it
+only writes the tables. The other stored results in ``tests/data/truth`` have a program each
+(`sets`, `fixes`, `lines`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
+has the counts of a test whose cases are not here.
 """
 
 from __future__ import annotations
@@ -20,19 +18,19 @@ from pathlib import Path
 from perfml.explain.certainty import IN_WORDS
 from perfml.tables import replacing
 from studies.page_tables import markdown, table_on, write_tables
-from studies.truth import exam_rules, strangers, unseen
+from studies.truth import exam_rules, public, strangers, unseen
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/explanation/truth.md"
+PAGE = Path(__file__).with_name("RESULTS.md")
+TRUTH = ROOT / "docs/explanation/truth.md"
+OUTSIDE = Path(__file__).with_name("outside.toml")
 DATA = ROOT / "studies/data/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
 FIRST = ROOT / "tests/data/truth/first_answers.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
-ERRORS = Path(__file__).with_name("errors_read.toml")
 ADVISED = ROOT / "tests/data/truth/advised.json"
 LINES = ROOT / "tests/data/truth/lines.json"
-FIRM = ROOT / "tests/data/truth/firm.json"
 NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
 GINI = ("Gini, one tree", "Gini, forest")
 NAMES = {
@@ -104,20 +102,6 @@ def other_questions():
     return markdown(header, rows)
 
 
-def families():
-    """What was planted."""
-    rows = []
-    for each in planted():
-        along = ", ".join(
-            f"{name} {'rises' if way > 0 else 'falls'}" for name, way in each["along"].items()
-        )
-        cause = f"`{each['cause']['metrics'][0]}`"
-        values = ", ".join(map(str, each["values"]))
-        rows.append([f"`{each['family']}`", each["knob"], values, cause, along or "-"])
-    header = ["family", "knob", "base and levels", "cause (first metric)", "moves along"]
-    return markdown(header, rows)
-
-
 def by_family():
     """Cases with the cause first, of all, for each family."""
     rows = []
@@ -129,27 +113,6 @@ def by_family():
         rows.append([f"`{family}`", *cells])
     short = ["Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
     return markdown(["family", *COMPARED, *short], rows)
-
-
-def others():
-    """What else is named first where the cause is not: Gini, and Nsight Compute's rules."""
-    missed = {
-        (each["method"], each["case"].removeprefix("all of ").removesuffix("_s0")): each
-        for each in measured()["missed"]
-        if each["part"] == "base" and each["method"] in (*GINI, NCU, LESS)
-    }
-    rows = []
-    for each in planted():
-        cells = []
-        for method in (*GINI, NCU, LESS):
-            found = missed.get((method, each["family"]))
-            if found is None:
-                cells.append("the cause")
-                continue
-            place = f"cause at {found['place']}" if found["place"] else "cause not named"
-            cells.append(f"{found['named'][0].removeprefix('ncu ')} ({place})")
-        rows.append([f"`{each['family']}`", *cells])
-    return markdown(["family", *GINI, "ncu", "ncu, less remarks"], rows)
 
 
 def measured_sets():
@@ -202,22 +165,6 @@ def rivals():
     return markdown(["set", "method", "cases", "cause first", "in three"], rows)
 
 
-def still_wrong():
-    """What is not first with the default metrics, by family."""
-    rows = []
-    for name, scored in shown_sets().items():
-        missed = Counter((each["family"], each["first"]) for each in scored["not_first"])
-        for (family, first), cases in missed.items():
-            places = {
-                each["place"]
-                for each in scored["not_first"]
-                if (each["family"], each["first"]) == (family, first)
-            }
-            where = ", ".join(str(place or "not named") for place in sorted(places, key=str))
-            rows.append([name, f"`{family}`", cases, f"`{first}`", where])
-    return markdown(["set", "family", "cases", "first instead", "place of the cause"], rows)
-
-
 def measured_fixes():
     return json.loads(FIXES.read_text(encoding="utf-8"))
 
@@ -238,85 +185,12 @@ def fixes():
     return markdown(header, rows)
 
 
-def ruled():
-    """Errors beside those of Nsight Compute's rules, on the rows that it has."""
-    found = measured_fixes()
-    rows = []
-    for name, scored in {**found["groups"], **found["together"]}.items():
-        if not scored["all"]["ruled"] or name.endswith("known"):
-            continue
-        cells = [name]
-        for which in ("all", "given"):
-            some = scored[which]
-            cells += [some["ruled"], _errors(some["ours"]), _errors(some["rules"])]
-        rows.append(cells)
-    header = ["fixes", "with a rule", "perfml", "Nsight Compute"]
-    return markdown([*header, "of these, a number", "perfml", "Nsight Compute"], rows)
-
-
 def _errors(both):
     return "-" if both[0] is None else f"{both[0]:.0%}, {both[1]:.0%}"
 
 
 def _part_held(share):
     return "-" if share is None else f"{share:.0%}"
-
-
-def authors():
-    """Errors of an author's numbers, and how often intervals hold that were made of all others'."""
-    found = measured_fixes()
-    rows = []
-    for each in found["authors"]:
-        width, scored = each["width"], found["by_author"][each["author"]]
-        ends = f"{width['low']:.2f}, {width['high']:.2f}; "
-        ends += f"{width['untold_low']:.2f}, {width['untold_high']:.2f}"
-        cells = [each["author"], scored["cases"]]
-        for which in ("given", "ranges"):
-            cells += [scored[which]["cases"], _errors(scored[which]["errors"])]
-        held = [_part_held(scored["coverage"][which]) for which in ("given", "ranges", "both")]
-        levels = ", ".join(f"{level:.0%}" for level in each["levels"])
-        rows.append([*cells, ", ".join(held), _part_held(each["first"]), levels, ends])
-    header = ["author left out", "fixes", "numbers", "error", "only intervals"]
-    header += ["error of the middle", "held: numbers, intervals, both", "first answers held"]
-    return markdown([*header, "levels", "ends"], rows)
-
-
-def unknowns():
-    """Errors on strangers' kernels by what no counter tells of the fix."""
-    rows = []
-    for each in measured_fixes()["unknowns"]:
-        said = each["unknown"] or "nothing: counters tell what stays, and a number is said"
-        ratios = f"{each['low']:.2f} to {each['high']:.2f}"
-        held = _part_held(each["coverage"])
-        rows.append([said, each["cases"], _errors(each["errors"]), ratios, held])
-    header = ["what no counter tells", "fixes", "error", "estimate over measured"]
-    return markdown([*header, "in the interval"], rows)
-
-
-def unsaid():
-    """Why `explain` gives no number, and what the error would have been."""
-    rows = [
-        [
-            each["step"],
-            each["cases"],
-            "-" if each["median"] is None else _errors((each["median"], each["mean"])),
-            each["largest"],
-        ]
-        for each in measured_fixes()["steps"]
-    ]
-    return markdown(["the step", "steps", "error", "of the 20 largest errors"], rows)
-
-
-def worst():
-    """The largest errors of each author where a number is given, and what reading them showed."""
-    reasons = tomllib.loads(ERRORS.read_text(encoding="utf-8"))
-    rows = []
-    for author, found in measured_fixes()["worst"].items():
-        for each in found:
-            name = each["family"].removeprefix(f"{author}: ")
-            why = reasons.get(author, {}).get(each["family"], "not read")
-            rows.append([author, name, f"`{each['term']}`", f"{each['ratio']:.2f}", why])
-    return markdown(["author", "step", "cause", "estimate over measured", "why"], rows)
 
 
 def measured_advice():
@@ -388,100 +262,60 @@ def lines():
     return markdown(header, rows)
 
 
-def measured_firm():
-    return json.loads(FIRM.read_text(encoding="utf-8"))
+def published():
+    """Scores on reports from public repositories, a column for every exam."""
+    answers = {exam: public.first_answers(exam) for exam in public.asked()}
+    return public.table({exam: public.result_of(exam, found) for exam, found in answers.items()})
 
 
-def firm():
-    """First answers that are firm, right and wrong, author by author."""
-    found = measured_firm()["authors"]
-    sums = {
-        which: {part: sum(each[which][part] for each in found.values()) for part in _FIRM_PARTS}
-        for which in _FIRM
-    }
-    whole = {"pairs": sum(each["pairs"] for each in found.values()), **sums}
-    rows = []
-    for name, each in {**found, "all": whole}.items():
-        row = [name, each["pairs"]]
-        for which in _FIRM:
-            row.append(f"{each[which]['right']}, {each[which]['wrong']}")
-            row.append(f"{each[which]['wrong'] / each['pairs']:.1%}")
-        rows.append(row)
-    header = ["exam, first answer", "pairs", "confident as answered: right, wrong", "wrong"]
-    header += ["firm by the rules: right, wrong", "wrong"]
-    header += ["firm by rules and limits of the others: right, wrong", "wrong"]
-    return markdown(header, rows)
-
-
-_FIRM = ("before", "firm", "left out")
-_FIRM_PARTS = ("right", "wrong")
-
-
-def firm_curve():
-    """How many first answers are firm, right and wrong, by how large a rival may be."""
-    rows, exams = [], [*measured_firm()["authors"]]
-    for each in measured_firm()["curve"]:
-        limit = "any" if each["rival"] > 1 else f"{each['rival']:.2g}"
-        cells = [f"{each[name]['right']}, {each[name]['wrong']}" for name in exams]
-        right, wrong = (sum(each[name][part] for name in exams) for part in _FIRM_PARTS)
-        rows.append([limit, *cells, f"{right}, {wrong}"])
-    return markdown(["a rival is smaller than", *exams, "all"], rows)
-
-
-def firm_rules():
-    """What each rule makes of the first answers."""
-    found = measured_firm()["reasons"]
-    rows = [[f"`{name}`", each["wrong"], each["right"]] for name, each in found.items()]
-    return markdown(["rule", "wrong answers hedged", "right answers hedged"], rows)
-
-
-def firm_today():
-    """How today's answers to every recorded set are, firm and not."""
+def pooled():
+    """The one table of the documentation: the outside test, then all exams of a kind together."""
+    outside = tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))
     rows = [
-        [name, each["cases"], each["first"], each["hedged"], each["wrong"]]
-        for name, each in measured_firm()["today"].items()
+        [
+            each["set"],
+            f"{outside['date']} ({outside['commit']})",
+            f"{each['first']} of {each['pairs']} ({each['first'] / each['pairs']:.0%})",
+            each["wrong"],
+        ]
+        for each in outside["parts"]
     ]
-    return markdown(["set", "cases", "right", "right and not firm", "wrong and firm"], rows)
+    for title, when, scores in _kinds():
+        every = sum(scores, strangers.Score())
+        right = f"{every.first} of {every.pairs} ({every.first / every.pairs:.0%})"
+        rows.append([title, when, right, f"{every.wrong} of {every.pairs}"])
+    return markdown(["test set", "date (commit)", "true cause first", "wrong and confident"], rows)
+
+
+def _kinds():
+    """All exams of a kind, each with the scores of its first answers."""
+    for code in dict.fromkeys(exam.code for exam in strangers.EXAMS.values()):
+        exams = [exam for exam in strangers.EXAMS.values() if exam.code == code]
+        scores = [exam.first_score() for exam in exams]
+        days = sorted({exam.asked for exam in exams})
+        yield f"{code}, {len(exams)} sets", " to ".join(days), scores
+    answers = {exam: public.first_answers(exam) for exam in public.asked()}
+    scores = [public.result_of(exam, found).met for exam, found in answers.items()]
+    yield f"published reports, {len(scores)} sets", "2026-11-23", scores
+    yield "of these the newest two", "2026-11-23", scores[-2:]
 
 
 TABLES = {
     "firstasked": strangers.unseen_table,
-    "firm": firm,
-    "firmcurve": firm_curve,
-    "firmrules": firm_rules,
-    "firmtoday": firm_today,
-    "strangers": strangers.EXAMS["first"].table,
-    "strangers2": strangers.EXAMS["second"].table,
-    "strangers3": strangers.EXAMS["third"].table,
-    "strangers4": strangers.EXAMS["fourth"].table,
-    "strangers5": strangers.EXAMS["fifth"].table,
-    "strangers6": strangers.EXAMS["sixth"].table,
-    "torchpairs": strangers.EXAMS["torch"].table,
-    "torchpairs2": strangers.EXAMS["torch2"].table,
-    "torchpairs3": strangers.EXAMS["torch3"].table,
-    "torchpairs4": strangers.EXAMS["torch4"].table,
-    "examrules": exam_rules.table,
-    "examestimates": exam_rules.estimate_table,
-    "lines": lines,
-    "advised": advised,
-    "advisedsure": advice_certainty,
-    "fixes": fixes,
-    "authors": authors,
-    "unsaid": unsaid,
-    "unknowns": unknowns,
-    "unseen": unseen.table,
-    "ruled": ruled,
-    "worst": worst,
+    "published": published,
     "sets": by_set,
     "rivals": rivals,
-    "stillwrong": still_wrong,
-    "families": families,
     "base": lambda: scores("methods"),
     "between": lambda: scores("between"),
     "mixtures": lambda: scores("mixtures"),
     "otherquestions": other_questions,
     "byfamily": by_family,
-    "others": others,
+    "advised": advised,
+    "advisedsure": advice_certainty,
+    "examrules": exam_rules.table,
+    "fixes": fixes,
+    "unseen": unseen.table,
+    "lines": lines,
 }
 
 
@@ -495,6 +329,7 @@ def main():
         with replacing(KEPT) as place:
             place.write_text(json.dumps(keep(found), indent=1) + "\n", encoding="utf-8")
     write_tables(PAGE, TABLES)
+    write_tables(TRUTH, {"pooled": pooled})
 
 
 if __name__ == "__main__":

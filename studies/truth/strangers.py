@@ -190,21 +190,6 @@ class Exam:
             found["both"] = rows
         return {half: summary(some, widths) for half, some in found.items()}
 
-    def table(self) -> str:
-        """Return the frozen answers' scores, for the page."""
-        rows = []
-        for when, name in ANSWERS.items():
-            if not (self.folder / name).is_file():
-                continue
-            answers = self.document(name)
-            for recording in self.recordings:
-                for half in HALVES:
-                    each = self.half_score(answers[recording], half)
-                    said = [f"{hits}/{each.pairs}" for hits in _of_pairs(each)]
-                    title = [f"{when} ({answers['commit'][:7]})", recording, half]
-                    rows.append([*title, *said, f"{each.told}/{each.equal}", each.claimed])
-        return markdown(_HEADER, rows)
-
 
 _CUDA, _TORCH = "CUDA kernels", "PyTorch blocks"
 
@@ -223,11 +208,6 @@ EXAMS = {
 
 READ = ("first", "second", "third", "fifth", "torch", "torch2", "torch3")
 """Exams whose both halves may be read."""
-
-
-_HEADER = ["answer", "recording", "half", "cause first", "in three", "wrong and confident"]
-_HEADER += ["right and not firm"]
-_HEADER += ["what to do", "advice first", "advice named", "equal told", "equal called different"]
 
 Z90 = 1.644854
 """Wilson's interval at 90 %."""
@@ -332,11 +312,6 @@ def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Scor
         doubted=doubted,
         hedged=doubted and right[:1] == [True],
     )
-
-
-def _of_pairs(each: Score) -> tuple[int, ...]:
-    found = (each.first, each.three, each.wrong, each.hedged)
-    return (*found, each.action, each.advised, each.named)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,11 +6,13 @@ import csv
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from perfml import tables
 from perfml.cli import app
+from perfml.explain.advice.rules import shipped_rules
 from perfml.report import advise_conditions, build_report, explain_pairs
 from tests.support.browser import EXECUTABLE, REASON, chromium
 from tests.support.paths import ROOT
@@ -21,16 +23,17 @@ from tests.support.snippets import find_verb, parse_perfml, read_page, walk
 pytestmark = pytest.mark.page
 
 DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_site"))  # the glue of the site is no package
+import words  # noqa: E402
+from generated import links_of_site, rules  # noqa: E402
+
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 NOTEBOOKS = sorted(f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*.ipynb"))
 CARDS = [f"../{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("datasets/*/README.md")]
-WALKED_ELSEWHERE = {"tour.md"}
-"""By `tests/docs/test_readme.py`, which looks at what its commands print."""
 RUNNABLE = [
     name
     for name in [*PAGES, *CARDS]
-    if name not in WALKED_ELSEWHERE
-    and any(block.kind != "text" for block in read_page(DOCS / name).blocks)
+    if any(block.kind != "text" for block in read_page(DOCS / name).blocks)
 ]
 LONG = {"tutorial.md", "howto/ranking.md"}
 """Pages that take five seconds or more: left to CI."""
@@ -124,15 +127,63 @@ def site(tmp_path_factory):
 def test_the_site_builds_without_a_warning(site):
     folder, log = site
     assert "No issues found" in log
-    for name in [*PAGES, *NOTEBOOKS]:
+    for name in {*PAGES, *NOTEBOOKS} - words.NOT_SHOWN:
         assert (folder / name).with_suffix(".html").is_file()
 
 
-def test_every_page_stands_in_the_navigation_once():
-    text = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
-    listed = re.findall(r"([\w/-]+\.md)\s*$", text, re.MULTILINE)
+def test_every_page_is_in_the_navigation_once_or_linked_from_one_that_is():
+    listed = words.entries()
     assert sorted(listed) == sorted(set(listed))
-    assert set(listed) == {*PAGES, *NOTEBOOKS}
+    assert set(listed) <= set(PAGES)
+    linked = {
+        (DOCS / name).parent.joinpath(target).resolve()
+        for name in listed
+        for target in re.findall(r"\]\(([\w./-]+\.md)", (DOCS / name).read_text("utf-8"))
+    }
+    elsewhere = set(PAGES) - set(listed) - words.NOT_SHOWN
+    assert {name for name in elsewhere if DOCS / name not in linked} == set()
+
+
+def test_the_site_is_small_enough_to_find_something_in():
+    count = words.of_sources()
+    # a built site has some words more: outputs of notebooks, signatures
+    assert count.total <= 45_000, count
+    assert count.outside <= 18_000, count
+    assert count.entries <= 25
+    assert count.pages["explanation/truth.md"] <= 600
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("compare two reports", "howto/compare.md"),
+        ("what a metric means", "reference/metrics.md"),
+        ("how often is it right", "explanation/truth.md"),
+    ],
+)
+def test_the_navigation_has_what_people_look_for_in_their_words(question, page):
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    assert re.search(rf"- {question}: {page}$", navigation, re.IGNORECASE | re.MULTILINE)
+
+
+def test_links_between_files_of_the_repository_hold():
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    files += [*ROOT.glob("studies/*/*.md"), *ROOT.glob("benchmarks/*.md")]
+    for path in files:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.relative_to(ROOT)}: {target}"
+
+
+def test_the_rules_of_advice_are_listed_with_their_comparisons():
+    table = rules()
+    for rule in shipped_rules():
+        assert f"| `{rule.id}` | " in table
+        assert all(f"`{each.text}`" in table for each in rule.when)
+
+
+def test_a_link_out_of_the_documentation_becomes_a_path_in_the_site():
+    text = links_of_site("[all](../../studies/plan/RESULTS.md#x), [b](c.md)", Path("explanation"))
+    assert text == "all (`studies/plan/RESULTS.md`), [b](c.md)"
 
 
 @pytest.mark.slow
@@ -158,7 +209,7 @@ def test_the_reference_is_made_from_the_program(site):
     with (ROOT / "perfml" / "metrics" / "catalogue.csv").open(encoding="utf-8") as file:
         names = [row["name"] for row in csv.DictReader(file)]
     assert [name for name in names if f'id="{name}"' not in metrics] == []
-    modeling = (reference / "api" / "modeling.html").read_text("utf-8")
+    modeling = (reference / "api" / "models.html").read_text("utf-8")
     assert 'id="perfml.modeling.rank"' in modeling
     assert 'id="perfml.modeling.LinearModelTreeRegressor.fit"' in modeling
 
@@ -186,11 +237,8 @@ def test_every_notebook_is_listed_and_links_lead_to_its_page(site):
 
 def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
     nbformat = pytest.importorskip("nbformat", reason="needs the extra docs")
-    sys.path.insert(0, str(DOCS / "_site"))
-    try:
-        from notebook_pages import notebook_page
-    finally:
-        sys.path.pop(0)
+    from notebook_pages import notebook_page
+
     v4 = nbformat.v4
     outputs = [
         v4.new_output("stream", name="stdout", text="printed ``` inside\n"),

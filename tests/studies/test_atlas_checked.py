@@ -8,7 +8,6 @@ from perfml.datasets import find
 from perfml.datasets.parts import read_parts
 from studies.atlas.checked import COMMON, found, mapie
 from studies.atlas.confirm import CLAIMED, ENDS, ENOUGH, REPETITIONS
-from studies.atlas.measure import RESULTS
 from studies.atlas.record import REST
 
 
@@ -36,20 +35,6 @@ def test_the_new_networks_are_in_the_later_runs_and_not_in_the_atlas():
     assert asked < later - known
 
 
-def test_the_page_says_how_many_layers_of_unseen_networks_lay_inside():
-    runs = found("unseen")["networks"]
-    inside, layers = (sum(each[name] for each in runs) for name in ("inside", "layers"))
-    by_network = {}
-    for each in runs:
-        by_network.setdefault(each["workload"], []).append(each["mean_error"])
-    mean = np.mean([np.mean(errors) for errors in by_network.values()])
-    worst = min(each["inside"] / each["layers"] for each in runs)
-    text = (RESULTS.parents[2] / "docs" / "atlas.md").read_text(encoding="utf-8")
-    assert f"{100 * inside / layers:.0f} % of {layers} layers lie inside" in text
-    assert f"{100 * worst:.0f} % in the worst run" in text
-    assert f"the mean error is {100 * mean:.0f} % in the mean over networks" in text
-
-
 def test_the_last_runs_are_of_the_atlas_networks_but_not_in_what_was_fitted():
     atlas, rest = (read_parts(find("atlas") / each, "layers").frame for each in ("", REST))
     assert set(rest["workload"]) <= set(atlas["workload"])
@@ -61,20 +46,6 @@ def test_the_last_runs_are_of_the_atlas_networks_but_not_in_what_was_fitted():
     assert told == len(rest)
     card = (find("atlas") / "README.md").read_text(encoding="utf-8")
     assert f"{len(rest):,} rows of {rest['run_id'].nunique()} runs" in card
-
-
-def test_the_page_says_how_many_layers_of_the_last_runs_lay_inside():
-    runs = found("rest")["runs"]
-    inside, layers = (sum(each[name] for each in runs) for name in ("inside", "layers"))
-    errors = {}
-    for each in runs:
-        errors.setdefault(each["workload"], []).append(each["mean_error"])
-    mean = np.mean([np.mean(each) for each in errors.values()])
-    worst = min(runs, key=lambda each: each["inside"] / each["layers"])
-    text = (RESULTS.parents[2] / "docs" / "atlas.md").read_text(encoding="utf-8")
-    assert f"{100 * inside / layers:.0f} % of their {layers:,} layers lie inside" in text
-    assert f"{100 * worst['inside'] / worst['layers']:.0f} % in the worst run" in text
-    assert f"the mean error is {100 * mean:.0f} % in the mean over {len(errors)} networks" in text
 
 
 def test_families_that_are_compared_with_mapie_are_those_in_many_networks():

@@ -1,4 +1,4 @@
-"""The speed table in the docs: the rows of the program that measures, and reasons where behind."""
+"""The speed table: the rows of the program that measures, and reasons where perfml is behind."""
 
 import re
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.page
 
 @pytest.fixture(scope="module")
 def page(root):
-    return (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    return (root / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_rows_of_the_program_in_its_order(page):

@@ -251,5 +251,7 @@ FASTEST = {
     ("mma", 64): "r32_kv64_w4", ("mma", 128): "d128_r32_kv32_w4",
     ("wgmma", 64): "kv128_c3_turns", ("wgmma", 128): "d128_kv128_c2_turns",
 }  # fmt: skip
-"""Backend and head dimension to the variant that was fastest on an H200 (docs/attention.md): the
-default."""
+"""Backend and head dimension to the variant that was fastest on an H200: the default.
+
+Measured in studies/attention/RESULTS.md.
+"""

@@ -1,0 +1,99 @@
+"""The page of results says what the results files and the stored measurements say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from benchmarks import counters_page, rows
+from studies.atlas.page import results as atlas
+from studies.attention.page import benchmark
+from studies.plan.page import PAGE as PLAN
+from studies.seeds.page import judged, tally
+from studies.sweep.page import NAMES, cases
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.page
+
+TEXT = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_every_results_file_is_listed():
+    files = {*ROOT.glob("studies/*/*.md"), *ROOT.glob("benchmarks/*.md")}
+    pages = [TEXT, (ROOT / "docs" / "explanation" / "importances.md").read_text("utf-8")]
+    for path in files:
+        assert any(f"{path.relative_to(ROOT)}" in page for page in pages), path
+
+
+def test_attention_is_as_fast_as_the_page_says():
+    times = {
+        (row["rung"], row["size"]): row["ms"] for row in benchmark()["ladder"] if "rung" in row
+    }
+    first = "b10_n2048_d64"
+    whole = times["separate", first] / times["o_registers", first]
+    assert f"is {whole:.0f} times as fast as the five separate kernels" in TEXT
+    at = {row["backend"]: row["ms"] for row in benchmark()["tokens"] if row["tokens"] == 25_600}
+    ratio = {name: at["torch-fa2"] / ms for name, ms in at.items()}
+    assert (
+        f"({ratio['wmma']:.2f} times). `mma` reaches {ratio['mma']:.2f} times, `wgmma` "
+        f"{ratio['wgmma']:.2f} times, cuDNN {ratio['torch-cudnn']:.2f} times"
+    ) in TEXT
+
+
+def test_the_atlas_is_as_large_as_the_page_says():
+    contents = json.dumps(atlas()["contents"])
+    assert "18413" in contents
+    assert "18,413 measured layers of 50" in TEXT
+    answer = (ROOT / "studies" / "atlas" / "RESULTS.md").read_text(encoding="utf-8")
+    for there, here in (
+        ("within 25 % in the mean", "mean error of 25 %"),
+        ("counters count brings that to 11 %", "Counters bring that to 11 %"),
+        ("off by 57 %", "has 57 %"),
+        ("89.6 % of the layers", "89.6 % of the layers"),
+        ("a factor of 1.73 to either side", "a factor of 1.73 to either side"),
+    ):
+        assert there in answer
+        assert here in TEXT
+
+
+def test_passes_cost_what_the_page_says():
+    table = dict(re.findall(r"^\| (\d) \| [^|]+ \| ([\d.]+) \|", PLAN.read_text("utf-8"), re.M))
+    assert (
+        f"One replay pass takes {table['1']} s per launch, three take {table['3']} s, "
+        f"eight take {table['8']} s"
+    ) in TEXT
+
+
+def test_counters_cost_what_the_page_says():
+    costs = json.loads(counters_page.COSTS.read_text(encoding="utf-8"))["costs"]
+    mine = {each["tool"]: each for each in costs if each["network"] == "yolov4-tiny"}
+    ours = mine["cupti, 30 x"]["ms_a_launch"]
+    (theirs,) = [each["ms_a_launch"] for name, each in mine.items() if name.startswith("ncu")]
+    said = f"took {ours:.1f} ms per launch for YOLOv4-Tiny, Nsight Compute {theirs:.0f} ms"
+    assert f"{said} ({theirs / ours:.0f} times as long" in TEXT
+
+
+def test_sweeps_are_as_fast_as_the_page_says():
+    ratios = {name: wall[0] / wall[1] for name, wall, *_ in cases()}
+    assert f"were {ratios[NAMES['network']]:.2f} times as fast on two H200s" in TEXT
+    assert f"gain only {ratios[NAMES['kernel-replay']]:.2f} times" in TEXT
+
+
+def test_speed_is_what_the_table_says():
+    table = rows.on_page(rows.DOCS.read_text(encoding="utf-8"))
+    faster = {(row["work"].split(",")[0], row["other side"]): row["times faster"] for row in table}
+    csv = "ncu CSV to layers"
+    assert f"{faster[csv, 'pandas, same work']} times as fast as pandas with the same" in TEXT
+    assert f"{faster[csv, 'Polars, same work']} times as fast as Polars." in TEXT
+    chosen = [float(each) for (work, side), each in faster.items() if "chosen" in side]
+    assert f"{min(chosen):.2f} to {max(chosen):.2f} times" in TEXT
+
+
+def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
+    works, partly, cannot, every = re.findall(r"\d+", tally().splitlines()[-1])
+    assert f"Of {every} rows {works} work, {partly} work in part, and {cannot} cannot" in TEXT
+    steps, first = judged()
+    assert f"Of {steps} steps with a reason by their author" in TEXT
+    assert f"names the author's cause first in {first}." in TEXT

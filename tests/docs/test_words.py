@@ -1,0 +1,42 @@
+"""Words that people should not have to read are found, and are in no page."""
+
+import pytest
+
+from tests.support.paths import ROOT
+from tools import words
+
+every_page = pytest.mark.parametrize(
+    "path", words.pages(), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+
+
+@every_page
+def test_a_page_has_none_of_them(path):
+    assert [str(each) for each in words.in_page(path)] == []
+
+
+@every_page
+def test_a_page_has_no_sentence_of_more_than_twenty_words(path):
+    assert words.long_sentences(path.read_text("utf-8")) == []
+
+
+def test_a_word_is_found_with_its_line_and_what_to_write(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("---\nx: told\n---\n# Title\n\nHe was told `told` so. <!-- told -->\n\n"
+                    "```\nexam\n```\nAn Exam stands beside it, for example.\n")  # fmt: skip
+    found = [(each.line, each.word) for each in words.in_page(page)]
+    assert found == [(6, "told"), (11, "Exam"), (11, "stands beside")]
+    assert str(next(words.in_page(page))).endswith(
+        "page.md:6: 'told' -> say who says what, to whom"
+    )
+
+
+def test_strings_of_a_program_are_searched_and_docstrings_are_not(tmp_path):
+    source = tmp_path / "a.py"
+    source.write_text('"""It is told here."""\nx = f"11 rules, for want of {y}"\nkind = "told"\n')
+    assert [(each.line, each.word) for each in words.in_strings(source)] == [(2, "for want of")]
+
+
+def test_a_long_sentence_is_one_of_more_than_twenty_words():
+    short, long = (" ".join(["word"] * n) + "." for n in (20, 21))
+    assert words.long_sentences(f"{short} {short}\n\n- {long}\n\n| {long} |\n") == [long]
