@@ -6,16 +6,19 @@ all three.
 """
 
 from perfml.chips.chip import FACTS, UNKNOWN, Chip
-from perfml.chips.lookup import chip, of_launch, of_table
+from perfml.chips.lookup import REFERENCE, chip, of_launch, of_rows, of_table, reached
 from perfml.chips.tables import capabilities, products
 
 __all__ = [
     "FACTS",
+    "REFERENCE",
     "UNKNOWN",
     "Chip",
     "capabilities",
     "chip",
     "of_launch",
+    "of_rows",
     "of_table",
     "products",
+    "reached",
 ]

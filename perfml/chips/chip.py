@@ -61,7 +61,8 @@ class Chip:
     tensor_clock_mhz
         The clock at which its tensor cores reach the data sheet's FLOP/s.
     tensor_share
-        Part of the tensor cores' rate that sums in FP32 leave: 0.5 of GeForce cards.
+        Part of the tensor cores' rate that sums in FP32 leave: 0.5 of GeForce cards, 1 of others;
+        NaN where a generation has both and the name tells nothing.
     dram_bytes_per_us
         What the pins of its memory carry, bytes a microsecond.
     sources
@@ -105,6 +106,15 @@ class Chip:
         value: float = getattr(self, name)
         return otherwise if math.isnan(value) else value
 
+    def filled_from(self, other: Chip) -> Chip:
+        """Return the same chip with another's numbers where its own are not known."""
+        missing = {
+            name: value
+            for name in NUMBERS
+            if math.isnan(getattr(self, name)) and not math.isnan(value := getattr(other, name))
+        }
+        return replace(self, **missing) if missing else self
+
     def with_facts(self, facts: Mapping[str, Any]) -> Chip:
         """Return the same chip with what a profile says of it in place of the table's numbers.
 
@@ -122,9 +132,8 @@ class Chip:
         clock = _positive(facts.get("clock_khz")) / 1e3
         if not math.isnan(clock):
             found["clock_mhz"] = clock
-        memory, bits = (
-            _positive(facts.get(f"memory_{name}")) for name in ("clock_khz", "bus_bits")
-        )
+        memory = _positive(facts.get("memory_clock_khz"))
+        bits = _positive(facts.get("memory_bus_bits"))
         if not math.isnan(memory * bits):
             found["dram_bytes_per_us"] = 2 * memory / 1e3 * bits / 8
         if not found:
@@ -158,7 +167,7 @@ class Chip:
         rate = getattr(self, f"tensor_{precision.removeprefix('tensor_')}")
         if math.isnan(clock_mhz):
             clock_mhz = self.tensor_clock_mhz
-        return self._a_us(2 * rate * self.known("tensor_share", 1.0), clock_mhz)
+        return self._a_us(2 * rate * self.tensor_share, clock_mhz)
 
     def peak_dram_bytes_per_us(self) -> float:
         """Return what DRAM moves in a microsecond at most, bytes."""

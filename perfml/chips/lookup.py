@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perfml.chips.chip import UNKNOWN, Chip
-from perfml.chips.tables import agreement, capabilities, products
+from perfml.chips.tables import Reached, agreement, all_reached, capabilities, products
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 DEVICE_FACTS = "device_facts"
@@ -88,12 +91,29 @@ def of_launch(row: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | N
 
 def of_table(table: pd.DataFrame) -> Chip:
     """Return the chip of a Kernels or Layers table; what they agree in, where there are several."""
+    found = list(dict.fromkeys(of_rows(table)))
+    return agreement(found) if found else UNKNOWN
+
+
+def of_rows(table: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the chip of each row of a Kernels or Layers table."""
+    import numpy as np
+
     columns = [name for name in ("device", "compute_capability") if name in table.columns]
-    if not columns or table.empty:
-        return UNKNOWN
+    found = np.full(len(table), UNKNOWN, dtype=object)
+    if not columns:
+        return found
     facts = table.attrs.get(DEVICE_FACTS)
-    rows = table[columns].drop_duplicates().to_dict("records")
-    return agreement([of_launch({str(key): v for key, v in row.items()}, facts) for row in rows])
+    texts = (table[name].astype("string").fillna("") for name in columns)
+    keys = list(zip(*texts, strict=True))
+    known = {key: of_launch(dict(zip(columns, key, strict=True)), facts) for key in set(keys)}
+    found[:] = [known[key] for key in keys]
+    return found
+
+
+def reached(name: str | None = None) -> list[Reached]:
+    """Return what was measured, and what profilers divide by: of a device, or of all."""
+    return [row for row in all_reached() if name is None or _words(row.name) == _words(name)]
 
 
 @functools.cache
@@ -102,7 +122,10 @@ def _tabulated(name: str | None, capability: str | None) -> Chip:
     if name is None:
         return of_all
     found = [item for item in _named(name) if capability in (None, item.capability)]
-    return replace(agreement(found) if found else of_all, name=name)
+    if found:
+        return replace(agreement(found), name=name)
+    of_name = replace(UNKNOWN, name=name, tensor_share=_tensor_share(name))
+    return replace(of_all, name=name).filled_from(of_name)
 
 
 def _named(name: str) -> list[Chip]:
@@ -116,6 +139,17 @@ def _named(name: str) -> list[Chip]:
     return [capabilities()[product.capability or ""] for product in longer]
 
 
+def _tensor_share(name: str) -> float:
+    """Return the part of its tensor cores' rate that a card has where its sums are in FP32.
+
+    GeForce cards add at half the rate, and those called GTX have no tensor cores (NVIDIA's white
+    papers on Turing, GA102 and Ada).
+    """
+    if "geforce" not in name.lower():
+        return math.nan
+    return 0.0 if "gtx" in name.lower() else 0.5
+
+
 def _words(name: str) -> list[str]:
     """Return the words of a device's name that tell products apart."""
     return [word for word in re.split(r"[\s_-]+", name.lower()) if word and word not in _VENDOR]
@@ -123,3 +157,8 @@ def _words(name: str) -> list[str]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+REFERENCE = chip(capability="9.0")
+"""What stands in for numbers of a chip that nobody knows: the generation on which the methods of
+`perfml.explain` were tried, and whose latencies were measured here."""

@@ -73,7 +73,7 @@ def products() -> dict[str, Chip]:
 
 
 @functools.cache
-def reached() -> tuple[Reached, ...]:
+def all_reached() -> tuple[Reached, ...]:
     """Return what was measured of devices, and the peaks that profilers divide by."""
     return tuple(
         Reached(row["name"], row["kind"], row["source"], row["values"])

@@ -12,7 +12,7 @@ from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
-from perfml.explain.roofs.peaks import _table, reported_peaks
+from perfml.explain.roofs.peaks import REPORTED
 from perfml.ingest import ingest
 from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
@@ -180,10 +180,13 @@ def test_counted_operations_agree_with_the_shape_of_the_convolution(root):
 def test_measured_peaks_come_first_and_the_vendor_s_fill_the_gaps():
     peaks = known_peaks("NVIDIA H200")
     assert (peaks.values["fp32"], peaks.kinds["fp32"]) == (51.2e12, "measured")
-    assert (peaks.values["fp64"], peaks.kinds["fp64"]) == (34e12, "data sheet")
+    assert (peaks.values["fp64"], peaks.kinds["fp64"]) == (
+        pytest.approx(34e12, rel=0.02),
+        "data sheet",
+    )
     assert peaks.kinds["l2"] == "counter peak"
     vendor = known_peaks("NVIDIA H200", "data sheet")
-    assert vendor.values["fp32"] == 67e12
+    assert vendor.values["fp32"] == pytest.approx(67e12, rel=0.01)
     assert set(vendor.kinds.values()) == {"data sheet"}
     assert "measured: fp32 51.2 TFLOP/s" in peaks.sentence()
     with pytest.raises(PerfmlError, match="not known"):
@@ -196,15 +199,25 @@ def test_peaks_from_device_attributes_are_the_data_sheet_s(recorded):
     kernels = read(recorded / "ncu" / "vectors.csv")
     facts = kernels.provenance["device_facts"]
     assert facts["multiprocessors"] == 132
-    peaks = reported_peaks("NVIDIA H200", {**facts, "compute_capability": "9.0"})
+    peaks = known_peaks("GPU of tomorrow", None, {**facts, "compute_capability": "9.0"})
+    assert set(peaks.kinds.values()) == {REPORTED}
     vendor = known_peaks("NVIDIA H200", "data sheet").values
     assert {name: peaks.values[name] / vendor[name] for name in ("fp32", "fp64", "dram")} == (
         pytest.approx(dict.fromkeys(("fp32", "fp64", "dram"), 1.0), rel=0.02)
     )
-    assert reported_peaks("NVIDIA H200", {**facts, "compute_capability": "99.0"}).values.keys() == {
-        "dram"
-    }
-    assert reported_peaks("NVIDIA H200", {"clock_khz": 1e6}) is None
+    unknown = {**facts, "compute_capability": "99.0"}
+    assert known_peaks("GPU of tomorrow", None, unknown).values.keys() == {"dram"}
+    with pytest.raises(PerfmlError, match="not known"):
+        known_peaks("GPU of tomorrow", None, {"clock_khz": 1e6})
+
+
+def test_a_report_that_says_what_the_data_sheet_says_leaves_its_name():
+    facts = {"multiprocessors": 132, "clock_khz": 1.98e6, "compute_capability": "9.0"}
+    slower = {**facts, "clock_khz": 0.99e6}
+    assert known_peaks("NVIDIA H100 80GB HBM3", None, facts).kinds["fp32"] == "data sheet"
+    halved = known_peaks("NVIDIA H100 80GB HBM3", None, slower)
+    assert (halved.kinds["fp32"], halved.kinds["dram"]) == (REPORTED, "data sheet")
+    assert halved.values["fp32"] == pytest.approx(67e12 / 2, rel=0.01)
 
 
 FACTS = {
@@ -236,8 +249,12 @@ def test_a_device_that_nobody_tabulated_has_the_roofs_its_report_says(tmp_path):
     (row,) = found["rows"]
     assert (row["bound"], row["flops"]) == ("dram", 4000)
     assert row["fraction"] == pytest.approx(0.5, rel=1e-3)
+    # 2048 multiply-adds of halves on tensor cores of 9.0; of 8.9 cards have that rate or half of it
     half = tmp_path / "gemm_cublas_b1_fp16.csv"
     path.rename(half)
+    peaks = json.loads(run(half, "--json").stdout)["peaks"]["values"]
+    assert peaks["fp16"] == pytest.approx(24 * 2 * 2048 * 2.37e9)
+    half.write_text(raw_page(columns).replace('"9.0"', '"8.9"'), encoding="utf-8")
     assert "reaches in fp16" in run(half).stderr
 
 
@@ -251,16 +268,6 @@ def test_a_device_of_which_the_profile_says_nothing_is_refused_with_what_would_s
     assert result.exit_code == 1
     assert "device__attribute_" in result.stderr
     assert "--page raw" in result.stderr
-
-
-def test_every_tabulated_peak_is_a_positive_rate_with_its_source():
-    names = {"fp64", "fp32", "tf32", "fp16", "bf16", "dram", "l2", "l1"}
-    for row in _table():
-        assert row["source"]
-        assert row["kind"] in ("measured", "data sheet", "counter peak")
-        assert set(row["values"]) <= names
-        assert all(value > 1e11 for value in row["values"].values())
-        assert row["kind"] == "data sheet" or row["date"]
 
 
 FOLDER = "h200-yolov4-tiny"
@@ -292,7 +299,7 @@ def test_a_peaks_file_moves_the_roofs(root, tmp_path):
     fraction = ours["rows"][0]["fraction"]
     assert given["peaks"]["values"] == peaks
     assert given["rows"][0]["fraction"] == pytest.approx(fraction / 2)
-    assert vendor["rows"][0]["fraction"] == pytest.approx(fraction * 51.2 / 67)
+    assert vendor["rows"][0]["fraction"] == pytest.approx(fraction * 51.2 / 67, rel=0.01)
 
 
 def test_kernels_have_their_own_place(root):
