@@ -12,6 +12,7 @@ from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
+from perfml.explain.roofs.by_layer import PIPE, UNKNOWN
 from perfml.explain.roofs.peaks import REPORTED
 from perfml.ingest import ingest
 from perfml.readers import ReadOptions, read
@@ -118,7 +119,8 @@ def test_operations_of_a_full_set_report_are_derived_and_marked_so(tmp_path):
     write_table(frame, path, kind="kernels", provenance={**provenance, "sources": [marked]})
     table, _ = load_tables(path)
     found = roofline(table, {**PEAKS, "fp64": 5e12})
-    assert set(found["flops_source"].dropna()) == {"derived"}
+    # of kernels on tensor cores their busy cycles are known
+    assert set(found["flops_source"].dropna()) == {"derived", PIPE}
 
 
 def test_a_report_without_a_label_of_precision_has_the_roof_of_what_it_counted():
@@ -300,6 +302,36 @@ def test_a_peaks_file_moves_the_roofs(root, tmp_path):
     assert given["peaks"]["values"] == peaks
     assert given["rows"][0]["fraction"] == pytest.approx(fraction / 2)
     assert vendor["rows"][0]["fraction"] == pytest.approx(fraction * 51.2 / 67, rel=0.01)
+
+
+def test_operations_of_a_run_s_own_layers_place_tensor_core_kernels():
+    words = ("h200-attention", "--where", "precision=fp16", "--json")
+    rows = json.loads(run(*words).stdout)["rows"]
+    assert len(rows) == 27
+    assert {row["flops_source"] for row in rows} == {"shape"}
+    assert {row["bound"] for row in rows} <= {"compute", "l2"}
+    row = next(row for row in rows if (row["backend"], row["layer"]) == ("wgmma", "b48_n25600_d64"))
+    # two products of 48 heads, 741 TFLOP/s measured
+    flops = 4 * 48 * 25_600**2 * 64
+    assert row["fraction"] == pytest.approx(flops / 741e12 / (row["ncu_time_us"] * 1e-6), rel=0.01)
+
+
+def test_busy_cycles_of_tensor_cores_are_their_roof_where_operations_are_not_known():
+    row = {
+        "time_us": [100.0, 100.0, 100.0],
+        "precision": ["fp16"] * 3,
+        "tensor_cycles_utilization": [0.8, 0.8, np.nan],
+        "tensor_utilization": [0.1, 0.1, 0.5],
+        "sm_efficiency": [0.5, np.nan, 0.5],
+        "dram_read_bytes": [1e8, 1e8, 1e8],
+        "dram_write_bytes": [0.0, 0.0, 0.0],
+    }
+    found = roofline(pd.DataFrame(row), {"fp16": 1e15, "dram": 4e12})
+    assert found["bound"].tolist() == ["compute", UNKNOWN, UNKNOWN]
+    # busy for 0.8 of half of the time; DRAM takes 25 of 100 us
+    assert found["fraction"].iloc[0] == pytest.approx(0.4)
+    assert found["flops_source"].iloc[0] == PIPE
+    assert found["flops"].isna().all()
 
 
 def test_kernels_have_their_own_place(root):

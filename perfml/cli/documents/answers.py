@@ -414,7 +414,7 @@ class RoofRow(TypedDict):
     time_us: MaybeMicroseconds
     ncu_time_us: NotRequired[MaybeMicroseconds]
     flops: Number
-    flops_source: Literal["shape", "counted", "derived"] | None
+    flops_source: Literal["shape", "counted", "derived", "tensor pipe"] | None
     flop_rate: Number
     dram_bytes: NotRequired[Number]
     dram_intensity: NotRequired[Number]
