@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
 
@@ -93,6 +93,18 @@ class MetricRange(TypedDict):
     high: Number
 
 
+class KernelTimes(TypedDict):
+    """How often a kernel was launched, and how long it took."""
+
+    kernel: str
+    calls: int
+    total_us: MaybeMicroseconds
+    mean_us: MaybeMicroseconds
+    least_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
+    largest_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
+    share: Annotated[Number, "of the time of all kernels"]
+
+
 class Inspect(TypedDict):
     """What a table holds."""
 
@@ -101,6 +113,7 @@ class Inspect(TypedDict):
     rows: int
     runs: list[Run]
     time_notes: list[str]
+    kernels: Annotated[list[KernelTimes], "the longest in all first; empty of merged layers"]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 
