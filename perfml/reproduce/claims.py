@@ -27,6 +27,9 @@ DOES_NOT_CARRY = "does not carry over"
 ELSEWHERE = "recorded elsewhere, not computed here"
 VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE, CARRIES, DOES_NOT_CARRY, ELSEWHERE)
 
+_NO_FILE = (
+    "The published file is not at hand: perfml datasets fetch nazir2024, or name it with --data."
+)
 USUAL, POSSIBLE = 0.95, 0.05
 CHANCE_OF_ORDER = 1 / 6
 
@@ -126,7 +129,7 @@ def data_claims(book: Book) -> None:
                 where,
                 claim,
                 NOT_TESTABLE,
-                "The published file is not at hand: perfml datasets fetch nazir2024, or name it with --data.",
+                _NO_FILE,
             )
         return
     same = sum(row["match"] for row in ranges)

@@ -50,16 +50,16 @@ def tensorrt_claims() -> list[Claim]:
         Claim(
             "Layer 3 under TensorRT: a single Winograd kernel for convolution and activation",
             ELSEWHERE,
-            f"Not there: the kernel is Winograd's ({THIRD}); the activation, leaky as in the study's network, "
-            "is a second kernel of 477 µs.",
+            f"Not there: the kernel is Winograd's ({THIRD}); the activation, leaky as in the "
+            "study's network, is a second kernel of 477 µs.",
             "Figure 2-5",
             SOURCE,
         ),
         Claim(
             "Winograd is the choice where filters are 3x3 and the batch is small",
             ELSEWHERE,
-            f"It is there: TensorRT chose it for {WINOGRAD} of {THREE_BY_THREE} convolutions with 3x3 filters, "
-            "which are all with stride 1, and for no other.",
+            f"It is there: TensorRT chose it for {WINOGRAD} of {THREE_BY_THREE} convolutions with "
+            "3x3 filters, which are all with stride 1, and for no other.",
             "2.4.2",
             SOURCE,
         ),
@@ -73,9 +73,10 @@ def tensorrt_claims() -> list[Claim]:
         Claim(
             "TensorRT fuses layers",
             ELSEWHERE,
-            f"It does there: {CONVOLUTIONS} convolutions and their {NORMALISED} normalisations, activations, "
-            f"routes, pools, an upsampling and two heads are {KERNELS} kernels: normalisations are "
-            "a part of the convolutions, routes have no kernel, activations keep theirs.",
+            f"It does there: {CONVOLUTIONS} convolutions and their {NORMALISED} normalisations, "
+            f"activations, routes, pools, an upsampling and two heads are {KERNELS} kernels: "
+            "normalisations are a part of the convolutions, routes have no kernel, activations "
+            "keep theirs.",
             "Figure 2-3",
             SOURCE,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,10 +34,26 @@ def json_value(value: Any) -> Any:
         return json_value(value.item())
     if hasattr(value, "columns") and hasattr(value, "to_dict"):
         return records(value)
+    if is_dataclass(value) and not hasattr(value, "to_dict"):
+        return json_object(value)
     for method in ("tolist", "to_dict"):
         if hasattr(value, method):
             return json_value(getattr(value, method)())
     return None if is_missing(value) else str(value)
+
+
+def exported(kind: type) -> tuple[str, ...]:
+    """Return the names under which JSON has a dataclass: its ``JSON``, or else all its fields.
+
+    ``JSON`` names fields and properties.
+    """
+    names: tuple[str, ...] | None = getattr(kind, "JSON", None)
+    return tuple(item.name for item in fields(kind)) if names is None else names
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Return a dataclass as the JSON object that `perfml.util.json_schema` describes."""
+    return {name: json_value(getattr(value, name)) for name in exported(type(value))}
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

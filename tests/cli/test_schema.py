@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
+from perfml.cli.versions import version_of
 from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA
 from tests.support.published_data import synthetic
@@ -92,7 +93,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
     command = [] if verb == "error" else verb.split()
     result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
     document = json.loads(result.stdout)
-    assert document["schema"] == f"{verb}/{DOCUMENTS[verb].version}", document
+    assert document["schema"] == f"{verb}/{version_of(verb)}", document
     jsonschema.validate(document, schema_of(verb, strict=True))
     if "--brief" in words:
         assert len(result.stdout.encode()) < 6_000

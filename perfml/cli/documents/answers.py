@@ -5,35 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from perfml.cli.documents.common import (
-    Interval,
     MaybeMicroseconds,
     Microseconds,
     Number,
     Warnings,
 )
+from perfml.explain.advice.network import NetworkFinding
 from perfml.explain.certainty import Certainty
-
-TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
-UntoldReason = Literal[
-    "counters", "reading", "small", "place", "room", "pairing", "rival", "together", "program"
-]
-GateVerdict = Literal["same", "better", "worse", "cannot tell"]
-
-
-class Ratio(TypedDict):
-    """Target time over baseline time."""
-
-    baseline_us: Microseconds
-    target_us: Microseconds
-    ratio: float
-    interval: Interval
-    log_ratio: Annotated[float, "above 0: the target is slower"]
-    repeats: Annotated[list[int], "of the baseline and of the target"]
-    processes: list[int]
-    scope: str | None
-    p_value: Number
-    compared: Annotated[int, "ratios that were judged together"]
-    verdict: TimeVerdict
+from perfml.explain.counters.evidence import Reason
+from perfml.explain.results import Line, Ratio, TimeVerdict
+from perfml.gate.verdict import Verdict
 
 
 class AlignedLayer(TypedDict):
@@ -117,7 +98,7 @@ class Untold(TypedDict):
     sections: list[str]
     collect: str
     share: float
-    reason: UntoldReason
+    reason: Reason
     check: Annotated[str, "what to look at or to run; empty where metrics are to be collected"]
     sentence: str
 
@@ -204,21 +185,6 @@ class Fix(TypedDict):
     sentence: str
 
 
-class Line(TypedDict):
-    """The instruction that carries most of a cause."""
-
-    term: Annotated[str, "the cause"]
-    kernel: str
-    offset: Annotated[int, "bytes from the start of the kernel's code"]
-    sass: str
-    share: Annotated[float, "its part of the cause on the side where that costs time"]
-    of: Annotated[str, "what that is a part of"]
-    alike: Annotated[int, "instructions that count as one: of one line, or made by unrolling"]
-    file: str | None
-    line: int | None
-    awaits: Annotated[str | None, "the instruction that makes what warps wait for"]
-
-
 class Layer(TypedDict):
     """A layer in detail."""
 
@@ -288,33 +254,6 @@ class Explain(TypedDict):
     gaps: Gaps | None
 
 
-class BriefCause(TypedDict):
-    """A cause with its evidence and what to do."""
-
-    cause: str
-    evidence: str
-    do: str
-
-
-class BriefLayer(TypedDict):
-    """A layer's answer in short."""
-
-    layer: str
-    verdict: str
-    causes: list[BriefCause]
-
-
-class Brief(TypedDict):
-    """The answer in less than 6 kB: verdict, causes with evidence, what to do, what is missing."""
-
-    of: list[str]
-    verdict: str
-    layers: list[BriefLayer]
-    missing: list[str]
-    notes: list[str]
-    left_out: Annotated[int, "parts that did not fit"]
-
-
 class NotChecked(TypedDict):
     """A rule that could not be checked, and why."""
 
@@ -350,30 +289,12 @@ class NcuOnly(TypedDict):
     speedup: Number
 
 
-class NetworkAction(TypedDict):
-    """One action over all layers of a network that it helps."""
-
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    rules: list[str]
-    hazard: str
-    evidence: str
-    mitigation: str
-    gain: Annotated[float, "likely; fraction of the network's time"]
-    saved_us: Annotated[Microseconds, "at most; those of different actions do not add up"]
-    time_us: Annotated[Microseconds, "of the network"]
-    layers: Annotated[list[str], "that save most first; none where it is between kernels"]
-    certainty: Certainty
-    tells: str
-
-
 class Advise(TypedDict):
     """What slow layers suffer from."""
 
     table: str
     kernels: NotRequired[list[KernelTime]]
-    network: list[NetworkAction]
+    network: list[NetworkFinding]
     findings: list[Finding]
     not_checked: list[NotChecked]
     agreement: list[Agreement] | None
@@ -451,7 +372,7 @@ class GateLayer(TypedDict):
     """The verdict on one layer."""
 
     layer: str
-    verdict: GateVerdict
+    verdict: Verdict
     reason: str
     changed: list[WorkChange]
     time: Ratio | None
@@ -460,7 +381,7 @@ class GateLayer(TypedDict):
 class Gate(TypedDict):
     """Whether a new version does more work."""
 
-    verdict: GateVerdict
+    verdict: Verdict
     exit_code: Literal[0, 1, 3]
     layers: list[GateLayer]
     only_baseline: list[str]

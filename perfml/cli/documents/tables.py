@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypedDict
 
 from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+from perfml.merge.coverage import Coverage
+from perfml.merge.rule import Weights
 
 
 class Run(TypedDict):
@@ -61,15 +63,6 @@ class Outside(TypedDict):
     share: Number
 
 
-class Covered(TypedDict):
-    """A metric that some launches of a layer lack."""
-
-    metric: str
-    rows: int
-    least: float
-    left_out: int
-
-
 class Merge(TypedDict):
     """Kernels merged into layers."""
 
@@ -77,10 +70,10 @@ class Merge(TypedDict):
     kernels: int
     rows: int
     layers: int
-    weights: Literal["own", "layer-mean"]
+    weights: Weights
     runs: list[Run]
     unattributed: list[Outside]
-    coverage: list[Covered]
+    coverage: list[Coverage]
     time_notes: list[str]
 
 
