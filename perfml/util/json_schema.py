@@ -57,6 +57,8 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
         return dict(_PLAIN[kind])
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
+    if hasattr(kind, "JSON_ID"):
+        return dict(_PLAIN[str])
     if _is_object(kind) or is_dataclass(kind):
         if kind.__name__ not in found:
             found[kind.__name__] = {}  # a type may hold itself
@@ -85,8 +87,10 @@ def _dataclass(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]
     properties = {}
     for name in exported(kind):
         attribute = getattr(kind, name, None)
-        of_property = isinstance(attribute, property) and get_type_hints(attribute.fget)["return"]
-        item = _schema(of_property or hints[name], found, strict)
+        makes = attribute.fget if isinstance(attribute, property) else attribute
+        made = isinstance(makes, types.FunctionType) and name not in hints
+        hint = get_type_hints(makes)["return"] if made else hints[name]
+        item = _schema(hint, found, strict)
         if item == _PLAIN[float]:
             item = {"anyOf": [item, {"type": "null"}]}
         properties[name] = {**item, "description": words[name]} if name in words else item

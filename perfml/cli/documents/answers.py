@@ -11,10 +11,14 @@ from perfml.cli.documents.common import (
     Warnings,
 )
 from perfml.explain.advice.network import NetworkFinding
+from perfml.explain.advice.persons import Person
 from perfml.explain.certainty import Certainty
-from perfml.explain.counters.evidence import Reason
+from perfml.explain.counters.evidence import Untold
+from perfml.explain.counters.term import Kind
 from perfml.explain.results import Line, Ratio, TimeVerdict
+from perfml.explain.roofs.peaks import Peaks
 from perfml.gate.verdict import Verdict
+from perfml.reproduce.claims import Claim
 
 
 class AlignedLayer(TypedDict):
@@ -70,7 +74,7 @@ class Cause(TypedDict):
 
     term: Annotated[str, "its id"]
     label: str
-    kind: str
+    kind: Kind
     log_ratio: float
     factor: float
     residual: Annotated[bool, "a rest that names no cause"]
@@ -87,20 +91,6 @@ class KernelCause(TypedDict):
     baseline: Number
     target: Number
     log_ratio: float
-
-
-class Untold(TypedDict):
-    """Why the first cause is not firm, what it may be instead, and what tells."""
-
-    causes: list[str]
-    instead_of: str
-    metrics: list[str]
-    sections: list[str]
-    collect: str
-    share: float
-    reason: Reason
-    check: Annotated[str, "what to look at or to run; empty where metrics are to be collected"]
-    sentence: str
 
 
 class Causes(TypedDict):
@@ -159,7 +149,7 @@ class Finding(TypedDict):
     saved_us: Annotated[MaybeMicroseconds, "in all layers"]
     ncu: str | None
     source: str
-    person: Annotated[str, "kernel author, library user or PyTorch user"]
+    person: Person
     for_author: Annotated[str | None, "what the kernel's author could do, where that is another"]
     faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     certainty: Certainty
@@ -314,15 +304,6 @@ class KernelTime(TypedDict):
     share: Annotated[float, "of the profile's kernel time"]
 
 
-class Peaks(TypedDict):
-    """Roofs of a device: FLOP/s by precision, byte/s by level."""
-
-    device: str | None
-    values: dict[str, float]
-    kinds: dict[str, str]
-    sources: list[str]
-
-
 class RoofRow(TypedDict):
     """A layer or a kernel under its device's roofs."""
 
@@ -431,7 +412,7 @@ class Reproduce(TypedDict):
     """The published study repeated; `claims` has a verdict each."""
 
     out: str
-    claims: list[dict[str, Any]]
+    claims: list[Claim]
     verdicts: str
     data: dict[str, Any]
     regression: dict[str, Any]

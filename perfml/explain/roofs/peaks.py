@@ -12,6 +12,7 @@ from typing import Any
 from perfml.chips import Chip, chip, products, reached
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import replacing, require_file
+from perfml.util.json_values import json_object
 
 MEASURED, DATA_SHEET, REPORTED = "measured", "data sheet", "of the report's device attributes"
 COUNTER = "counter peak"
@@ -60,12 +61,7 @@ class Peaks:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "device": self.device,
-            "values": dict(self.values),
-            "kinds": dict(self.kinds),
-            "sources": list(self.sources),
-        }
+        return json_object(self)
 
 
 LEVELS = ("dram", "l2", "l1")
