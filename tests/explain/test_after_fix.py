@@ -638,3 +638,19 @@ def test_a_librarys_kernel_that_does_more_on_one_side_was_asked_for_more():
     assert "executes 3.5 times the instructions here" in fix.action
     fix = _of_one_kernel(("cudnn_sdpa_flash_fprop_64x128", "cudnn_sdpa_flash_fprop_64x64"))
     assert "times the instructions" not in fix.action
+
+
+@pytest.mark.parametrize(
+    ("capability", "warps"), [("7.5", 32), ("8.6", 48), ("8.9", 48), ("9.0", 64), (None, 64)]
+)
+def test_waiting_is_counted_in_the_warps_that_the_chip_holds(capability, warps):
+    row = {
+        "time_us": 100.0,
+        "capability": capability,
+        "achieved_occupancy": 0.5,
+        "inst_executed": 1e6,
+        "ipc": 2.0,
+        "global_load_requests": 1e5,
+    }
+    # half of the warps, each an instruction every two cycles, ten instructions a load
+    assert SlowLaunch(launch(row)).per_request("global_load_requests") == warps / 2 * 10 / 2
