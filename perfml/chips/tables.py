@@ -27,7 +27,8 @@ class Reached:
     name
         Its name.
     kind
-        ``measured``, or ``counter peak`` (what the profiler divides by).
+        ``measured``, ``data sheet`` (as printed), or ``counter peak`` (what the profiler divides
+        by).
     source
         How that is known.
     values

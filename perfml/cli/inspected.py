@@ -148,8 +148,7 @@ def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
     found = found.sort_values("total_us", ascending=False, kind="stable").reset_index()
     found["calls"] = found["calls"].round().astype(int)
     found = found.rename(columns={found.columns[0]: "kernel"})
-    records: list[dict[str, Any]] = found.to_dict("records")
-    return records
+    return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]
 
 
 def _show_kernels(out_: Output, kernels: list[dict[str, Any]]) -> None:

@@ -99,11 +99,15 @@ def known_peaks(
     >>> known_peaks("NVIDIA H200", "data sheet").values["dram"]
     4800000000000.0
     """
-    vendor = _of_chip(device, facts or {})
+    of_chip = _of_chip(device, facts or {})
+    reported = [row for row in of_chip if REPORTED in row.kinds.values()]
+    computed = [row for row in of_chip if row not in reported]
+    printed = _reached(device, DATA_SHEET)
     values: dict[str, float] = {}
     kinds: dict[str, str] = {}
     sources: list[str] = []
-    for row in (*_reached(device, MEASURED), *vendor, *_reached(device, COUNTER)):
+    first = (*_reached(device, MEASURED), *reported)
+    for row in (*first, *printed, *computed, *_reached(device, COUNTER)):
         new = {name: value for name, value in row.values.items() if name not in values}
         if new and kind in (None, *row.kinds.values()):
             values |= new
