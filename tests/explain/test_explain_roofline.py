@@ -213,6 +213,11 @@ def test_peaks_from_device_attributes_are_the_data_sheet_s(recorded):
         known_peaks("GPU of tomorrow", None, {"clock_khz": 1e6})
 
 
+def test_a_card_without_tensor_cores_has_no_peak_of_them():
+    peaks = known_peaks("NVIDIA GeForce GTX 1660 SUPER", None, {"compute_capability": "7.5"})
+    assert peaks.values.keys() == {"fp64", "fp32", "dram"}
+
+
 def test_a_report_that_says_what_the_data_sheet_says_leaves_its_name():
     facts = {"multiprocessors": 132, "clock_khz": 1.98e6, "compute_capability": "9.0"}
     slower = {**facts, "clock_khz": 0.99e6}

@@ -58,9 +58,6 @@ _OF_ALL_TIME = (_SHARED, "constant_cache_utilization")
 
 _LEAST_ACTIVE = 1e-3
 """A level is not divided by less."""
-_XU_CYCLES = 8
-"""Issue slots a special function's pipe is busy for (CUDA C++ Programming Guide, throughput of
-native arithmetic instructions: 16 a cycle and multiprocessor)."""
 LANES = 32
 
 
@@ -226,8 +223,10 @@ class SlowLaunch:
     @property
     def special_slots(self) -> float:
         """The share of issue slots in which an instruction goes to the special function unit."""
+        # slots that pass while the special functions' pipe takes the lanes of a warp
+        slots = self._chip.schedulers * LANES / self._chip.sfu
         issue = max(self.busy["issue_slot_utilization"], 0.01)
-        return min(1.0, self.busy["special_fu_utilization"] / _XU_CYCLES / issue)
+        return min(1.0, self.busy["special_fu_utilization"] / slots / issue)
 
     def ratio(self, above: tuple[str, ...], below: tuple[str, ...]) -> float:
         """Return a ratio of counts; NaN where one was not collected or the lower one is 0."""
