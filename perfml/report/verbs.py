@@ -172,7 +172,8 @@ def roofline_document(
         notes.append(
             "Tensor cores' operations are not counted: their share is of the pipe's own cycles."
         )
-    if (rows["flops_source"].isna() & ~rows["precision"].isin(["fp32", "fp64"])).any():
+    precision = rows.get("precision", pd.Series("fp32", index=rows.index))
+    if (rows["flops_source"].isna() & ~precision.isin(["fp32", "fp64"])).any():
         notes.append(
             "Unknown: collect tensor_cycles_utilization and sm_efficiency (for ncu --metrics: "
             "perfml metrics roofline --request), or give the layers' shapes. Tensor cores' "
