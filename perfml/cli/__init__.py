@@ -19,6 +19,7 @@ from perfml.cli import (
     collect,
     explain,
     gate,
+    inspected,
     models,
     plan,
     plot,
@@ -46,6 +47,7 @@ app = typer.Typer(
 collect.register(app)
 sweep.register(app)
 tables.register(app)
+inspected.register(app)
 models.register(app)
 plan.register(app)
 explain.register(app)

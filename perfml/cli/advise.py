@@ -131,6 +131,7 @@ def roofline(
     """
     out = Output(as_json, quiet, verbose)
     from perfml.datasets.loading import DEVICE_FACTS
+    from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
@@ -141,7 +142,7 @@ def roofline(
         raise PerfmlError(msg)
     given = by_kernel(read(dataset, out, where, kernel, skip), out)
     layers, launches = given.layers, launches_behind(given, kernels, where)
-    table = layers if by == "layer" else launches
+    table = with_described_flops(layers, given.provenance) if by == "layer" else launches
     if table is None:
         msg = "only merged layers are known"
         raise PerfmlError(msg, cure="Give the Kernels table with --kernels.")

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfml.cli.help import whole_words
+from perfml.cli.versions import marked
 from perfml.errors import PerfmlError, did_you_mean, plain
 from perfml.util.files import require_place
 from perfml.util.json_values import json_value
@@ -91,7 +92,7 @@ class Output:
         A narrow terminal folds lines between words; `whole` ones are commands to copy.
         """
         if self.as_json:
-            self.schema(document if self.verb is None else _marked(self.verb, document))
+            self.schema(document if self.verb is None else marked(self.verb, document))
         else:
             for line in (each for text in lines for each in text.split("\n")):
                 sys.stdout.write("\n".join([line] if whole else _folded(line, _width())) + "\n")
@@ -286,13 +287,6 @@ def _styled() -> bool:
     return sys.stdout.isatty() and not plain_terminal
 
 
-def _marked(verb: str, document: dict[str, Any]) -> dict[str, Any]:
-    # its types are looked at by a program alone, so only then
-    from perfml.cli.documents import marked
-
-    return marked(verb, document)
-
-
 def _suggest(error: Any) -> None:
     """Add the nearest choice to an error of usage that lists them."""
     found = _CHOICES.search(str(getattr(error, "message", "")))
@@ -342,4 +336,4 @@ def _report(document: dict[str, Any], text: str) -> None:
 def _document(error: dict[str, Any]) -> None:
     """Write an error as JSON, if that was asked for."""
     if Output.current is not None and Output.current.as_json:
-        sys.stdout.write(json.dumps(_marked("error", {"error": json_value(error)})) + "\n")
+        sys.stdout.write(json.dumps(marked("error", {"error": json_value(error)})) + "\n")

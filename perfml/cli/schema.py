@@ -32,9 +32,10 @@ def schema(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.cli.documents import DOCUMENTS, schema_of
+    from perfml.cli.versions import version_of
 
     if not verb:
-        versions = {name: each.version for name, each in DOCUMENTS.items()}
+        versions = {name: version_of(name) for name in DOCUMENTS}
         out_.result({"verbs": versions})
         out_.table(["verb", "version"], list(versions.items()))
         return

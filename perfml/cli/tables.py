@@ -1,4 +1,4 @@
-"""The verbs that make and look at tables: ingest, merge, inspect, metrics, datasets."""
+"""The verbs that make tables and name what is in them: ingest, merge, metrics, datasets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE, run_heads, run_rows
 from perfml.errors import InputError, PerfmlError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfml.metrics import Catalogue
-    from perfml.tables import Table
 
 
 class WeightChoice(StrEnum):
@@ -43,7 +41,6 @@ def register(app: typer.Typer) -> None:
     """Add this room's verbs to the command line."""
     app.command()(ingest)
     app.command()(merge)
-    app.command()(inspect)
     app.command()(metrics)
     app.add_typer(datasets, name="datasets")
 
@@ -96,7 +93,6 @@ def ingest(
     from perfml.tables import metric_columns, write_table
     from perfml.time_sources import time_notes
     from perfml.util.files import require_other_file, require_parquet_name
-    from perfml.util.words import count
 
     identity = Identity(workload, backend, precision, batch)
     options = ReadOptions(locale=locale.value if locale else None, raw=raw)
@@ -127,7 +123,7 @@ def ingest(
     out_.note_all(formulas(kernels.provenance["sources"]))
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
-    runs, notes = _run_summary(frame), time_notes(("", frame))
+    runs, notes = run_summary(frame), time_notes(("", frame))
     names = metric_columns(frame)
     document = {
         "out": str(out),
@@ -143,7 +139,7 @@ def ingest(
     kernels_of, runs_in, in_backends = (count(*each) for each in amounts)
     line = f"{kernels_of} of {runs_in} in {in_backends}, {count(len(names), 'metric')}"
     out_.result(document, [f"{line} -> {out}"])
-    _show_runs(out_, runs, notes)
+    show_runs(out_, runs, notes)
 
 
 def merge(
@@ -175,132 +171,6 @@ def merge(
     require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
     with partitioned.tables_of(kernels, out_) as source:
         partitioned.merge(out_, source, out, weights.value, layers)
-
-
-def inspect(
-    table: Dataset,
-    kernel: KernelPattern = None,
-    skip: Skip = 0,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="Without names of hosts and users, paths, environment; a run's folder too.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --redact: where to write what can be shared.")
-    ] = None,
-    hide: Annotated[
-        list[str] | None,
-        typer.Option(help="With --redact: a further word to strike out; repeatable."),
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
-    """Show what a table or a profile holds and where it came from.
-
-    With --redact what could be shared is shown, and written with --out; of a run's folder these
-    are run.json and the CSV tables, without logs and binary reports.
-
-    Example: perfml inspect profile.ncu-rep;
-    perfml inspect layers.parquet --redact --out shared.parquet
-    """
-    out_ = Output(as_json, quiet, verbose)
-    from perfml.datasets import LaunchChoice, read_given
-    from perfml.metrics import load_catalogue
-    from perfml.tables import metric_columns, read_table
-    from perfml.time_sources import time_notes
-    from perfml.util.words import count
-
-    if (out is not None or hide) and not redact:
-        msg = "--out and --hide belong to --redact"
-        raise PerfmlError(msg, cure="Add --redact, or leave them out.")
-    path = Path(table)
-    if redact and path.is_dir():
-        _redact_folder(path, out, hide or [], out_)
-        return
-    if redact:
-        found = _redact_table(read_table(path), out, hide or [], out_)
-    else:
-        given = read_given(table, choice=LaunchChoice(kernel, skip))
-        if given.note:
-            out_.warn(f"{given.title}: {given.note}")
-        found = given.as_read()
-    frame, runs = found.frame, _run_summary(found.frame)
-    notes = time_notes(("", frame))
-    names = metric_columns(frame)
-    columns = [
-        {
-            "metric": name,
-            "rows": int(frame[name].notna().sum()),
-            "low": float(frame[name].min()),
-            "high": float(frame[name].max()),
-        }
-        for name in names
-    ]
-    document = {
-        "table": str(out or path.name) if redact else table,
-        "kind": found.kind,
-        "rows": len(frame),
-        "runs": runs,
-        "time_notes": list(notes),
-        "metrics": columns,
-        "provenance": found.provenance,
-    }
-    counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
-    out_.result(document, [f"{found.kind} table, {counts}"])
-    _show_runs(out_, runs, notes, "Runs")
-    catalogue = load_catalogue()
-    measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
-    shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
-    heads = ["metric", "unit", "rows", "lowest", "highest"]
-    out_.table(heads, shown, spare=("unit", "rows"))
-    provenance = found.provenance
-    facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
-    out_.table(["provenance", ""], facts)
-    records = provenance.get("sources", [])
-    keys = ("run_id", "path", "format", "tool_version")
-    sources = [(*map(each.get, keys), str(each.get("sha256"))[:12]) for each in records]
-    if sources:
-        heads = ["run", "source", "format", "tool version", "sha256"]
-        out_.table(heads, sources, spare=("tool version", "sha256", "format"))
-    out_.warn_all(provenance.get("warnings", []))
-
-
-def _show_runs(
-    out_: Output, runs: Sequence[dict[str, Any]], notes: Sequence[str], caption: str = ""
-) -> None:
-    """Print the table of runs, and where their times are from if a profiler took them."""
-    out_.table(run_heads(runs[0]), run_rows(runs), caption, SPARE)
-    if notes and not out_.as_json:
-        out_.result({}, notes)
-
-
-def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
-    from perfml.redact import redact_table
-    from perfml.tables import write_table
-
-    found, dropped = redact_table(found, hide=hide)
-    if out is not None:
-        write_table(found.frame, out, kind=found.kind, provenance=found.provenance)
-    if dropped:
-        out_.note(f"left out: {', '.join(dropped)}")
-    return found
-
-
-def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output) -> None:
-    from perfml.redact import redact_run
-
-    if out is None:
-        msg = "a run's folder is redacted into another folder"
-        raise PerfmlError(msg, where="--redact", cure="Name it with --out FOLDER.")
-    written, left = redact_run(folder, out, hide=hide)
-    if left:
-        out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
-    document = {"out": str(out), "written": [path.name for path in written], "left": left}
-    out_.result(document, [f"{count(len(written), 'file')} -> {out}"])
 
 
 def metrics(
@@ -432,7 +302,7 @@ def datasets_fetch(
     out_.result({"name": name, "path": str(path)}, [str(path)])
 
 
-def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Summarise a table by run: identity, rows, layers, iterations, time of one iteration."""
     if frame.empty:
         msg = "the table is empty"
@@ -453,3 +323,12 @@ def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def show_runs(
+    out_: Output, runs: Sequence[dict[str, Any]], notes: Sequence[str], caption: str = ""
+) -> None:
+    """Print the table of runs, and where their times are from if a profiler took them."""
+    out_.table(run_heads(runs[0]), run_rows(runs), caption, SPARE)
+    if notes and not out_.as_json:
+        out_.result({}, notes)

@@ -7,7 +7,7 @@ left out first, and how much that was is said.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import plain
@@ -16,6 +16,7 @@ from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
 from perfml.explain.counters.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
+from perfml.util.json_values import json_object
 from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Brief:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return asdict(self)
+        return json_object(self)
 
     @property
     def lines(self) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.chips import UNKNOWN, Chip, of_rows
 from perfml.explain.compared import Side, rows_by
 from perfml.explain.residency import with_limits, with_waves
 from perfml.kernel_names import kernel_label as kernel_label
@@ -35,15 +36,15 @@ class Launch:
         of a merged layer also ``kernels``, how many launches it has.
     grid
         Its grid as it was recorded; empty where that is not known.
-    capability
-        The compute capability of its device (``9.0``); empty where that is not known.
+    chip
+        What is known of its device.
     """
 
     kernel: str
     time_us: float
     counters: Mapping[str, float]
     grid: str = ""
-    capability: str = ""
+    chip: Chip = UNKNOWN
 
     def __getitem__(self, name: str) -> float:
         """Return a counter; NaN where it was not collected."""
@@ -106,7 +107,7 @@ class LaunchReader:
             kernels.groupby(["run_id", "iteration"], dropna=False, sort=False).ngroup().to_numpy()
         )
         self._grid = _texts(kernels, "grid")
-        self._capability = _texts(kernels, "compute_capability")
+        self._chips = of_rows(kernels)
         self._times = kernels["time_us"].to_numpy(dtype=float, na_value=np.nan)
         self._names = [name for name in ("ncu_time_us",) if name in kernels.columns]
         self._names += metric_columns(kernels)
@@ -142,11 +143,11 @@ class LaunchReader:
         times = self._times[table]
         shares = (times / times.sum(axis=1, keepdims=True)).mean(axis=0)
         counters = median_over_repeats(self._counters[table])
-        grids, capabilities = self._grid[table[0]], self._capability[table[0]]
+        grids, chips = self._grid[table[0]], self._chips[table[0]]
         return tuple(
             Launch(name, float(share) * layer_us, dict(zip(self._names, values, strict=True)), *of)
             for name, share, values, *of in zip(
-                names, shares, counters.tolist(), grids, capabilities, strict=True
+                names, shares, counters.tolist(), grids, chips, strict=True
             )
         )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 import re
-from importlib import resources
 
 import numpy as np
 import pandas as pd
 
+from perfml.chips import Chip, of_rows
 from perfml.metrics.expressions import Array
 
 REGISTER_UNIT = 256
@@ -55,7 +54,9 @@ def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         Columns `LIMITS`, a row a launch; NaN where the shape or the device is not known.
     """
-    found = np.array([_fit(*row) for row in _rows(launches)], dtype=float)
+    sizes = [launches[name].to_numpy(dtype=float, na_value=np.nan).tolist() for name in SHAPE[:2]]
+    rows = zip(*sizes, product(launches["block"]).tolist(), of_rows(launches), strict=True)
+    found = np.array([_fit(*row) for row in rows], dtype=float)
     return pd.DataFrame(found.reshape(-1, len(LIMITS)), columns=list(LIMITS), index=launches.index)
 
 
@@ -84,37 +85,14 @@ def with_waves(launches: pd.DataFrame) -> pd.DataFrame:
     return launches.assign(waves_per_sm=waves.mask(rounded & small.notna(), small))
 
 
-def _rows(launches: pd.DataFrame) -> list[tuple[float, float, float, str]]:
-    numbers = [launches[name].to_numpy(dtype=float, na_value=np.nan).tolist() for name in SHAPE[:2]]
-    capability = launches["compute_capability"].astype("string").fillna("")
-    return list(zip(*numbers, product(launches["block"]).tolist(), capability, strict=True))
-
-
-def _fit(registers: float, shared: float, threads: float, capability: str) -> tuple[float, ...]:
-    machine = _multiprocessors().get(capability)
-    if machine is None or not threads > 0:
+def _fit(registers: float, shared: float, threads: float, chip: Chip) -> tuple[float, ...]:
+    if math.isnan(chip.warps) or not threads > 0:
         return (math.nan,) * len(LIMITS)
     warps = math.ceil(threads / WARP)
     by_registers = by_shared = math.nan
     if registers > 0:
         unit = math.ceil(registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
-        by_registers = machine["registers"] // (unit * warps)
+        by_registers = chip.registers // (unit * warps)
     if not math.isnan(shared):
-        by_shared = machine["shared_bytes"] // max(shared + machine["reserved_bytes"], 1)
-    return by_registers, by_shared, machine["warps"] // warps, machine["blocks"]
-
-
-@functools.cache
-def _multiprocessors() -> dict[str, dict[str, float]]:
-    """Return the limits of a multiprocessor by compute capability.
-
-    References
-    ----------
-    CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-    """
-    path = resources.files("perfml.explain.advice").joinpath("multiprocessors.csv")
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    return {
-        row.pop("compute_capability"): {key: float(value) for key, value in row.items()}
-        for row in rows
-    }
+        by_shared = chip.shared_bytes // max(shared + chip.reserved_shared_bytes, 1)
+    return by_registers, by_shared, chip.warps // warps, chip.blocks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -16,9 +16,11 @@ from perfml.explain.certainty import Certainty
 from perfml.explain.counters.evidence import Reason, Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Gaps
-from perfml.util.json_values import json_value, records
+from perfml.util.json_values import json_object, json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
+
+TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 
 _CONFIDENT = 0.5
 """A cause of less than this part of the ratio is not claimed to be the one."""
@@ -56,14 +58,21 @@ class Ratio:
     log_low: float | None
     log_high: float | None
     repeats: tuple[int, int]
-    verdict: str
+    verdict: TimeVerdict
     processes: tuple[int, int] = (1, 1)
     p_value: float | None = None
     compared: int = 1
 
+    JSON: ClassVar = (
+        *("baseline_us", "target_us", "ratio", "interval", "log_ratio", "repeats", "processes"),
+        *("scope", "p_value", "compared", "verdict"),
+    )
+
     @property
-    def scope(self) -> str:
-        """What the interval covers, in words."""
+    def scope(self) -> str | None:
+        """What the interval covers, in words; None without one."""
+        if self.interval is None:
+            return None
         if min(self.processes) > 1:
             return f"over {self.processes[0]} and {self.processes[1]} processes"
         return "within one process"
@@ -107,19 +116,7 @@ class Ratio:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "baseline_us": self.baseline_us,
-            "target_us": self.target_us,
-            "ratio": self.ratio,
-            "interval": None if self.interval is None else list(self.interval),
-            "log_ratio": self.log_ratio,
-            "repeats": list(self.repeats),
-            "processes": list(self.processes),
-            "scope": None if self.interval is None else self.scope,
-            "p_value": self.p_value,
-            "compared": self.compared,
-            "verdict": self.verdict,
-        }
+        return json_object(self)
 
 
 @dataclass(frozen=True)
@@ -486,7 +483,7 @@ class LayerDiff:
             "unseen": self.unseen,
             "advice": records(self.advice),
             "fix": None if self.fix is None else self.fix.to_dict(),
-            "lines": [asdict(line) for line in self.lines],
+            "lines": json_value(self.lines),
         }
 
 

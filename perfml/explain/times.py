@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.results import Ratio
+from perfml.explain.results import Ratio, TimeVerdict
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 
 TOLERANCE = 0.01
@@ -209,7 +209,7 @@ def _least(across: bool, same_work: bool) -> float:
 
 def _verdict(
     log_ratio: float, low: float | None, high: float | None, tolerance: float, least: float
-) -> str:
+) -> TimeVerdict:
     band = float(np.log1p(tolerance))
     if low is None or high is None:
         low = high = log_ratio

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perfml.metrics import load_catalogue
+from perfml.util.json_values import json_object
 from perfml.util.words import Readable
 
 LEAST_SHARE = 0.5
@@ -54,7 +55,7 @@ class Coverage:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return asdict(self)
+        return json_object(self)
 
 
 def coverage_of(

@@ -54,6 +54,7 @@ ROOFLINE: tuple[str, ...] = (
     "flop_count_dp",
     "flop_count_hp",
     "tensor_cycles_utilization",
+    "sm_efficiency",
     "dram_read_bytes",
     "dram_write_bytes",
     "l2_read_transactions",

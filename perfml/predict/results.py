@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
+from perfml.util.json_values import json_value
 from perfml.util.words import count, micros
 
 Verdict = Literal["slower", "usual", "faster", "not compared"]
@@ -88,6 +89,11 @@ class Why:
     reasons: tuple[Reason, ...] = ()
     peers: tuple[Peer, ...] = ()
     kernel: SlowestKernel | None = None
+
+    JSON: ClassVar = (
+        *("by_work", "beyond_work", "unusual", "reasons", "peers", "kernel"),
+        "sentence",
+    )
 
     @property
     def sentence(self) -> str:
@@ -232,13 +238,6 @@ class Prediction:
             "compared": self.compared,
             "slower": len(self.slower),
             "summary": self.summary,
-            "layers": [_as_dict(each) for each in self.layers],
+            "layers": json_value(self.layers),
             "warnings": list(self.warnings),
         }
-
-
-def _as_dict(verdict: PredictedLayer) -> dict[str, Any]:
-    found = asdict(verdict)
-    if verdict.why is not None:
-        found["why"]["sentence"] = verdict.why.sentence
-    return found

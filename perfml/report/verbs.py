@@ -156,6 +156,7 @@ def roofline_document(
         What to know of the times (`perfml.time_sources`).
     """
     from perfml.explain.launches import kernel_label
+    from perfml.explain.roofs.by_layer import PIPE
 
     many = len(rows) > _ROOFS
     rows = rows.sort_values("time_us", ascending=False, kind="stable") if many else rows
@@ -167,10 +168,16 @@ def roofline_document(
     if len(rows) and (rows["bound"] == UNKNOWN).all() and rows["flop_rate"].notna().any():
         return _arithmetic_rates(rows, peaks, by_kernel=by_kernel, time_notes=time_notes)
     notes = ["FLOP/B: operations a byte of that memory; of the roof: of the one that bounds."]
-    if rows["flops"].isna().any():
+    if (rows["flops_source"] == PIPE).any():
         notes.append(
-            "Operations of tensor cores have no counter here: without a layer's shape the bound "
-            "is unknown."
+            "Tensor cores' operations are not counted: their share is of the pipe's own cycles."
+        )
+    precision = rows.get("precision", pd.Series("fp32", index=rows.index))
+    if (rows["flops_source"].isna() & ~precision.isin(["fp32", "fp64"])).any():
+        notes.append(
+            "Unknown: collect tensor_cycles_utilization and sm_efficiency (for ncu --metrics: "
+            "perfml metrics roofline --request), or give the layers' shapes. Tensor cores' "
+            "operations have no counter, and instructions do not tell them."
         )
     if ((rows["bound"] == UNKNOWN) & rows["flops"].notna()).any():
         notes.append(

@@ -5,7 +5,8 @@ holds in at least 95 % of the splits. ``within the spread``: a single split may 
 score lies between the 2.5 % and 97.5 % quantiles; a list or statement comes up in at least 5 % of
 the splits), so it is one draw of many. ``not reproduced``: neither. ``not testable on this data``:
 the data lacks what the claim is about. Judged on another GPU or library than the study's, a claim
-``carries over`` or ``does not carry over``: whether it held there is not told.
+``carries over`` or ``does not carry over``: whether it held there is not told. ``recorded
+elsewhere, not computed here``: the sentence says what was read in a public recording.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ NOT_REPRODUCED = "not reproduced"
 NOT_TESTABLE = "not testable on this data"
 CARRIES = "carries over"
 DOES_NOT_CARRY = "does not carry over"
-VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE, CARRIES, DOES_NOT_CARRY)
+ELSEWHERE = "recorded elsewhere, not computed here"
+VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE, CARRIES, DOES_NOT_CARRY, ELSEWHERE)
 
+_NO_FILE = (
+    "The published file is not at hand: perfml datasets fetch nazir2024, or name it with --data."
+)
 USUAL, POSSIBLE = 0.95, 0.05
 CHANCE_OF_ORDER = 1 / 6
 
@@ -35,7 +40,8 @@ LEGEND = (
     "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
     "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
     "the data lacks what the claim is about. carries over, does not carry over: judged on another "
-    "GPU or library, which is named; whether it held on the study's GPU is not told."
+    "GPU or library, which is named; whether it held on the study's GPU is not told. recorded "
+    "elsewhere, not computed here: read in a public profile, the same whatever data are given."
 )
 
 
@@ -120,7 +126,12 @@ def data_claims(book: Book) -> None:
             ("2.4.2", "three metrics never change"),
             ("2.4.2", "times divided by 1000 lie in [0; 1]"),
         ):
-            book.add(where, claim, NOT_TESTABLE, "The published file is not at hand.")
+            book.add(
+                where,
+                claim,
+                NOT_TESTABLE,
+                _NO_FILE,
+            )
         return
     same = sum(row["match"] for row in ranges)
     wrong = [row["metric"] for row in ranges if not row["match"]]

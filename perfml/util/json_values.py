@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import fields, is_dataclass
+from inspect import ismethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,10 +35,31 @@ def json_value(value: Any) -> Any:
         return json_value(value.item())
     if hasattr(value, "columns") and hasattr(value, "to_dict"):
         return records(value)
+    if is_dataclass(value) and not hasattr(value, "to_dict"):
+        by = getattr(value, "JSON_ID", None)
+        return json_object(value) if by is None else getattr(value, by)
     for method in ("tolist", "to_dict"):
         if hasattr(value, method):
             return json_value(getattr(value, method)())
     return None if is_missing(value) else str(value)
+
+
+def exported(kind: type) -> tuple[str, ...]:
+    """Return the names under which JSON has a dataclass: its ``JSON``, or else all its fields.
+
+    ``JSON`` names fields, properties, and methods that take nothing.
+    """
+    names: tuple[str, ...] | None = getattr(kind, "JSON", None)
+    return tuple(item.name for item in fields(kind)) if names is None else names
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Return a dataclass as the JSON object that `perfml.util.json_schema` describes."""
+    found = {}
+    for name in exported(type(value)):
+        part = getattr(value, name)
+        found[name] = json_value(part() if ismethod(part) else part)
+    return found
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

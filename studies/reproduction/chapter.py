@@ -1,18 +1,19 @@
 """The chapter's further tables and figures: device, method, fused layers, layers by filter.
 
-Numbers of a device come from its recording and, where a recording has none, from what NVIDIA's CUDA
-C++ Programming Guide says of its compute capability ("Technical Specifications per Compute
-Capability").
+Numbers of a device come from its recording and, where a recording has none, from what
+`perfml.chips` says of its compute capability.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.chips import chip
 from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, new_axes, plain, styled
 from studies.reproduction import published
 from studies.reproduction.network import cudnn_version
@@ -20,30 +21,31 @@ from studies.reproduction.network import cudnn_version
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OF_CAPABILITY = {"9.0": ("128 per SM", "228 KiB per SM, 227 KiB per block", "65536 per block")}
-"""CUDA cores, shared memory and registers."""
 UNKNOWN = "not recorded"
 MARKS = {"fast": " (fast)", "slow": " (slow)", "intermediate": ""}
 
 
 def device_table(about: dict[str, Any]) -> pd.DataFrame:
     """Return table 2.1 beside the recording's device: ``what, published, recording``."""
-    capability = str(about.get("compute_capability", ""))
-    cores, shared, registers = OF_CAPABILITY.get(capability, (UNKNOWN,) * 3)
+    device = chip(capability=str(about.get("compute_capability", "")))
     memory = about.get("memory_bytes")
     ours = {
         "device": about.get("gpu", UNKNOWN),
         "multiprocessors": about.get("multiprocessors", UNKNOWN),
-        "CUDA cores": cores,
+        "CUDA cores": _a_multiprocessor(device.fp32),
         "clock rate": f"{UNKNOWN}; perfml doctor prints that of the moment",
-        "shared memory": shared,
-        "registers": registers,
+        "shared memory": _a_multiprocessor(device.shared_bytes / 1024, " KiB"),
+        "registers": _a_multiprocessor(device.registers),
         "memory": f"{memory / 2**30:.0f} GiB" if memory else UNKNOWN,
         "CUDA": about.get("cuda", UNKNOWN),
         "cuDNN": cudnn_version(int(about["cudnn"])) if about.get("cudnn") else UNKNOWN,
     }
     rows = [(what, published.DEVICE.get(what, ""), str(value)) for what, value in ours.items()]
     return pd.DataFrame(rows, columns=["what", "published", "recording"])
+
+
+def _a_multiprocessor(number: float, unit: str = "") -> str:
+    return UNKNOWN if math.isnan(number) else f"{number:.0f}{unit} per SM"
 
 
 def filter_cross(filters: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfml.reproduce.claims import CARRIES, DOES_NOT_CARRY, Claim
+from perfml.reproduce.claims import ELSEWHERE, Claim
 
 SOURCE = "a public profile of YOLOv4-Tiny (NVIDIA Tegra X1, TensorRT in fp16)"
 KERNELS, TOTAL_US = 51, 47_562
@@ -44,38 +44,39 @@ SLOWEST = (
 
 
 def tensorrt_claims() -> list[Claim]:
-    """Return the claims about TensorRT that this profile can judge."""
+    """Return what was read there about TensorRT: constants, nothing is computed."""
     slowest = ", ".join(f"{each.number} ({each.time_us / 1000:.2f} ms)" for each in SLOWEST)
     return [
         Claim(
             "Layer 3 under TensorRT: a single Winograd kernel for convolution and activation",
-            DOES_NOT_CARRY,
-            f"The kernel is Winograd's ({THIRD}); the activation, leaky as in the study's network, "
-            "is a second kernel of 477 µs.",
+            ELSEWHERE,
+            f"Not there: the kernel is Winograd's ({THIRD}); the activation, leaky as in the "
+            "study's network, is a second kernel of 477 µs.",
             "Figure 2-5",
             SOURCE,
         ),
         Claim(
             "Winograd is the choice where filters are 3x3 and the batch is small",
-            CARRIES,
-            f"TensorRT chose it for {WINOGRAD} of {THREE_BY_THREE} convolutions with 3x3 filters, "
-            "which are all with stride 1, and for no other.",
+            ELSEWHERE,
+            f"It is there: TensorRT chose it for {WINOGRAD} of {THREE_BY_THREE} convolutions with "
+            "3x3 filters, which are all with stride 1, and for no other.",
             "2.4.2",
             SOURCE,
         ),
         Claim(
             "Layers 3 and 20 are the slowest (under TensorRT)",
-            CARRIES,
-            f"The slowest are {slowest}, activations included.",
+            ELSEWHERE,
+            f"They are there: the slowest are {slowest}, activations included.",
             "2.4.2",
             SOURCE,
         ),
         Claim(
             "TensorRT fuses layers",
-            CARRIES,
-            f"{CONVOLUTIONS} convolutions and their {NORMALISED} normalisations, activations, "
-            f"routes, pools, an upsampling and two heads are {KERNELS} kernels: normalisations are "
-            "a part of the convolutions, routes have no kernel, activations keep theirs.",
+            ELSEWHERE,
+            f"It does there: {CONVOLUTIONS} convolutions and their {NORMALISED} normalisations, "
+            f"activations, routes, pools, an upsampling and two heads are {KERNELS} kernels: "
+            "normalisations are a part of the convolutions, routes have no kernel, activations "
+            "keep theirs.",
             "Figure 2-3",
             SOURCE,
         ),

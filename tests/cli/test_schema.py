@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
+from perfml.cli.versions import version_of
 from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA
 from tests.support.published_data import synthetic
@@ -92,7 +93,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
     command = [] if verb == "error" else verb.split()
     result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
     document = json.loads(result.stdout)
-    assert document["schema"] == f"{verb}/{DOCUMENTS[verb].version}", document
+    assert document["schema"] == f"{verb}/{version_of(verb)}", document
     jsonschema.validate(document, schema_of(verb, strict=True))
     if "--brief" in words:
         assert len(result.stdout.encode()) < 6_000
@@ -140,3 +141,41 @@ def test_a_key_that_goes_or_changes_its_type_is_found():
     for wrong in ({**document, "saved": 1}, {**document, "more": 1}, {"saved": "x"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
+
+
+def test_words_that_code_chooses_from_are_those_of_the_schema():
+    from perfml.explain.advice.persons import Person
+    from perfml.explain.counters.evidence import Reason
+    from perfml.gate.verdict import Verdict
+
+    explain, gate = (schema_of(verb)["$defs"] for verb in ("explain", "gate"))
+    reasons = explain["Untold"]["properties"]["reason"]["enum"]
+    assert reasons == [reason.value for reason in Reason]
+    assert explain["Finding"]["properties"]["person"]["enum"] == [one.value for one in Person]
+    verdicts = gate["GateLayer"]["properties"]["verdict"]["enum"]
+    assert set(verdicts) == {verdict.value for verdict in Verdict}
+
+
+def test_every_reason_and_a_number_that_is_not_known_are_of_the_schema():
+    from perfml.explain.counters.evidence import Reason, Untold
+    from perfml.explain.counters.terms import TERMS
+
+    schema = schema_of("explain", strict=True)
+    untold = {"$ref": "#/$defs/Untold", "$defs": schema["$defs"]}
+    terms = tuple(TERMS.values())
+    for reason in Reason:
+        one = Untold(terms[:2], terms[2], ("ipc",), (), "default", 0.5, "why", reason, "look")
+        document = one.to_dict()
+        assert document["causes"] == [term.id for term in terms[:2]]
+        jsonschema.validate(document, untold)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, "reason": "mood"}, untold)
+    unknown = Untold(terms[:1], terms[1], (), (), "default", float("nan")).to_dict()
+    assert unknown["share"] is None
+    jsonschema.validate(unknown, untold)
+
+
+def test_what_a_dataclass_says_of_its_fields_is_in_the_schema():
+    line = schema_of("explain")["$defs"]["Line"]["properties"]
+    assert line["offset"]["description"] == "Bytes from the start of the kernel's code."
+    assert line["file"]["anyOf"] == [{"type": "string"}, {"type": "null"}]

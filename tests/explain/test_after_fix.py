@@ -120,9 +120,9 @@ def test_scattered_loads_of_a_launch_that_waits_for_latency_keep_the_latency():
         "inst_executed": 4e6,
         "ipc": 0.1,
     }
-    # a warp waits 0.8 x 40 cycles for each load from L1, which alone would take 41 + 16: so at
-    # least the square root of 6 are in flight; 4 sectors instead of 16 save 12 of the 57 cycles
-    left = (41 + 4) / math.sqrt(6) / 32
+    # a warp waits 0.8 x 40 cycles for each load from L1, which alone would take 32 + 16: so at
+    # least the square root of 6 are in flight; 4 sectors instead of 16 save 12 of the 48 cycles
+    left = (32 + 4) / math.sqrt(6) / 32
     assert time_after(launch(row), "sectors_per_request") == pytest.approx(0.2 + 0.8 * left)
 
 
@@ -136,8 +136,8 @@ def test_waiting_for_operands_keeps_what_loads_in_flight_from_shared_memory_take
         "inst_executed_shared_loads": 1e6,
         "ipc": 0.1,
     }
-    # 5 cycles an instruction, 4 of them for shared memory: of these 29 / 6 for each fourth one
-    left = (29 / 6 / 4 + 0.07) / 5
+    # 5 cycles an instruction, 4 of them for shared memory: of these 23 / 6 for each fourth one
+    left = (23 / 6 / 4 + 0.07) / 5
     assert time_after(launch(row), "stall_exec_dependency") == pytest.approx(0.5 + 0.5 * left)
 
 
@@ -203,8 +203,8 @@ def test_loads_that_wait_for_longer_than_their_latency_stand_behind_atomics():
         "l2_atomic_utilization": 0.0,
         "l2_atomic_utilization_max": 0.3,
     }
-    # 64 x 4 cycles a load, half of them waited for it: 128, and a load from L1 takes 41
-    behind = 0.5 * (1 - 41 / 128)
+    # 64 x 4 cycles a load, half of them waited for it: 128, and a load from L1 takes 32
+    behind = 0.5 * (1 - 32 / 128)
     assert time_after(launch(row), "global_atomics") == pytest.approx(1 - 0.1 - behind)
 
 
@@ -335,8 +335,8 @@ def test_misses_that_wait_for_longer_than_their_latency_wait_in_a_queue():
         "inst_executed": 4e6,
         "ipc": 0.1,
     }
-    # 0.8 x 64 x 4 / 0.1 cycles a load, 570 of them latency; without misses 55 % of that
-    left = 0.55 * 570 / 2048
+    # 0.8 x 64 x 4 / 0.1 cycles a load, 688 of them latency; without misses 55 % of that
+    left = 0.55 * 688 / 2048
     assert time_after(launch(row), "dram_bytes_per_sector") == pytest.approx(0.2 + 0.8 * left)
     fast = launch({**row, "ipc": 1.0})
     assert time_after(fast, "dram_bytes_per_sector") == pytest.approx(0.2 + 0.8 * 0.55)
@@ -638,3 +638,19 @@ def test_a_librarys_kernel_that_does_more_on_one_side_was_asked_for_more():
     assert "executes 3.5 times the instructions here" in fix.action
     fix = _of_one_kernel(("cudnn_sdpa_flash_fprop_64x128", "cudnn_sdpa_flash_fprop_64x64"))
     assert "times the instructions" not in fix.action
+
+
+@pytest.mark.parametrize(
+    ("capability", "warps"), [("7.5", 32), ("8.6", 48), ("8.9", 48), ("9.0", 64), (None, 64)]
+)
+def test_waiting_is_counted_in_the_warps_that_the_chip_holds(capability, warps):
+    row = {
+        "time_us": 100.0,
+        "capability": capability,
+        "achieved_occupancy": 0.5,
+        "inst_executed": 1e6,
+        "ipc": 2.0,
+        "global_load_requests": 1e5,
+    }
+    # half of the warps, each an instruction every two cycles, ten instructions a load
+    assert SlowLaunch(launch(row)).per_request("global_load_requests") == warps / 2 * 10 / 2

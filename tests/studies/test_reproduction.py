@@ -14,6 +14,7 @@ from perfml.reproduce import Plan, write
 from perfml.reproduce.claims import (
     CARRIES,
     DOES_NOT_CARRY,
+    ELSEWHERE,
     NOT_TESTABLE,
     REPRODUCED,
 )
@@ -85,9 +86,16 @@ def test_what_was_judged_on_another_gpu_is_never_called_reproduced(found):
             tuple(of_the_network)
         )
         if elsewhere:
-            assert claim.verdict in (CARRIES, DOES_NOT_CARRY, NOT_TESTABLE), claim
+            assert claim.verdict in (CARRIES, DOES_NOT_CARRY, NOT_TESTABLE, ELSEWHERE), claim
         else:
             assert claim.verdict not in (CARRIES, DOES_NOT_CARRY), claim
+
+
+def test_what_was_read_in_a_public_profile_is_said_to_be_computed_nowhere(found):
+    constants = [claim for claim in found.claims if claim.data == public_runs.SOURCE]
+    assert len(constants) == 4
+    assert {claim.verdict for claim in constants} == {ELSEWHERE}
+    assert [claim for claim in found.claims if claim.verdict == ELSEWHERE] == constants
 
 
 def test_kernels_of_cublas_and_filters_are_judged_with_their_numbers(found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfml.chips import chip
 from perfml.explain.launches import Launch
 
 
@@ -13,4 +14,4 @@ def launch(row: Mapping[str, Any]) -> Launch:
     texts = ("kernel", "time_us", "capability")
     counters = {name: value for name, value in row.items() if name not in texts}
     known = str(row.get("kernel", "")), row["time_us"], counters
-    return Launch(*known, capability=str(row.get("capability", "")))
+    return Launch(*known, chip=chip(capability=row.get("capability")))

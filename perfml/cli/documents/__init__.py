@@ -1,36 +1,22 @@
 """What ``--json`` prints, verb by verb: the types that ``perfml schema`` turns into JSON Schema.
 
-Every document has the key ``schema``, such as ``explain/1``: the verb and the version of what it
-prints. A version grows when a key goes or changes its meaning; new keys come without.
+Where a result is a dataclass, that is the type; a ``TypedDict`` stands here for what a verb puts
+together, and for rows of tables. A version (`perfml.cli.versions`) grows when a key goes or changes
+its meaning; new keys come without.
 
-Here to change: add a key to a verb's output and to its type; `tests/cli/test_schema.py` validates
-what every verb prints on recorded data, and an undeclared key fails there.
+Here to change: add a field to the dataclass, or a key to a verb's output and to its type;
+`tests/cli/test_schema.py` validates what every verb prints, and an undeclared key fails there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from perfml.cli.documents import answers, machines, models, predicted, tables
 from perfml.cli.documents.common import Failed
+from perfml.cli.versions import version_of
+from perfml.explain.brief import Brief
 from perfml.util.json_schema import json_schema
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What a verb prints.
-
-    Attributes
-    ----------
-    kinds
-        The types of its documents; several where an option asks for something else.
-    version
-        Of these types.
-    """
-
-    kinds: tuple[Any, ...]
-    version: int = 1
 
 
 class Schema(TypedDict):
@@ -48,46 +34,65 @@ class Error(TypedDict):
 ERROR = "error"
 """Name of the document that a failed command prints instead of its own."""
 
-DOCUMENTS = {
-    "doctor": Printed((machines.Doctor,)),
-    "collect": Printed((machines.Collect,)),
-    "sweep": Printed((machines.Sweep, machines.SweepPlan)),
-    "ingest": Printed((tables.Ingest, tables.IngestParts)),
-    "merge": Printed((tables.Merge,)),
-    "inspect": Printed((tables.Inspect, tables.InspectRun)),
-    "metrics": Printed((tables.Metrics, tables.MetricRequest)),
-    "datasets list": Printed((tables.Datasets,)),
-    "datasets path": Printed((tables.DatasetPath,)),
-    "datasets fetch": Printed((tables.DatasetPath,)),
-    "train": Printed((models.Train,)),
-    "rank": Printed((models.Rank,)),
-    "select": Printed((models.Select,)),
-    "plan": Printed((models.Plan,)),
-    "explain": Printed((answers.Explain, answers.Brief)),
-    "advise": Printed((answers.Advise, answers.Brief)),
-    "roofline": Printed((answers.Roofline,)),
-    "predict": Printed((predicted.Predict,)),
-    "gate": Printed((answers.Gate, answers.GateSaved)),
-    "report": Printed((answers.Report,)),
-    "plot": Printed((answers.Plot, answers.PlotList)),
-    "reproduce": Printed((answers.Reproduce,)),
-    "schema": Printed((Schema,)),
-    ERROR: Printed((Error,)),
+DOCUMENTS: dict[str, tuple[Any, ...]] = {
+    "doctor": (machines.Doctor,),
+    "collect": (machines.Collect,),
+    "sweep": (
+        machines.Sweep,
+        machines.SweepPlan,
+    ),
+    "ingest": (
+        tables.Ingest,
+        tables.IngestParts,
+    ),
+    "merge": (tables.Merge,),
+    "inspect": (
+        tables.Inspect,
+        tables.InspectRun,
+    ),
+    "metrics": (
+        tables.Metrics,
+        tables.MetricRequest,
+    ),
+    "datasets list": (tables.Datasets,),
+    "datasets path": (tables.DatasetPath,),
+    "datasets fetch": (tables.DatasetPath,),
+    "train": (models.Train,),
+    "rank": (models.Rank,),
+    "select": (models.Select,),
+    "plan": (models.Plan,),
+    "explain": (
+        answers.Explain,
+        Brief,
+    ),
+    "advise": (
+        answers.Advise,
+        Brief,
+    ),
+    "roofline": (answers.Roofline,),
+    "predict": (predicted.Predict,),
+    "gate": (
+        answers.Gate,
+        answers.GateSaved,
+    ),
+    "report": (answers.Report,),
+    "plot": (
+        answers.Plot,
+        answers.PlotList,
+    ),
+    "reproduce": (answers.Reproduce,),
+    "schema": (Schema,),
+    ERROR: (Error,),
 }
-"""By verb, in the order of the command line."""
-
-
-def marked(verb: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with its schema's name as the first key."""
-    return {"schema": f"{verb}/{DOCUMENTS[verb].version}", **document}
+"""The types of a verb's documents (several where an option asks for something else), by verb."""
 
 
 def schema_of(verb: str, *, strict: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of what a verb prints; `strict` forbids keys that it does not name."""
-    printed = DOCUMENTS[verb]
-    name = f"{verb}/{printed.version}"
-    schema = json_schema(printed.kinds, title=f"perfml {verb} --json", strict=strict)
-    for kind in printed.kinds:
+    kinds = DOCUMENTS[verb]
+    name = f"{verb}/{version_of(verb)}"
+    schema = json_schema(kinds, title=f"perfml {verb} --json", strict=strict)
+    for kind in kinds:
         found = schema["$defs"][kind.__name__]
         found["properties"] = {"schema": {"const": name}, **found["properties"]}
         found["required"] = ["schema", *found["required"]]

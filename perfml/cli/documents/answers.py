@@ -5,35 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from perfml.cli.documents.common import (
-    Interval,
     MaybeMicroseconds,
     Microseconds,
     Number,
     Warnings,
 )
+from perfml.explain.advice.network import NetworkFinding
+from perfml.explain.advice.persons import Person
 from perfml.explain.certainty import Certainty
-
-TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
-UntoldReason = Literal[
-    "counters", "reading", "small", "place", "room", "pairing", "rival", "together", "program"
-]
-GateVerdict = Literal["same", "better", "worse", "cannot tell"]
-
-
-class Ratio(TypedDict):
-    """Target time over baseline time."""
-
-    baseline_us: Microseconds
-    target_us: Microseconds
-    ratio: float
-    interval: Interval
-    log_ratio: Annotated[float, "above 0: the target is slower"]
-    repeats: Annotated[list[int], "of the baseline and of the target"]
-    processes: list[int]
-    scope: str | None
-    p_value: Number
-    compared: Annotated[int, "ratios that were judged together"]
-    verdict: TimeVerdict
+from perfml.explain.counters.evidence import Untold
+from perfml.explain.counters.term import Kind
+from perfml.explain.results import Line, Ratio, TimeVerdict
+from perfml.explain.roofs.peaks import Peaks
+from perfml.gate.verdict import Verdict
+from perfml.reproduce.claims import Claim
 
 
 class AlignedLayer(TypedDict):
@@ -89,7 +74,7 @@ class Cause(TypedDict):
 
     term: Annotated[str, "its id"]
     label: str
-    kind: str
+    kind: Kind
     log_ratio: float
     factor: float
     residual: Annotated[bool, "a rest that names no cause"]
@@ -106,20 +91,6 @@ class KernelCause(TypedDict):
     baseline: Number
     target: Number
     log_ratio: float
-
-
-class Untold(TypedDict):
-    """Why the first cause is not firm, what it may be instead, and what tells."""
-
-    causes: list[str]
-    instead_of: str
-    metrics: list[str]
-    sections: list[str]
-    collect: str
-    share: float
-    reason: UntoldReason
-    check: Annotated[str, "what to look at or to run; empty where metrics are to be collected"]
-    sentence: str
 
 
 class Causes(TypedDict):
@@ -178,7 +149,7 @@ class Finding(TypedDict):
     saved_us: Annotated[MaybeMicroseconds, "in all layers"]
     ncu: str | None
     source: str
-    person: Annotated[str, "kernel author, library user or PyTorch user"]
+    person: Person
     for_author: Annotated[str | None, "what the kernel's author could do, where that is another"]
     faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     certainty: Certainty
@@ -202,21 +173,6 @@ class Fix(TypedDict):
     certainty: Annotated[Certainty, "of the cause that it follows"]
     tells: Annotated[str, "what would tell whether it is the cause; empty where that is firm"]
     sentence: str
-
-
-class Line(TypedDict):
-    """The instruction that carries most of a cause."""
-
-    term: Annotated[str, "the cause"]
-    kernel: str
-    offset: Annotated[int, "bytes from the start of the kernel's code"]
-    sass: str
-    share: Annotated[float, "its part of the cause on the side where that costs time"]
-    of: Annotated[str, "what that is a part of"]
-    alike: Annotated[int, "instructions that count as one: of one line, or made by unrolling"]
-    file: str | None
-    line: int | None
-    awaits: Annotated[str | None, "the instruction that makes what warps wait for"]
 
 
 class Layer(TypedDict):
@@ -288,33 +244,6 @@ class Explain(TypedDict):
     gaps: Gaps | None
 
 
-class BriefCause(TypedDict):
-    """A cause with its evidence and what to do."""
-
-    cause: str
-    evidence: str
-    do: str
-
-
-class BriefLayer(TypedDict):
-    """A layer's answer in short."""
-
-    layer: str
-    verdict: str
-    causes: list[BriefCause]
-
-
-class Brief(TypedDict):
-    """The answer in less than 6 kB: verdict, causes with evidence, what to do, what is missing."""
-
-    of: list[str]
-    verdict: str
-    layers: list[BriefLayer]
-    missing: list[str]
-    notes: list[str]
-    left_out: Annotated[int, "parts that did not fit"]
-
-
 class NotChecked(TypedDict):
     """A rule that could not be checked, and why."""
 
@@ -350,30 +279,12 @@ class NcuOnly(TypedDict):
     speedup: Number
 
 
-class NetworkAction(TypedDict):
-    """One action over all layers of a network that it helps."""
-
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    rules: list[str]
-    hazard: str
-    evidence: str
-    mitigation: str
-    gain: Annotated[float, "likely; fraction of the network's time"]
-    saved_us: Annotated[Microseconds, "at most; those of different actions do not add up"]
-    time_us: Annotated[Microseconds, "of the network"]
-    layers: Annotated[list[str], "that save most first; none where it is between kernels"]
-    certainty: Certainty
-    tells: str
-
-
 class Advise(TypedDict):
     """What slow layers suffer from."""
 
     table: str
     kernels: NotRequired[list[KernelTime]]
-    network: list[NetworkAction]
+    network: list[NetworkFinding]
     findings: list[Finding]
     not_checked: list[NotChecked]
     agreement: list[Agreement] | None
@@ -393,15 +304,6 @@ class KernelTime(TypedDict):
     share: Annotated[float, "of the profile's kernel time"]
 
 
-class Peaks(TypedDict):
-    """Roofs of a device: FLOP/s by precision, byte/s by level."""
-
-    device: str | None
-    values: dict[str, float]
-    kinds: dict[str, str]
-    sources: list[str]
-
-
 class RoofRow(TypedDict):
     """A layer or a kernel under its device's roofs."""
 
@@ -414,7 +316,7 @@ class RoofRow(TypedDict):
     time_us: MaybeMicroseconds
     ncu_time_us: NotRequired[MaybeMicroseconds]
     flops: Number
-    flops_source: Literal["shape", "counted", "derived"] | None
+    flops_source: Literal["shape", "counted", "derived", "tensor pipe"] | None
     flop_rate: Number
     dram_bytes: NotRequired[Number]
     dram_intensity: NotRequired[Number]
@@ -451,7 +353,7 @@ class GateLayer(TypedDict):
     """The verdict on one layer."""
 
     layer: str
-    verdict: GateVerdict
+    verdict: Verdict
     reason: str
     changed: list[WorkChange]
     time: Ratio | None
@@ -460,7 +362,7 @@ class GateLayer(TypedDict):
 class Gate(TypedDict):
     """Whether a new version does more work."""
 
-    verdict: GateVerdict
+    verdict: Verdict
     exit_code: Literal[0, 1, 3]
     layers: list[GateLayer]
     only_baseline: list[str]
@@ -510,7 +412,7 @@ class Reproduce(TypedDict):
     """The published study repeated; `claims` has a verdict each."""
 
     out: str
-    claims: list[dict[str, Any]]
+    claims: list[Claim]
     verdicts: str
     data: dict[str, Any]
     regression: dict[str, Any]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+from perfml.merge.coverage import Coverage
+from perfml.merge.rule import Weights
 
 
 class Run(TypedDict):
@@ -61,15 +63,6 @@ class Outside(TypedDict):
     share: Number
 
 
-class Covered(TypedDict):
-    """A metric that some launches of a layer lack."""
-
-    metric: str
-    rows: int
-    least: float
-    left_out: int
-
-
 class Merge(TypedDict):
     """Kernels merged into layers."""
 
@@ -77,10 +70,10 @@ class Merge(TypedDict):
     kernels: int
     rows: int
     layers: int
-    weights: Literal["own", "layer-mean"]
+    weights: Weights
     runs: list[Run]
     unattributed: list[Outside]
-    coverage: list[Covered]
+    coverage: list[Coverage]
     time_notes: list[str]
 
 
@@ -93,6 +86,18 @@ class MetricRange(TypedDict):
     high: Number
 
 
+class KernelTimes(TypedDict):
+    """How often a kernel was launched, and how long it took."""
+
+    kernel: str
+    calls: int
+    total_us: MaybeMicroseconds
+    mean_us: MaybeMicroseconds
+    least_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
+    largest_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
+    share: Annotated[Number, "of the time of all kernels"]
+
+
 class Inspect(TypedDict):
     """What a table holds."""
 
@@ -101,6 +106,7 @@ class Inspect(TypedDict):
     rows: int
     runs: list[Run]
     time_notes: list[str]
+    kernels: Annotated[list[KernelTimes], "the longest in all first; empty of merged layers"]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from perfml.explain.advice.cure import Cure
-from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SHARED_CYCLES, SlowLaunch
+from perfml.explain.advice.slow_launch import ACTIVE, BELOW, LANES, SlowLaunch
 from perfml.explain.advice.warp_cures import (
     even_multiprocessors,
     full_waves,
@@ -125,7 +125,7 @@ def _conflicts(state: SlowLaunch) -> Cure:
     wavefronts = state.ratio(("shared_load_transactions",), (_SHARED_LOADS,))
     cycles = state.waited("mio_throttle", by=_SHARED_LOADS)
     cycles += known(launch["stall_short_scoreboard"]) * state.per_request(_SHARED_LOADS)
-    stays = max(left, _latency_left(SHARED_CYCLES, wavefronts, left, cycles))
+    stays = max(left, _latency_left(state.shared_latency, wavefronts, left, cycles))
     unknown = _IN_FLIGHT_UNKNOWN if stays > left else ""
     return Cure(part, stays, {"shared_utilization": left}, unknown=unknown)
 
@@ -168,7 +168,7 @@ def _operands(state: SlowLaunch) -> Cure:
     cycles = state.waited("stall_exec_dependency", by="inst_executed")
     shared = known(launch["stall_short_scoreboard"]) * state.per_request("inst_executed")
     loads = known(state.ratio((_SHARED_LOADS,), ("inst_executed",)))
-    stays = min(known(shared), SHARED_CYCLES / _IN_FLIGHT * loads)
+    stays = min(known(shared), state.shared_latency / _IN_FLIGHT * loads)
     stays += min(max(cycles - known(shared), 0.0), _FIXED)
     left = min(1.0, known(stays / cycles)) if cycles > 0 else 0.0
     return Cure(part, left, unknown="how many instructions do not depend on each other")

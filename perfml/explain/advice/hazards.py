@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
 from perfml.util.html import section
-from perfml.util.json_values import records
+from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.words import percentage
 
@@ -134,7 +134,7 @@ class Advice:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
         return {
-            "network": [asdict(each) for each in self.network],
+            "network": json_value(self.network),
             "findings": records(self.groups),
             "not_checked": records(self.not_checked),
             "agreement": None if self.agreement is None else records(self.agreement),

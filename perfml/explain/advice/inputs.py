@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.chips import of_rows
 from perfml.explain.advice import pressures
 from perfml.explain.advice.accesses import (
     CARRIED,
@@ -345,8 +346,8 @@ class InputValues:
         values = self.frame[names].to_numpy(dtype=float, na_value=np.nan).tolist()
         times = self.frame["time_us"].astype(float).tolist()
         return [
-            Launch("", time, dict(zip(names, row, strict=True)))
-            for time, row in zip(times, values, strict=True)
+            Launch("", time, dict(zip(names, row, strict=True)), chip=chip)
+            for time, row, chip in zip(times, values, of_rows(self.frame), strict=True)
         ]
 
     @functools.cached_property

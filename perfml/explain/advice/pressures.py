@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from perfml.chips import of_rows
 from perfml.explain.advice.slow_launch import BELOW, SUSTAINED, SlowLaunch
 from perfml.explain.counters.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.explain.launches import Launch
@@ -62,8 +63,9 @@ def per_launch(
         # once for all: taking a row out of a table costs more than what is computed of it
         rows = frame[names].iloc[places].to_numpy(dtype=float, na_value=np.nan)
         times = frame["time_us"].to_numpy(dtype=float)[places].tolist()
-        for place, row, time in zip(places, rows.tolist(), times, strict=True):
-            values[place] = of(Launch("", time, dict(zip(names, row, strict=True))))
+        chips = of_rows(frame)[places]
+        for place, row, time, chip in zip(places, rows.tolist(), times, chips, strict=True):
+            values[place] = of(Launch("", time, dict(zip(names, row, strict=True)), chip=chip))
         return values
 
     return make

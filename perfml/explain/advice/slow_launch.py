@@ -8,8 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from perfml.chips import REFERENCE, Chip
 from perfml.explain.counters.traffic import (
     SMALL,
+    load_latency,
     placed_blocks,
     shared_of_requests,
     shared_of_wavefronts,
@@ -54,20 +56,8 @@ _UNITS = (
 _OF_ALL_TIME = (_SHARED, "constant_cache_utilization")
 """Units of a multiprocessor whose levels are of the whole time of a launch."""
 
-SHARED_CYCLES, _L1, _L2, _DRAM = 29.0, 41.0, 350.0, 570.0
-"""Cycles until a load has its value, as estimates take them: a load of load_chain, one in eight of
-whose sectors is read from DRAM, takes 375 cycles with them, as recorded on an H200. Alone on the
-machine loads of one word take 23, 32, 322 and 688 (`perfml.explain.counters.traffic`); with those
-the estimates for the ladders, whose threads load 16 bytes, are off by 34 % instead of 32 %."""
 _LEAST_ACTIVE = 1e-3
 """A level is not divided by less."""
-_WARPS = 64
-"""Warps of a multiprocessor; waiting is counted in their cycles."""
-_PARTS = 4.0
-"""Of a multiprocessor, each with a scheduler of its own and its share of the warps."""
-_XU_CYCLES = 8
-"""Issue slots a special function's pipe is busy for (CUDA C++ Programming Guide, throughput of
-native arithmetic instructions: 16 a cycle and multiprocessor)."""
 LANES = 32
 
 
@@ -78,14 +68,21 @@ class SlowLaunch:
         self.launch = launch
 
     @cached_property
+    def _chip(self) -> Chip:
+        """The chip; an H200 where nobody knows which."""
+        return self.launch.chip.filled_from(REFERENCE)
+
+    @cached_property
     def active(self) -> float:
         """The part of the time in which a multiprocessor has a block, in the mean of all.
 
         What is counted is that of its four parts (``smsp__cycles_active``): of one that holds a
         single warp, three are idle.
         """
-        warps = known(self.launch["achieved_occupancy"], 1.0) * _WARPS
-        return min(1.0, self._parts_active * _PARTS / min(max(warps, 1.0), _PARTS))
+        chip = self._chip
+        warps = known(self.launch["achieved_occupancy"], 1.0) * chip.warps
+        parts = chip.schedulers
+        return min(1.0, self._parts_active * parts / min(max(warps, 1.0), parts))
 
     @cached_property
     def _parts_active(self) -> float:
@@ -177,7 +174,7 @@ class SlowLaunch:
     def per_request(self, name: str) -> float:
         """Return how many cycles of a warp there are for each request; NaN if not known."""
         launch = self.launch
-        warps = launch["achieved_occupancy"] * _WARPS
+        warps = launch["achieved_occupancy"] * self._chip.warps
         if not launch["ipc"] > 0 or not launch[name] > 0:
             return math.nan
         return warps * launch["inst_executed"] / launch["ipc"] / launch[name]
@@ -189,13 +186,12 @@ class SlowLaunch:
     @cached_property
     def latency(self) -> float:
         """Cycles until a load has its value, where nothing is in its way; NaN if not known."""
-        sectors = self.launch["gld_transactions"]
-        if not sectors > 0:
-            return math.nan
-        from_l2 = min(1.0, known(self.launch["l2_read_transactions"] / sectors, 1.0))
-        from_dram = min(1.0, known(self.launch["dram_read_bytes"] / 32 / sectors))
-        from_l2 = max(from_l2, from_dram)
-        return _L1 + from_l2 * (_L2 - _L1) + from_dram * (_DRAM - _L2)
+        return load_latency(self.launch)
+
+    @property
+    def shared_latency(self) -> float:
+        """Cycles until a load of shared memory has its value."""
+        return self._chip.shared_latency
 
     @cached_property
     def _waits(self) -> dict[str, float]:
@@ -227,8 +223,10 @@ class SlowLaunch:
     @property
     def special_slots(self) -> float:
         """The share of issue slots in which an instruction goes to the special function unit."""
+        # slots that pass while the special functions' pipe takes the lanes of a warp
+        slots = self._chip.schedulers * LANES / self._chip.sfu
         issue = max(self.busy["issue_slot_utilization"], 0.01)
-        return min(1.0, self.busy["special_fu_utilization"] / _XU_CYCLES / issue)
+        return min(1.0, self.busy["special_fu_utilization"] / slots / issue)
 
     def ratio(self, above: tuple[str, ...], below: tuple[str, ...]) -> float:
         """Return a ratio of counts; NaN where one was not collected or the lower one is 0."""

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
+from perfml.chips import REFERENCE
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.traffic import SMALL
 from perfml.explain.launches import Launch
-from perfml.explain.roofs.peaks import lanes_of
 
 MOST = 0.5
 """A kind of instruction that is most of the additional ones is named for them."""
@@ -24,20 +24,24 @@ _REQUESTS = ("global_load_requests", "global_store_requests")
 _FLOATS = ("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma")
 _DOUBLES = ("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma")
 KINDS = {
-    "integer_arithmetic": (("inst_integer",), _LANES, 64),
-    "special_function_pipe_time": (("inst_bit_convert",), _LANES, 16),
-    "fp64_pipe_time": (_DOUBLES, _LANES, 64),
-    "fp32_operations": (_FLOATS, _LANES, 128),
-    "lsu_pipe_time": (("inst_inter_thread_communication",), _LANES, 32),
-    "global_requests": (_REQUESTS, 1, 32),
-    "shared_loads": (("inst_executed_shared_loads",), 1, 32),
+    "integer_arithmetic": (("inst_integer",), _LANES),
+    "special_function_pipe_time": (("inst_bit_convert",), _LANES),
+    "fp64_pipe_time": (_DOUBLES, _LANES),
+    "fp32_operations": (_FLOATS, _LANES),
+    "lsu_pipe_time": (("inst_inter_thread_communication",), _LANES),
+    "global_requests": (_REQUESTS, 1),
+    "shared_loads": (("inst_executed_shared_loads",), 1),
 }
-"""Counters of instructions of threads (or of warps), how many of them a warp has, and how many
-lanes a multiprocessor takes of them in a cycle (CUDA C++ Programming Guide, "Throughput of native
-arithmetic instructions", compute capability 9.0; the L1 cache takes a warp a cycle)."""
+"""Counters of instructions of threads (or of warps), and how many of them a warp has."""
 
-_OF_CHIPS = {"fp32_operations": "fp32", "fp64_pipe_time": "fp64"}
-"""Kinds of which chips take clearly more or fewer: of doubles 2 to 64 lanes."""
+_RATES = {
+    "integer_arithmetic": "int32",
+    "special_function_pipe_time": "sfu",
+    "fp64_pipe_time": "fp64",
+    "fp32_operations": "fp32",
+}
+"""Kinds by the number of a chip that says how many lanes it takes of them in a cycle. The others
+enter L1, which takes a warp a cycle."""
 
 _ACCESSES = ("global_requests", "shared_loads")
 _CLEARLY = 1.2
@@ -197,19 +201,22 @@ def _instructions(launch: Launch, term: str) -> float:
     Special functions are not counted, but their unit takes sixteen lanes a cycle, so how long it
     is busy tells them: conversions, which it does too, are a part of that.
     """
-    counters, lanes, rate = KINDS[term]
+    counters, lanes = KINDS[term]
     counted = launch.total(counters) / lanes
     if term != "special_function_pipe_time" or not launch["ipc"] > 0:
         return counted
     return float(
-        np.fmax(counted, launch["special_fu_utilization"] * _cycles(launch) * rate / lanes)
+        np.fmax(
+            counted,
+            launch["special_fu_utilization"] * _cycles(launch) * _rate(launch, term) / lanes,
+        )
     )
 
 
 def _rate(launch: Launch, term: str) -> float:
     """Return how many lanes a multiprocessor of a launch's device takes of a kind in a cycle."""
-    _, _, usual = KINDS[term]
-    return float(lanes_of(launch.capability).get(_OF_CHIPS.get(term, ""), usual))
+    rate = _RATES.get(term)
+    return _LANES if rate is None else launch.chip.known(rate, getattr(REFERENCE, rate))
 
 
 def _cycles(launch: Launch) -> float:

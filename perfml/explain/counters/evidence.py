@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from perfml.explain.counters.terms import STALL_TERMS, TERMS, Contribution, Kind, Term
 from perfml.explain.counters.traffic import unseen_traffic
 from perfml.explain.launches import Launch
 from perfml.metrics import HOPPER, load_catalogue
+from perfml.util.json_values import json_object
 
 MOST = 0.5
 """A cause that could explain more than this much of what is left may be the answer."""
@@ -182,6 +183,11 @@ class Untold:
     reason: Reason = Reason.COUNTERS
     check: str = ""
 
+    JSON: ClassVar = (
+        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
+        "sentence",
+    )
+
     def sentence(self) -> str:
         """Say it in words."""
         names = [_short(term) for term in self.causes[:_SHOWN]]
@@ -201,17 +207,7 @@ class Untold:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "causes": [term.id for term in self.causes],
-            "instead_of": self.instead_of.id,
-            "metrics": list(self.metrics),
-            "sections": list(self.sections),
-            "collect": self.collect,
-            "share": self.share,
-            "reason": str(self.reason),
-            "check": self.check,
-            "sentence": self.sentence(),
-        }
+        return json_object(self)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
 """What the levels of a cause mean that warps wait for."""
@@ -55,6 +56,8 @@ class Term:
     words: str = "{baseline:.3g} -> {target:.3g}"
     falls: bool = False
     or_evidence: tuple[str, ...] = ()
+
+    JSON_ID: ClassVar = "id"
 
     @property
     def residual(self) -> bool:

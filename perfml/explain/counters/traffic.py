@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch, known
 from perfml.metrics.sets import STALLS
 
@@ -21,22 +22,11 @@ _MOST_DRAM_BYTES = 64
 """What a sector in L1 can cost below at most: it is read once (twice where L2 has two partitions),
 and DRAM moves two sectors at a time."""
 
-L1_CYCLES, L2_CYCLES, DRAM_CYCLES = 32.0, 322.0, 688.0
-"""Cycles until a load has its value, with nothing else under way: one thread that follows pointers
-on an H200 (``studies/truth/latency.cu``, ``benchmarks/results/latency-h200.csv``; shared memory
-takes 23)."""
-
 _LIMITS = ("registers", "shared_memory", "warps", "slots")
 _LAUNCHED = 0.004
 """Blocks a multiprocessor and cycle. A GPU launches about one a cycle (0.0076 for each of 132
 multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
 launching them is what takes the time."""
-
-_HALF_ENTRANCE = ("7.5", "8.6", "8.9")
-"""Compute capabilities with 16 load/store units a multiprocessor and not 32, so that a request of a
-warp enters L1 every second cycle (NVIDIA's white papers on Turing, GA102 and Ada, and on V100, A100
-and H100). Of 456 launches that strangers published of these the busiest asked 0.49 times a cycle,
-L1 98 % busy with it; on 9.0 0.99 times (2026-11-23)."""
 
 L1_SECTORS = 4.0
 """Sectors of a wavefront of L1: 128 bytes, as many as a multiprocessor gets in a cycle."""
@@ -76,8 +66,10 @@ def global_traffic(launch: Launch) -> dict[str, float]:
 def l1_level(launch: Launch) -> float:
     """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known.
 
-    It gives a wavefront a cycle: a request takes one at least (two where half as many load/store
-    units are), and one for each four sectors of wide loads, and of strides of up to a sector. Lanes
+    It gives a wavefront a cycle: a request takes one at least (two where 16 load/store units are
+    and not 32: of 456 launches that strangers published of such chips the busiest asked 0.49 times
+    a cycle, L1 98 % busy with it; on 9.0 0.99 times, 2026-11-23), and one for each four sectors of
+    wide loads, and of strides of up to a sector. Lanes
     at random places take 1.3 to 2 times as many (four lines are looked up a cycle), odd strides
     fewer (32 sectors in 3 cycles), and 32 lanes of one bank 32: what takes longer than a cycle
     fills the queue that `stall_lg_throttle` waits for (``studies/truth/wavefronts.cu``,
@@ -85,7 +77,7 @@ def l1_level(launch: Launch) -> float:
     """
     if not launch["inst_executed"] > 0:
         return 0.0
-    enters = 2.0 if launch.capability in _HALF_ENTRANCE else 1.0
+    enters = 1 / launch.chip.known("l1_requests", 1.0)
     wavefronts = sum(
         _wavefronts(launch, sectors, requests, enters) for sectors, requests in L1_ACCESSES.items()
     )
@@ -155,8 +147,7 @@ def load_latency(launch: Launch) -> float:
         return math.nan
     from_l2 = min(1.0, known(launch["l2_read_transactions"] / sectors, 1.0))
     from_dram = min(1.0, known(launch["dram_read_bytes"] / 32 / sectors, 0.0))
-    from_l2 = max(from_l2, from_dram)
-    return L1_CYCLES + from_l2 * (L2_CYCLES - L1_CYCLES) + from_dram * (DRAM_CYCLES - L2_CYCLES)
+    return launch.chip.filled_from(REFERENCE).load_latency(from_l2, from_dram)
 
 
 def placed_blocks(launch: Launch) -> float:

@@ -7,6 +7,7 @@ multicore architectures", CACM 52 (2009), with one roof a level of the memory hi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pandas as pd
 from perfml.datasets.loading import DERIVED, DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks, peaks_of
+from perfml.modeling.layer_shapes import described_layers
 
 SECTOR_BYTES = 32
 
@@ -28,6 +30,9 @@ _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization", "tensor_precision_fu_utilization")
 _IDLE = 0.01
 """Busy fraction below which tensor cores did nothing that counts."""
+
+PIPE = "tensor pipe"
+"""The source where operations are not known, and the busy cycles of tensor cores are."""
 
 UNKNOWN = "unknown"
 """The bound where operations, or the bytes of every level, are not known."""
@@ -57,12 +62,14 @@ def roofline(
     DataFrame
         One row a row of `table`: what identifies it; ``time_us``; ``ncu_time_us`` where it is
         known: rates are over this duration, because the bytes were counted then; ``flops`` and
-        ``flops_source`` (``shape``, ``counted``, ``derived`` or missing); a level's ``L_bytes``,
+        ``flops_source`` (``shape``, ``counted``, ``derived``, ``tensor pipe`` or missing); a
+        level's ``L_bytes``,
         ``L_intensity`` (FLOP/byte) and ``L_rate`` (byte/s); ``flop_rate``; ``bound``
         (``compute``, or the level whose roof is the lowest; ``unknown`` where operations or the
         bytes of every level are not known, because the missing roof could be lower); and
         ``fraction`` of that roof achieved. Operations on tensor cores have no counter in the
-        catalogue: without shapes, rows of ``tf32``, ``fp16``, ... have no ``flops``.
+        catalogue: without shapes, rows of ``tf32``, ``fp16``, ... have no ``flops``. Their
+        compute roof is then the tensor pipe's own cycles (`tensor_level`).
 
     Raises
     ------
@@ -92,7 +99,10 @@ def roofline(
     found["flops"] = flops
     found["flops_source"] = pd.array(source, dtype="string")
     found["flop_rate"] = flops / seconds
-    least = {"compute": flops / _flop_peaks(table, roofs)}
+    busy = tensor_level(table)
+    of_pipe = np.isnan(flops) & ~np.isnan(busy)
+    found["flops_source"] = found["flops_source"].mask(of_pipe, PIPE)
+    least = {"compute": np.where(of_pipe, busy * seconds, flops / _flop_peaks(table, roofs))}
     for level, (columns, size) in _BYTES.items():
         if not all(name in table.columns for name in columns):
             continue
@@ -116,6 +126,39 @@ def roofline(
     known = (found["bound"] != UNKNOWN).to_numpy(dtype=bool)
     found["fraction"] = np.where(known, bounds.max(axis=1) / seconds, np.nan)
     return found
+
+
+def tensor_level(table: pd.DataFrame) -> np.ndarray:
+    """Return the part of the time for which tensor cores are busy; NaN where that is not known.
+
+    ``tensor_cycles_utilization`` (busy cycles of the pipe, over those of active multiprocessors)
+    times ``sm_efficiency`` (active ones, of all). A level of instructions
+    (``tensor_utilization``) does not tell it: one of a warpgroup counts once and takes many cycles.
+    """
+    busy = _numbers(table, "tensor_cycles_utilization")
+    return np.where(busy >= _IDLE, busy * _numbers(table, "sm_efficiency"), np.nan)
+
+
+def with_described_flops(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
+    """Return layers with the operations that their runs say they take, where they are known.
+
+    Parameters
+    ----------
+    layers
+        A Layers table; one that has the column ``flops`` stays as it is.
+    provenance
+        Of its data set: every run says what its layers are (``run.json``).
+    """
+    if "flops" in layers.columns or "run_id" not in layers.columns:
+        return layers
+    known = {
+        (row.get("run_id"), row["layer"]): float(row["flops"])
+        for row in described_layers(provenance)
+        if isinstance(row.get("flops"), (int, float))
+    }
+    keys = zip(layers["run_id"], layers["layer"], strict=True)
+    flops = np.array([known.get(key, np.nan) for key in keys], dtype=float)
+    return layers if np.isnan(flops).all() else layers.assign(flops=flops)
 
 
 def _lowest(least: pd.DataFrame) -> pd.Series[str]:

@@ -1,20 +1,25 @@
-"""Peaks of devices: tabulated ones, measured ones, and the file that carries them."""
+"""Peaks of devices: measured ones, those that follow from the chip, and the file with a user's."""
 
 from __future__ import annotations
 
-import functools
 import json
-import tomllib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from perfml.chips import Chip, chip, products, reached
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import replacing, require_file
+from perfml.util.json_values import json_object
 
 MEASURED, DATA_SHEET, REPORTED = "measured", "data sheet", "of the report's device attributes"
+COUNTER = "counter peak"
+_SAME = 0.01
+"""A number of the report that differs by less from the vendor's is the vendor's."""
+_EXAMPLES = 3
+"""Devices that an error names of those that are known."""
 _LARGEST = 1 << 20
 """Bytes of a peaks file; it holds a dozen numbers."""
 
@@ -56,27 +61,31 @@ class Peaks:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "device": self.device,
-            "values": dict(self.values),
-            "kinds": dict(self.kinds),
-            "sources": list(self.sources),
-        }
+        return json_object(self)
 
 
 LEVELS = ("dram", "l2", "l1")
 """Peaks in byte/s; all others are in FLOP/s."""
 
 
-def known_peaks(device: str, kind: str | None = None) -> Peaks:
-    """Return the tabulated peaks of a device.
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
+"""Peaks in FLOP/s that follow from a chip's rates and clock; the last three of tensor cores."""
+
+
+def known_peaks(
+    device: str, kind: str | None = None, facts: Mapping[str, Any] | None = None
+) -> Peaks:
+    """Return the peaks of a device: measured ones, then the vendor's, then the profiler's.
 
     Parameters
     ----------
     device
         Its name, as profilers write it.
     kind
-        One kind alone; by default measured ones, completed by the vendor's and the profiler's.
+        One kind alone; by default measured ones, completed by the others.
+    facts
+        What its profile says of it (`perfml.chips.Chip.with_facts`, and ``compute_capability``);
+        goes before the vendor's numbers.
 
     Raises
     ------
@@ -90,20 +99,74 @@ def known_peaks(device: str, kind: str | None = None) -> Peaks:
     >>> known_peaks("NVIDIA H200", "data sheet").values["dram"]
     4800000000000.0
     """
+    of_chip = _of_chip(device, facts or {})
+    reported = [row for row in of_chip if REPORTED in row.kinds.values()]
+    computed = [row for row in of_chip if row not in reported]
+    printed = _reached(device, DATA_SHEET)
     values: dict[str, float] = {}
     kinds: dict[str, str] = {}
     sources: list[str] = []
-    for row in _table():
-        if row["device"] != device or kind not in (None, row["kind"]):
-            continue
-        new = {name: float(value) for name, value in row["values"].items() if name not in values}
-        if new:
+    first = (*_reached(device, MEASURED), *reported)
+    for row in (*first, *printed, *computed, *_reached(device, COUNTER)):
+        new = {name: value for name, value in row.values.items() if name not in values}
+        if new and kind in (None, *row.kinds.values()):
             values |= new
-            kinds |= dict.fromkeys(new, row["kind"])
-            sources.append(row["source"])
+            kinds |= {name: row.kinds[name] for name in new}
+            sources += row.sources
     if not values:
         raise _unknown(device, kind)
     return Peaks(device, values, kinds, tuple(sources))
+
+
+def _reached(device: str, kind: str) -> list[Peaks]:
+    """Return what was measured of a device, or what its profiler divides by."""
+    return [
+        Peaks(device, dict(row.values), dict.fromkeys(row.values, kind), (row.source,))
+        for row in reached(device)
+        if row.kind == kind
+    ]
+
+
+def _of_chip(device: str, facts: Mapping[str, Any]) -> list[Peaks]:
+    """Return the peaks that follow from what the report and the vendor say of a chip."""
+    capability = facts.get("compute_capability")
+    vendor = chip(device, str(capability) if capability else None)
+    said = vendor.with_facts(facts)
+    found: dict[str, list[str]] = {REPORTED: [], DATA_SHEET: []}
+    for name in (*PRECISIONS, "dram"):
+        ours, theirs = _peak(said, name), _peak(vendor, name)
+        if ours > 0:  # a card without tensor cores has no peak of them
+            same = math.isclose(ours, theirs, rel_tol=_SAME)
+            found[DATA_SHEET if same else REPORTED].append(name)
+    return [
+        Peaks(
+            device,
+            {name: _peak(chip_, name) for name in found[kind]},
+            dict.fromkeys(found[kind], kind),
+            (source,),
+        )
+        for kind, chip_, source in (
+            (REPORTED, said, _sentence(said, found[REPORTED])),
+            (DATA_SHEET, vendor, vendor.sources.get("multiprocessors", "")),
+        )
+        if found[kind]
+    ]
+
+
+def _peak(known: Chip, name: str) -> float:
+    """Return a peak of a chip in FLOP/s or byte/s."""
+    a_us = known.peak_dram_bytes_per_us() if name == "dram" else known.peak_flops_per_us(name)
+    return a_us * 1e6
+
+
+def _sentence(said: Chip, names: list[str]) -> str:
+    parts = []
+    if set(names) & set(PRECISIONS):
+        clock = said.clock_mhz / 1e3
+        parts.append(f"{said.multiprocessors:.0f} multiprocessors at {clock:.3g} GHz")
+    if "dram" in names:
+        parts.append(f"a memory of {said.dram_bytes_per_us / 1e6:.3g} TB/s")
+    return f"what the report says of its device: {', '.join(parts)}"
 
 
 def given_peaks(values: Mapping[str, float]) -> Peaks:
@@ -157,42 +220,6 @@ def save_peaks(document: Mapping[str, Any], path: str | Path) -> None:
         temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
 
 
-def reported_peaks(device: str, facts: Mapping[str, Any]) -> Peaks | None:
-    """Return the peaks that follow from what a report says of its device; None where none does.
-
-    Parameters
-    ----------
-    device
-        Its name.
-    facts
-        Those of ``multiprocessors``, ``clock_khz``, ``memory_clock_khz``, ``memory_bus_bits`` and
-        ``compute_capability`` that are known. The clocks are the highest of the device, and a
-        memory moves two values a cycle (CUDA Runtime API, ``cudaDeviceProp``).
-
-    Examples
-    --------
-    >>> laptop = {"memory_clock_khz": 8001000.0, "memory_bus_bits": 128.0}
-    >>> reported_peaks("NVIDIA GeForce RTX 4060 Laptop GPU", laptop).values
-    {'dram': 256032000000.0}
-    """
-    values: dict[str, float] = {}
-    said: list[str] = []
-    lanes = lanes_of(str(facts.get("compute_capability")))
-    count, clock = facts.get("multiprocessors"), facts.get("clock_khz")
-    if count and clock and lanes:
-        # a multiply-add is two operations
-        values = {name: 2e3 * count * clock * lane for name, lane in lanes.items()}
-        said.append(f"{count:.0f} multiprocessors at {clock / 1e6:.3g} GHz")
-    clock, bits = facts.get("memory_clock_khz"), facts.get("memory_bus_bits")
-    if clock and bits:
-        values["dram"] = 2e3 * clock * bits / 8
-        said.append(f"a memory of {bits:.0f} bit at {clock / 1e6:.3g} GHz")
-    if not values:
-        return None
-    source = f"what the report says of its device: {', '.join(said)}"
-    return Peaks(device, values, dict.fromkeys(values, REPORTED), (source,))
-
-
 def peaks_of(
     devices: list[str],
     peaks: Mapping[str, float] | Peaks | None,
@@ -207,7 +234,7 @@ def peaks_of(
     peaks
         Those that the user gave.
     facts
-        What the profiles say of each device, for one that is not tabulated.
+        What the profiles say of each device.
 
     Raises
     ------
@@ -220,40 +247,12 @@ def peaks_of(
         return given_peaks(peaks)
     if len(devices) != 1:
         raise _unknown(", ".join(devices), None)
-    device = devices[0]
-    if not any(row["device"] == device for row in _table()):
-        reported = reported_peaks(device, (facts or {}).get(device, {}))
-        if reported is not None:
-            return reported
-    return known_peaks(device)
-
-
-@functools.cache
-def _file() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("peaks.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def _table() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _file()["peaks"]
-    return rows
-
-
-def lanes_of(capability: str) -> dict[str, int]:
-    """Return multiply-adds a cycle of a multiprocessor by precision; none of an unknown one.
-
-    Examples
-    --------
-    >>> lanes_of("9.0")["fp64"], lanes_of("8.9")["fp64"]
-    (64, 2)
-    """
-    lanes: dict[str, dict[str, int]] = _file()["lanes"]
-    return lanes.get(capability, {})
+    return known_peaks(devices[0], None, (facts or {}).get(devices[0]))
 
 
 def _unknown(device: str, kind: str | None) -> PerfmlError:
-    rows = [row for row in _table() if kind in (None, row["kind"])]
-    names = ", ".join(dict.fromkeys(row["device"] for row in rows))
+    names = [row.name for row in reached()] if kind == MEASURED else list(products())
+    examples = ", ".join(dict.fromkeys(names[-_EXAMPLES:]))
     msg = "the peaks of this device are not known"
     if kind is None:
         msg += ", and the profile does not say its clocks and widths (device__attribute_...)"
@@ -262,7 +261,7 @@ def _unknown(device: str, kind: str | None) -> PerfmlError:
         found=device or "no device in the table",
         cure="Give the .ncu-rep itself or its raw page (ncu --import FILE.ncu-rep --csv --page "
         "raw), or measure them (perfml doctor --measure-peaks --out peaks.json) and give them "
-        f"(--peaks peaks.json); known are: {names}.",
+        f"(--peaks peaks.json); {len(set(names))} are known, such as {examples}.",
     )
 
 

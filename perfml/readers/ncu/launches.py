@@ -48,8 +48,15 @@ DEVICE_FACTS = {
     "clock_khz": "device__attribute_clock_rate",
     "memory_clock_khz": "device__attribute_memory_clock_rate",
     "memory_bus_bits": "device__attribute_global_memory_bus_width",
+    "l2_bytes": "device__attribute_l2_cache_size",
+    "warps": "device__attribute_max_warps_per_multiprocessor",
+    "blocks": "device__attribute_max_blocks_per_multiprocessor",
+    "registers": "device__attribute_max_registers_per_multiprocessor",
+    "shared_bytes": "device__attribute_max_shared_memory_per_multiprocessor",
+    "reserved_shared_bytes": "device__attribute_reserved_shared_memory_per_block",
+    "schedulers": "device__attribute_num_schedulers_per_multiprocessor",
 }
-"""What a report says of its device, from which its peaks follow."""
+"""What a report says of its device: facts as `perfml.chips` names them."""
 
 _NAMED = 4
 """Names that a warning lists before it only counts."""

@@ -1,0 +1,225 @@
+"""One GPU: the numbers that models of its time divide by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+_NAN = math.nan
+SECTOR_BYTES = 32
+BANKS_BYTES = 128.0
+"""Bytes that the 32 banks of shared memory give in a cycle (CUDA Programming Guide)."""
+
+FACTS: dict[str, str] = {
+    "warps": "warps",
+    "blocks": "blocks",
+    "registers": "registers",
+    "shared_bytes": "shared_bytes",
+    "reserved_shared_bytes": "reserved_shared_bytes",
+    "schedulers": "schedulers",
+    "multiprocessors": "multiprocessors",
+    "l2_bytes": "l2_bytes",
+}
+"""Facts that a profile may hold of its device, and the numbers of a chip that they are.
+
+The clocks and the width of the memory (``clock_khz``, ``memory_clock_khz``, ``memory_bus_bits``)
+are facts, too: two numbers follow from them.
+"""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A GPU, as far as it is known; every number that is not is NaN.
+
+    Attributes
+    ----------
+    name
+        As profilers write it; None where only a capability is known.
+    capability
+        Compute capability, such as ``9.0``; None of what is no NVIDIA GPU.
+    warps, blocks, registers, shared_bytes
+        What a multiprocessor holds at once.
+    reserved_shared_bytes
+        Shared memory that a block takes beside its own.
+    schedulers
+        Issue slots of a multiprocessor in a cycle.
+    fp32, fp64, int32, sfu
+        Results a cycle and multiprocessor: multiply-adds of floats and doubles, additions of
+        integers, special functions.
+    tensor_fp16, tensor_bf16, tensor_tf32, tensor_fp64, tensor_int8, tensor_fp8
+        Multiply-adds a cycle and multiprocessor of dense matrices on tensor cores.
+    l1_requests
+        Loads and stores of warps that enter L1 a cycle and multiprocessor.
+    l1_bytes
+        Bytes that L1 gives a cycle and multiprocessor.
+    shared_latency, l1_latency, l2_latency, dram_latency
+        Cycles until a load has its value, nothing else being under way.
+    multiprocessors, clock_mhz, l2_bytes
+        Of the device; the clock is the highest that the vendor states.
+    tensor_clock_mhz
+        The clock at which its tensor cores reach the data sheet's FLOP/s.
+    tensor_share
+        Part of the tensor cores' rate that sums in FP32 leave: 0.5 of GeForce cards, 1 of others;
+        NaN where a generation has both and the name tells nothing.
+    dram_bytes_per_us
+        What the pins of its memory carry, bytes a microsecond.
+    sources
+        Where each number comes from, by its name.
+    """
+
+    name: str | None = None
+    capability: str | None = None
+    warps: float = _NAN
+    blocks: float = _NAN
+    registers: float = _NAN
+    shared_bytes: float = _NAN
+    reserved_shared_bytes: float = _NAN
+    schedulers: float = _NAN
+    fp32: float = _NAN
+    fp64: float = _NAN
+    int32: float = _NAN
+    sfu: float = _NAN
+    tensor_fp16: float = _NAN
+    tensor_bf16: float = _NAN
+    tensor_tf32: float = _NAN
+    tensor_fp64: float = _NAN
+    tensor_int8: float = _NAN
+    tensor_fp8: float = _NAN
+    l1_requests: float = _NAN
+    l1_bytes: float = _NAN
+    shared_latency: float = _NAN
+    l1_latency: float = _NAN
+    l2_latency: float = _NAN
+    dram_latency: float = _NAN
+    multiprocessors: float = _NAN
+    clock_mhz: float = _NAN
+    tensor_clock_mhz: float = _NAN
+    tensor_share: float = _NAN
+    l2_bytes: float = _NAN
+    dram_bytes_per_us: float = _NAN
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def known(self, name: str, otherwise: float) -> float:
+        """Return a number by its name, or another one where it is not known."""
+        value: float = getattr(self, name)
+        return otherwise if math.isnan(value) else value
+
+    def filled_from(self, other: Chip) -> Chip:
+        """Return the same chip with another's numbers where its own are not known."""
+        missing = {
+            name: value
+            for name in NUMBERS
+            if math.isnan(getattr(self, name)) and not math.isnan(value := getattr(other, name))
+        }
+        return replace(self, **missing) if missing else self
+
+    def with_facts(self, facts: Mapping[str, Any]) -> Chip:
+        """Return the same chip with what a profile says of it in place of the table's numbers.
+
+        Parameters
+        ----------
+        facts
+            Those of `FACTS`, ``clock_khz``, ``memory_clock_khz`` and ``memory_bus_bits`` that are
+            known. A memory moves two values a cycle (CUDA Runtime API, ``cudaDeviceProp``).
+        """
+        found = {
+            number: value
+            for fact, number in FACTS.items()
+            if not math.isnan(value := _positive(facts.get(fact)))
+        }
+        clock = _positive(facts.get("clock_khz")) / 1e3
+        if not math.isnan(clock):
+            found["clock_mhz"] = clock
+        memory = _positive(facts.get("memory_clock_khz"))
+        bits = _positive(facts.get("memory_bus_bits"))
+        if not math.isnan(memory * bits):
+            found["dram_bytes_per_us"] = 2 * memory / 1e3 * bits / 8
+        if not found:
+            return self
+        sources = {**self.sources, **dict.fromkeys(found, "the profile's device attributes")}
+        return replace(self, **found, sources=sources)  # type: ignore[arg-type]
+
+    def cycles_per_us(self, clock_mhz: float = _NAN) -> float:
+        """Return the cycles of a microsecond: at the launch's own clock, or the highest."""
+        return self.clock_mhz if math.isnan(clock_mhz) else clock_mhz
+
+    def peak_flops_per_us(self, precision: str, clock_mhz: float = _NAN) -> float:
+        """Return the floating-point operations of a microsecond; a multiply-add is two.
+
+        Parameters
+        ----------
+        precision
+            ``fp32`` and ``fp64`` on CUDA cores; on tensor cores ``fp16``, ``bf16``, ``tf32``,
+            ``fp8``, ``int8`` and ``tensor_fp64``, sums in FP32.
+        clock_mhz
+            Of the multiprocessors; by default the one of the data sheet's number.
+
+        Examples
+        --------
+        >>> from perfml import chips
+        >>> round(chips.chip("Tesla T4").peak_flops_per_us("fp16") / 1e6)  # TFLOP/s
+        65
+        """
+        if precision in ("fp32", "fp64"):
+            return self._a_us(2 * getattr(self, precision), clock_mhz)
+        rate = getattr(self, f"tensor_{precision.removeprefix('tensor_')}")
+        if math.isnan(clock_mhz):
+            clock_mhz = self.tensor_clock_mhz
+        return self._a_us(2 * rate * self.tensor_share, clock_mhz)
+
+    def peak_dram_bytes_per_us(self) -> float:
+        """Return what DRAM moves in a microsecond at most, bytes."""
+        return self.dram_bytes_per_us
+
+    def peak_l1_bytes_per_us(self, clock_mhz: float = _NAN) -> float:
+        """Return what all L1 caches give in a microsecond at most, bytes."""
+        return self._a_us(self.l1_bytes, clock_mhz)
+
+    def peak_l1_requests_per_us(self, clock_mhz: float = _NAN) -> float:
+        """Return the loads and stores of warps that enter L1 in a microsecond at most."""
+        return self._a_us(self.l1_requests, clock_mhz)
+
+    def peak_shared_bytes_per_us(self, clock_mhz: float = _NAN) -> float:
+        """Return what shared memory gives in a microsecond at most, bytes."""
+        return self._a_us(BANKS_BYTES, clock_mhz)
+
+    def peak_instructions_per_us(self, clock_mhz: float = _NAN) -> float:
+        """Return the instructions of warps that are issued in a microsecond at most."""
+        return self._a_us(self.schedulers, clock_mhz)
+
+    def load_latency(self, from_l2: float, from_dram: float) -> float:
+        """Return the cycles until a load has its value, nothing else being in its way.
+
+        Parameters
+        ----------
+        from_l2, from_dram
+            The parts of its sectors that L1 does not have, and that L2 does not have either; what
+            DRAM gives passed L2.
+        """
+        from_l2 = max(from_l2, from_dram)
+        return (
+            self.l1_latency
+            + from_l2 * (self.l2_latency - self.l1_latency)
+            + from_dram * (self.dram_latency - self.l2_latency)
+        )
+
+    def _a_us(self, rate: float, clock_mhz: float) -> float:
+        return rate * self.multiprocessors * self.cycles_per_us(clock_mhz)
+
+
+UNKNOWN = Chip()
+"""A device of which nothing is known, or that is no NVIDIA GPU."""
+
+NUMBERS = tuple(item.name for item in fields(Chip) if item.type == "float")
+"""Names of all numbers of a chip."""
+
+
+def _positive(value: Any) -> float:
+    """Return a number above 0; NaN for what is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return _NAN
+    return number if 0 < number < math.inf else _NAN

@@ -1,0 +1,214 @@
+"""The verb inspect: what a table or a profile holds, and what of it can be shared."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfml.cli.dataset import Dataset, KernelPattern, Skip
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli.tables import run_summary, show_runs
+from perfml.errors import PerfmlError
+from perfml.util.words import count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfml.tables import Table
+
+KERNELS = 20
+"""Kernels that are listed without -v."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verb to the command line."""
+    app.command()(inspect)
+
+
+def inspect(
+    table: Dataset,
+    kernel: KernelPattern = None,
+    skip: Skip = 0,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Without names of hosts and users, paths, environment; a run's folder too.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --redact: where to write what can be shared.")
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(help="With --redact: a further word to strike out; repeatable."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Show what a table or a profile holds and where it came from.
+
+    With --redact what could be shared is shown, and written with --out; of a run's folder these
+    are run.json and the CSV tables, without logs and binary reports.
+
+    Example: perfml inspect profile.ncu-rep;
+    perfml inspect layers.parquet --redact --out shared.parquet
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.datasets import LaunchChoice, read_given
+    from perfml.metrics import load_catalogue
+    from perfml.tables import read_table
+    from perfml.time_sources import time_notes
+
+    if (out is not None or hide) and not redact:
+        msg = "--out and --hide belong to --redact"
+        raise PerfmlError(msg, cure="Add --redact, or leave them out.")
+    path = Path(table)
+    if redact and path.is_dir():
+        _redact_folder(path, out, hide or [], out_)
+        return
+    if redact:
+        found, launches = _redact_table(read_table(path), out, hide or [], out_), None
+    else:
+        given = read_given(table, choice=LaunchChoice(kernel, skip))
+        if given.note:
+            out_.warn(f"{given.title}: {given.note}")
+        found, launches = given.as_read(), given.kernels
+    frame, runs = found.frame, run_summary(found.frame)
+    notes = time_notes(("", frame))
+    columns = _metric_ranges(frame)
+    launches = frame if found.kind == "kernels" else launches
+    kernels = [] if launches is None else kernel_times(launches)
+    document = {
+        "table": str(out or path.name) if redact else table,
+        "kind": found.kind,
+        "rows": len(frame),
+        "runs": runs,
+        "time_notes": list(notes),
+        "kernels": kernels,
+        "metrics": columns,
+        "provenance": found.provenance,
+    }
+    counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
+    out_.result(document, [f"{found.kind} table, {counts}"])
+    show_runs(out_, runs, notes, "Runs")
+    _show_kernels(out_, kernels)
+    catalogue = load_catalogue()
+    measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
+    shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
+    heads = ["metric", "unit", "rows", "lowest", "highest"]
+    out_.table(heads, shown, spare=("unit", "rows"))
+    provenance = found.provenance
+    facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
+    out_.table(["provenance", ""], facts)
+    records = provenance.get("sources", [])
+    keys = ("run_id", "path", "format", "tool_version")
+    sources = [(*map(each.get, keys), str(each.get("sha256"))[:12]) for each in records]
+    if sources:
+        heads = ["run", "source", "format", "tool version", "sha256"]
+        out_.table(heads, sources, spare=("tool version", "sha256", "format"))
+    out_.warn_all(provenance.get("warnings", []))
+
+
+def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return how often each kernel was launched and how long it took, the longest in all first.
+
+    Parameters
+    ----------
+    frame
+        A Kernels table. A row that stands for several launches has their mean time: their least
+        and largest are not known then.
+
+    Returns
+    -------
+    list
+        Of each kernel its ``kernel``, ``calls``, ``share`` of all kernels' time, and ``total_us``,
+        ``mean_us``, ``least_us`` and ``largest_us``; NaN where times are missing.
+    """
+    import pandas as pd
+
+    calls = pd.Series(1.0, index=frame.index)
+    if "launches" in frame.columns:
+        calls = frame["launches"].astype("Float64").fillna(1.0).astype(float)
+    times = frame["time_us"].astype("Float64").astype(float)
+    rows = pd.DataFrame({"calls": calls, "total_us": times * calls, "us": times})
+    groups = rows.groupby(frame["kernel"].astype(str), sort=False)
+    found = groups[["calls", "total_us"]].sum(min_count=1)
+    # a sum of which a part is not known is not known
+    found["total_us"] = found["total_us"].mask(groups["us"].count() < groups.size())
+    found["mean_us"] = found["total_us"] / found["calls"]
+    alone = groups["calls"].max() == 1
+    found["least_us"] = groups["us"].min().where(alone)
+    found["largest_us"] = groups["us"].max().where(alone)
+    found["share"] = found["total_us"] / found["total_us"].sum()
+    found = found.sort_values("total_us", ascending=False, kind="stable").reset_index()
+    found["calls"] = found["calls"].round().astype(int)
+    found = found.rename(columns={found.columns[0]: "kernel"})
+    return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]
+
+
+def _show_kernels(out_: Output, kernels: list[dict[str, Any]]) -> None:
+    """Print the list of kernels with their calls and times."""
+    from perfml.kernel_names import kernel_label
+    from perfml.util.words import number, percentage
+
+    shown = kernels if out_.verbose else kernels[:KERNELS]
+    names = ("total_us", "mean_us", "least_us", "largest_us")
+    rows = [
+        (
+            percentage(row["share"]),
+            f"{row['calls']:,}",
+            *("-" if math.isnan(row[name]) else number(row[name]) for name in names),
+            kernel_label(row["kernel"], 64),
+        )
+        for row in shown
+    ]
+    if not rows:
+        return
+    left = len(kernels) - len(shown)
+    more = f"; {left} more with -v or --json" if left else ""
+    title = f"Kernels, the longest in all first{more}"
+    out_.table(["time", "calls", "total, µs", "mean", "min", "max", "kernel"], rows, title)
+
+
+def _metric_ranges(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    from perfml.tables import metric_columns
+
+    return [
+        {
+            "metric": name,
+            "rows": int(frame[name].notna().sum()),
+            "low": float(frame[name].min()),
+            "high": float(frame[name].max()),
+        }
+        for name in metric_columns(frame)
+    ]
+
+
+def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
+    from perfml.redact import redact_table
+    from perfml.tables import write_table
+
+    found, dropped = redact_table(found, hide=hide)
+    if out is not None:
+        write_table(found.frame, out, kind=found.kind, provenance=found.provenance)
+    if dropped:
+        out_.note(f"left out: {', '.join(dropped)}")
+    return found
+
+
+def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output) -> None:
+    from perfml.redact import redact_run
+
+    if out is None:
+        msg = "a run's folder is redacted into another folder"
+        raise PerfmlError(msg, where="--redact", cure="Name it with --out FOLDER.")
+    written, left = redact_run(folder, out, hide=hide)
+    if left:
+        out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
+    document = {"out": str(out), "written": [path.name for path in written], "left": left}
+    out_.result(document, [f"{count(len(written), 'file')} -> {out}"])
