@@ -461,7 +461,6 @@ TABLES = {
     "torchpairs3": strangers.EXAMS["torch3"].table,
     "torchpairs4": strangers.EXAMS["torch4"].table,
     "examrules": exam_rules.table,
-    "examestimates": exam_rules.estimate_table,
     "lines": lines,
     "advised": advised,
     "advisedsure": advice_certainty,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from studies.truth import exam_rules
-from studies.truth.page import PAGE
 from studies.truth.questions import ncu_patterns
 from studies.truth.rules import Remark, exam_remarks
 from studies.truth.strangers import EXAMS
@@ -32,19 +31,3 @@ def test_remarks_are_of_the_slow_side_and_largest_speedup_first():
 @pytest.mark.long
 def test_what_is_kept_is_what_is_measured():
     assert exam_rules.measure() == exam_rules.measured(), ANEW
-
-
-def test_the_page_says_who_is_first_where_both_have_a_word():
-    page, found = PAGE.read_text(encoding="utf-8"), exam_rules.measured().values()
-    word = [exam_rules.Beside(**each["word"]) for each in found]
-    pairs, theirs, ours = (
-        sum(getattr(each, name) for each in word) for name in ("pairs", "ncu_first", "ours_first")
-    )
-    assert f"the cause first in {theirs} of {pairs}, `advise` in {ours}" in page
-    for each in found:
-        assert each["said"]["pairs"] <= each["pairs"]
-        assert each["word"]["ncu_three"] == each["said"]["ncu_three"]
-    third, fourth = (each["estimates"] for each in found)
-    assert third["ours"][0] > third["ncu"][0]  # no better, as the page says
-    assert fourth["ours"][0] < fourth["ncu"][0]
-    assert fourth["pairs"] == 8
