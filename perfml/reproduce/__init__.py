@@ -1,4 +1,6 @@
-"""Repeat the published analysis (Nazir 2024, chapter 2) and judge each of its claims.
+"""Repeat the published analysis (Nazir 2024, chapter 2) and judge its claims about the file.
+
+The network, kernels, engines and public runs of the chapter are judged by ``studies/reproduction``.
 
 Here to change: a published claim and its verdict in ``claims.py``, the published numbers in
 ``published.py``, what is written in ``files.py``.

@@ -16,12 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from studies.page_tables import markdown
-from studies.truth import intervals, unseen
-from studies.truth.questions import exam_questions, ncu_patterns, total_us
+from studies.truth.questions import ncu_patterns
 from studies.truth.rules import Remark, exam_remarks
 from studies.truth.scores import run_study
 from studies.truth.strangers import EXAMS, Exam, accepted_rules
@@ -102,57 +98,11 @@ def _within(places: Sequence[int | None], limit: int) -> int:
     return sum(at is not None and at <= limit for at in places)
 
 
-def first_numbers(exam: Exam) -> pd.DataFrame:
-    """Return the times after a fix that `explain` estimated at first, where it said a number."""
-    if exam.dataset in unseen.UNSEEN:
-        kept = pd.read_csv(unseen.KEPT)
-        kept = kept[(kept["exam"] == exam.dataset) & (kept["said"] == "number")]
-    else:
-        kept = pd.read_csv(intervals.FIRST).rename(columns={"family": "pair"})
-        kept = kept[kept["author"] == exam.dataset]
-    return kept.set_index("pair")[["after_us", "estimate_us"]]
-
-
-def estimates(exam: Exam, remarks: Mapping[str, Sequence[Remark]]) -> dict[str, Any]:
-    """Return both errors where a rule that says the cause has a speedup, and we say a number."""
-    counted, numbers = exam.labelled(), first_numbers(exam)
-    now = {
-        asked.case: max(total_us(asked.before), total_us(asked.after))
-        for asked in exam_questions(exam.dataset)
-    }
-    theirs, ours = [], []
-    for name, accepted in counted.items():
-        speedup = _speedup(remarks.get(name, ()), _patterns(accepted))
-        if speedup is None or name not in numbers.index:
-            continue
-        after = numbers.at[name, "after_us"]
-        ours.append(abs(numbers.at[name, "estimate_us"] / after - 1))
-        theirs.append(abs(now[name] * (1 - min(speedup, 0.999)) / after - 1))
-    return {"pairs": len(ours), "ours": _both(ours), "ncu": _both(theirs)}
-
-
-def _speedup(remarks: Sequence[Remark], patterns: Sequence[str]) -> float | None:
-    for each in remarks:
-        if each.speedup is not None and any(re.search(one, each.text) for one in patterns):
-            return each.speedup
-    return None
-
-
-def _both(errors: Sequence[float]) -> list[float | None]:
-    return [round(float(of(errors)), 4) if errors else None for of in (np.median, np.mean)]
-
-
 def measure() -> dict[str, Any]:
-    """Return counts and errors of every exam."""
+    """Return the counts of every exam."""
     remarks = {name: exam_remarks(EXAMS[name].folder) for name in RULED}
     known = [each for found in remarks.values() for some in found.values() for each in some]
-    return {
-        name: {
-            **beside(EXAMS[name], found, known),
-            "estimates": estimates(EXAMS[name], found),
-        }
-        for name, found in remarks.items()
-    }
+    return {name: beside(EXAMS[name], found, known) for name, found in remarks.items()}
 
 
 def measured() -> dict[str, Any]:
