@@ -209,6 +209,7 @@ def inspect(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
+    from perfml.explain.timelines import timeline
     from perfml.metrics import load_catalogue
     from perfml.tables import metric_columns, read_table
     from perfml.time_sources import time_notes
@@ -240,18 +241,20 @@ def inspect(
         }
         for name in names
     ]
+    clock = timeline(frame) if found.kind == "kernels" else None
     document = {
         "table": str(out or path.name) if redact else table,
         "kind": found.kind,
         "rows": len(frame),
         "runs": runs,
         "time_notes": list(notes),
+        "clock": None if clock is None else clock.to_dict(),
         "metrics": columns,
         "provenance": found.provenance,
     }
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     out_.result(document, [f"{found.kind} table, {counts}"])
-    _show_runs(out_, runs, notes, "Runs")
+    _show_runs(out_, runs, (*(() if clock is None else clock.account()), *notes), "Runs")
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
@@ -437,12 +440,16 @@ def _run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
     if frame.empty:
         msg = "the table is empty"
         raise InputError(msg, cure="Ingest the profile again.")
+    from perfml.account.device_time import on_busiest_device
+
     keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
     if "launches" in frame.columns:
-        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1))
+        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1), launches=1)
     rows = []
     for key, part in frame.groupby(keys, dropna=False, sort=False):
-        total = part["time_us"].sum(min_count=1) / max(part["iteration"].nunique(), 1)
+        # devices work side by side: their times are no sum
+        total = on_busiest_device(part)["time_us"].sum(min_count=1)
+        total /= max(part["iteration"].nunique(), 1)
         rows.append(
             {
                 **dict(zip(keys, key, strict=True)),

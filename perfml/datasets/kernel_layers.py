@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.account.device_time import RECORDED, on_busiest_device
 from perfml.kernel_names import kernel_label
 
 _WHOLE = 1000
@@ -85,6 +86,23 @@ def kernels_as_layers(kernels: pd.DataFrame) -> pd.DataFrame:
     return with_layers(kernels, labels, occurrences(kernels, codes))
 
 
+def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return a Layers table in which every kernel is a layer, with all its launches in a repeat.
+
+    Their times are added up: launches of one kernel are no layer that somebody waits for. Of
+    several devices it is the one whose kernels take longest, since devices work side by side.
+    """
+    from perfml.merge.rule import merge
+
+    launches = on_busiest_device(kernels)
+    units, codes = kernel_units(launches)
+    labels = np.array([unit.label for unit in units], dtype=object)[codes]
+    layers = merge(launches.assign(layer=pd.array(labels, dtype="string")))
+    if "kernels_us" in layers.columns:
+        layers["time_us"] = layers["kernels_us"]
+    return layers
+
+
 def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return one row a kernel, the one that takes most time first.
 
@@ -130,6 +148,7 @@ def with_layers(
         layer=pd.array(layers, dtype="string"),
         iteration=repeats,
         kernel_index=np.arange(len(kernels)),
+        **{RECORDED: kernels["iteration"]},
     )
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
 

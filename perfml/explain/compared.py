@@ -84,8 +84,9 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
     name
         What it is called.
     table
-        A Kernels table is merged. Without any range it is one layer: a single kernel launched
-        several times gives as many repeats, several kernels one repeat an iteration.
+        A Kernels table is merged. Without any range it is one layer: a single kernel that a
+        profiler of counters measured several times gives as many repeats, all else one repeat an
+        iteration.
     kernels
         Kernels table behind a Layers table.
 
@@ -238,11 +239,19 @@ def _values(side: Side, name: str) -> list[str]:
     return sorted(map(str, side.layers[name].dropna().unique()))
 
 
+def launched_as_repeats(launches: pd.DataFrame) -> bool:
+    """Return whether launches are repeats of one kernel, of as many as its profiler measured.
+
+    A trace has all launches of its program: there a kernel that is launched more often does more.
+    """
+    launch = launches[["kernel", "grid", "block"]].astype("string").fillna("").drop_duplicates()
+    return len(launch) == 1 and "start_us" not in launches.columns
+
+
 def _one_layer(table: pd.DataFrame) -> pd.DataFrame:
     whole = table.copy()
     whole["layer"] = WHOLE
-    launch = whole[["kernel", "grid", "block"]].astype("string").fillna("").drop_duplicates()
-    if len(launch) == 1:
+    if launched_as_repeats(whole):
         # launches of one kernel are repeats even where nothing numbers the iterations
         repeats: Any = np.arange(len(whole))
         whole["iteration"] = repeats

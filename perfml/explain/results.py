@@ -15,7 +15,7 @@ from perfml.explain.advice.fix import Fix
 from perfml.explain.certainty import Certainty
 from perfml.explain.counters.evidence import Reason, Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
-from perfml.explain.gaps import Gaps
+from perfml.explain.gaps import Waterfall
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
@@ -48,6 +48,9 @@ class Ratio:
         Of a difference beyond the tolerance, for this ratio alone; None without an interval.
     compared
         How many ratios were judged together (`perfml.explain.times.corrected_verdicts`).
+    overlapping
+        Whether the times are sums over launches that may have run side by side: then nothing is
+        claimed.
     """
 
     baseline_us: float
@@ -60,6 +63,7 @@ class Ratio:
     processes: tuple[int, int] = (1, 1)
     p_value: float | None = None
     compared: int = 1
+    overlapping: bool = False
 
     @property
     def scope(self) -> str:
@@ -83,6 +87,11 @@ class Ratio:
     def sentence(self) -> str:
         """Say it in words."""
         where, ratio = self.interval, ratio_text(self.ratio)
+        if self.overlapping:
+            return (
+                f"undecided: launches on several streams may run side by side, and only the sums "
+                f"of their times are known (ratio of the sums {ratio})"
+            )
         if where is None:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
@@ -461,7 +470,7 @@ class LayerDiff:
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
-    on_the_clock: Gaps | None = None
+    on_the_clock: Waterfall | None = None
     unseen: str = ""
 
     def where(self, term: Term) -> list[str]:
@@ -528,7 +537,7 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
-    gaps: Gaps | None = None
+    gaps: Waterfall | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""

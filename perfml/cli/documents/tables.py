@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Timeline, Warnings
 
 
 class Run(TypedDict):
@@ -101,6 +101,7 @@ class Inspect(TypedDict):
     rows: int
     runs: list[Run]
     time_notes: list[str]
+    clock: Annotated[Timeline | None, "of the usual iteration, where starts are known"]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 
