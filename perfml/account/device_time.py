@@ -20,6 +20,9 @@ from perfml.account.intervals import group_times, union
 RECORDED = "recorded_iteration"
 """Column of the iteration that a launch ran in, where every launch counts as one of its own."""
 
+OFTEN = "launches_an_iteration"
+"""Column of how often the kernel of such a launch is launched in a recorded iteration."""
+
 
 def repeat_keys(launches: pd.DataFrame) -> list[str]:
     """Return the columns that tell the repeats of a program apart."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.account.device_time import RECORDED, on_busiest_device
+from perfml.account.device_time import OFTEN, RECORDED, on_busiest_device, repeat_keys
 from perfml.kernel_names import kernel_label
 
 _WHOLE = 1000
@@ -94,10 +94,9 @@ def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     """
     from perfml.merge.rule import merge
 
-    launches = on_busiest_device(kernels)
-    units, codes = kernel_units(launches)
+    units, codes = kernel_units(kernels)
     labels = np.array([unit.label for unit in units], dtype=object)[codes]
-    layers = merge(launches.assign(layer=pd.array(labels, dtype="string")))
+    layers = merge(on_busiest_device(kernels.assign(layer=pd.array(labels, dtype="string"))))
     if "kernels_us" in layers.columns:
         layers["time_us"] = layers["kernels_us"]
     return layers
@@ -118,8 +117,7 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
         time of all launches.
     """
     units, codes = kernel_units(kernels)
-    number = kernels["launches"].fillna(1) if "launches" in kernels.columns else 1.0
-    launches = np.broadcast_to(np.asarray(number, dtype=float), len(kernels))
+    launches = _numbers(kernels)
     total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
     count = np.bincount(codes, launches, len(units))
     table = pd.DataFrame(
@@ -143,14 +141,27 @@ def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArr
 def with_layers(
     kernels: pd.DataFrame, layers: npt.NDArray[np.object_], repeats: npt.NDArray[np.intp]
 ) -> pd.DataFrame:
-    """Return launches with their layers and repeats, each row as one launch."""
+    """Return launches with their layers and repeats, each row as one launch.
+
+    How often a layer is launched in a repeat of the program is kept beside it.
+    """
+    codes, _ = pd.factorize(layers)
+    often = np.bincount(codes, _numbers(kernels))
+    often /= max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
     named = kernels.assign(
         layer=pd.array(layers, dtype="string"),
         iteration=repeats,
         kernel_index=np.arange(len(kernels)),
-        **{RECORDED: kernels["iteration"]},
+        **{RECORDED: kernels["iteration"], OFTEN: often[codes]},
     )
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
+
+
+def _numbers(kernels: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return how many launches each row stands for."""
+    if "launches" not in kernels.columns:
+        return np.ones(len(kernels))
+    return kernels["launches"].fillna(1).to_numpy(dtype=float)
 
 
 def _shape(grid: str, block: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.device_time import OFTEN
 from perfml.explain.launches import kernel_label
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
@@ -44,8 +45,12 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
     total = usual.groupby("group")["time_us"].transform("sum")
     labels = {name: kernel_label(str(name), LABEL) for name in usual["kernel"].unique()}
+    often = 1.0
+    if OFTEN in frame.columns:
+        # the row is one launch of a kernel: its layer are all of them
+        often = usual["group"].map(frame.groupby("group")[OFTEN].first())
     added = {
-        "layer_us": total,
+        "layer_us": total * often,
         "share": usual["time_us"] / total,
         "label": usual["kernel"].map(labels),
     }
