@@ -34,6 +34,7 @@ from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
 from perfml.explain.times import (
+    OVERLAP,
     TOLERANCE,
     compare_times,
     corrected_verdicts,
@@ -43,7 +44,7 @@ from perfml.explain.times import (
     processes_of,
     without_verdict,
 )
-from perfml.time_sources import only_kernels, time_notes
+from perfml.time_sources import not_comparable, only_kernels, time_notes
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
@@ -120,12 +121,13 @@ def explain(
     alignment = alignment or paired or align_layers(left.layers, right.layers)
     pairs = alignment.pairs
     launched: Sequence[_Counts] = alignment.launched or [None] * len(pairs)
-    ratios = corrected_verdicts(
-        [
-            _counted(_compared(left.rows(layer), right.rows(partner), tolerance), counts)
-            for (layer, partner), counts in zip(_names(pairs), launched, strict=True)
-        ]
-    )
+    ratios = [
+        _counted(_compared(left.rows(layer), right.rows(partner), tolerance), counts)
+        for (layer, partner), counts in zip(_names(pairs), launched, strict=True)
+    ]
+    unlike = not_comparable((left.name, left.layers), (right.name, right.layers))
+    ratios = [without_verdict(each, unlike) if unlike else each for each in ratios]
+    ratios = corrected_verdicts(ratios)
     table = _overview(pairs, ratios)
     chosen = _chosen(table, layers, top)
     explainer = None
@@ -269,7 +271,8 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ra
         tolerance=tolerance,
         same_work=one_each and did_the_same(before, after),
     )
-    return without_verdict(ratio) if may_overlap(before) or may_overlap(after) else ratio
+    overlap = may_overlap(before) or may_overlap(after)
+    return without_verdict(ratio, OVERLAP) if overlap else ratio
 
 
 def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
@@ -310,15 +313,16 @@ def _total(
     pairs, whole = alignment.pairs, alignment.whole_us
     often = {each.launches for both in alignment.launched or () for each in both}
     if whole is not None and len(often) > 1:
-        return compare_times(whole[:1], whole[1:], tolerance=tolerance)
-    before, after = (
-        _whole_iterations(side, pairs[column])
-        for side, column in ((left, "layer"), (right, "target_layer"))
-    )
-    ratio = _compared(before, after, tolerance)
-    if any(each.overlapping for each in ratios):
-        return without_verdict(ratio)
-    return ratio if whole is None else of_totals(ratio, whole, unequal=False)
+        ratio = compare_times(whole[:1], whole[1:], tolerance=tolerance)
+    else:
+        before, after = (
+            _whole_iterations(side, pairs[column])
+            for side, column in ((left, "layer"), (right, "target_layer"))
+        )
+        ratio = _compared(before, after, tolerance)
+        ratio = ratio if whole is None else of_totals(ratio, whole, unequal=False)
+    why = next((each.unclaimed for each in ratios if each.unclaimed), "")
+    return without_verdict(ratio, why) if why else ratio
 
 
 def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from perfml.datasets.kernel_layers import KernelUnit, kernel_units, occurrences,
 from perfml.explain.align import Alignment, Launched
 from perfml.explain.compared import Side, launched_as_repeats, make_side
 from perfml.merge.rule import launch_numbers
+from perfml.time_sources import not_comparable
 
 _SHOWN = 4
 """Pairs of kernels with different names that the sentence on pairing lists."""
@@ -91,6 +92,8 @@ def pair_kernels(
         )
     ]
     counted = not all(launched_as_repeats(each) for each in ran)
+    # a profiler of counters measures the launches that it was asked for
+    counted &= not not_comparable((baseline[0], ran[0]), (target[0], ran[1]))
     sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs, counted=counted))
     alignment = Alignment(
         pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),

@@ -48,9 +48,8 @@ class Ratio:
         Of a difference beyond the tolerance, for this ratio alone; None without an interval.
     compared
         How many ratios were judged together (`perfml.explain.times.corrected_verdicts`).
-    overlapping
-        Whether the times are sums over launches that may have run side by side: then nothing is
-        claimed.
+    unclaimed
+        Why nothing is claimed of these times, as the beginning of a sentence; empty else.
     """
 
     baseline_us: float
@@ -63,7 +62,7 @@ class Ratio:
     processes: tuple[int, int] = (1, 1)
     p_value: float | None = None
     compared: int = 1
-    overlapping: bool = False
+    unclaimed: str = ""
 
     @property
     def scope(self) -> str:
@@ -87,11 +86,8 @@ class Ratio:
     def sentence(self) -> str:
         """Say it in words."""
         where, ratio = self.interval, ratio_text(self.ratio)
-        if self.overlapping:
-            return (
-                f"undecided: launches on several streams may run side by side, and only the sums "
-                f"of their times are known (ratio of the sums {ratio})"
-            )
+        if self.unclaimed:
+            return f"{self.unclaimed} (ratio {ratio})"
         if where is None:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
@@ -539,6 +535,18 @@ class Explanation:
     pairing: tuple[str, ...] = ()
     gaps: Waterfall | None = None
 
+    @property
+    def headline(self) -> str:
+        """What people wait for: the time on the clock, where times of kernels hide it."""
+        clock = None if self.gaps is None or not self.gaps.hidden else self.gaps.sentence()
+        total = self.total.sentence()
+        return total if clock is None else f"{clock}. The kernels alone: {total}"
+
+    @property
+    def further_notes(self) -> tuple[str, ...]:
+        """The notes on times that the headline does not say."""
+        return tuple(note for note in self.time_notes if not self.headline.startswith(note))
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
         document = {
@@ -569,15 +577,15 @@ class Explanation:
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
         table = table.rename(columns={**heads, "share": "difference share"})
         reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
-        title = f"{self.target} against {self.baseline}: {self.total.sentence()}"
+        title = f"{self.target} against {self.baseline}: {self.headline}"
         return screen(title, self.warnings, table, after=reasons, rest=".layers")
 
     def _repr_html_(self) -> str:
         parts = [
             f"<h4>{html.escape(self.target)} against {html.escape(self.baseline)}</h4>",
-            f"<p>{html.escape(self.total.sentence())}</p>",
+            f"<p>{html.escape(self.headline)}</p>",
             *(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in self.warnings),
-            *(f"<p>{html.escape(note)}</p>" for note in self.time_notes),
+            *(f"<p>{html.escape(note)}</p>" for note in self.further_notes),
             _html(self.layers),
         ]
         for each in self.details:

@@ -128,10 +128,17 @@ def may_overlap(rows: pd.DataFrame) -> bool:
     return "wall_us" not in rows.columns or bool(rows["wall_us"].isna().any())
 
 
-def without_verdict(ratio: Ratio) -> Ratio:
-    """Return a ratio of sums that nothing follows from, see `may_overlap`."""
+OVERLAP = (
+    "undecided: launches on several streams may run side by side, and only the sums of their times "
+    "are known"
+)
+"""Why nothing is claimed of such layers."""
+
+
+def without_verdict(ratio: Ratio, why: str) -> Ratio:
+    """Return a ratio of times that nothing follows from."""
     return replace(
-        ratio, verdict="undecided", log_low=None, log_high=None, p_value=None, overlapping=True
+        ratio, verdict="undecided", log_low=None, log_high=None, p_value=None, unclaimed=why
     )
 
 

@@ -2,9 +2,9 @@
 
 Kernels, their times, sizes and streams are read, and the NVTX ranges that were open when their
 API calls began. A CUDA graph that was traced as a whole is a row as a kernel is: it takes time, and
-what ran in it is not known. There are no counters in the file. Tables are made lazily and columns came and went
-from 2020 to 2026, so everything but a kernel's name, times, device and shape may be absent.
-The file also holds the environment of the profiled program; none of that is read.
+what ran in it is not known. There are no counters in the file. Tables are made lazily and columns
+came and went from 2020 to 2026, so everything but a kernel's name, times, device and shape may be
+absent. The file also holds the environment of the profiled program; none of that is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
-from perfml.util.words import count
+from perfml.util.words import Readable, count
 
 NAME = "nsys-sqlite"
 
@@ -101,7 +101,7 @@ class _Reader:
         devices = self._devices()
         launches = self._launches(raw, devices)
         frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
-        self._other_records(calls)
+        self._other_records(calls, raw)
         return Kernels(frame, self._provenance(raw, frame), tuple(self.warnings))
 
     def _nothing(self) -> InputError:
@@ -217,17 +217,19 @@ class _Reader:
         frame = pd.concat(frames, ignore_index=True).astype("int64")
         return _spans(frame)
 
-    def _other_records(self, calls: list[LaunchCall]) -> None:
+    def _other_records(self, calls: list[LaunchCall], raw: pd.DataFrame) -> None:
         """Say what the file holds that is not in the table."""
         processes = len({call.process for call in calls})
         if processes > 1:
             self.warnings.append(f"Launches of {processes} processes are read as one run.")
-        graphs = self.database.count(_GRAPHS)
-        if graphs:
+        graphs = raw["graph"] >= 0
+        if graphs.any():
+            time = (raw["end"] - raw["start"]).clip(lower=0)
+            share = Readable(time[graphs].sum() / max(time.sum(), 1))
             self.warnings.append(
-                f"{count(graphs, 'launch', 'launches')} of CUDA graphs were traced as a whole: "
-                "their time is known, their kernels are not; record with --cuda-graph-trace=node "
-                "to have them."
+                f"{count(int(graphs.sum()), 'launch', 'launches')} of CUDA graphs were traced as a "
+                f"whole: {share:.1%} of the kernels' time, and the kernels in it are not known; "
+                "record with --cuda-graph-trace=node to have them."
             )
         memory = self._memory_operations()
         if memory:
