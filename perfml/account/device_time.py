@@ -27,7 +27,10 @@ OFTEN = "launches_an_iteration"
 def repeat_keys(launches: pd.DataFrame) -> list[str]:
     """Return the columns that tell the repeats of a program apart."""
     iteration = RECORDED if RECORDED in launches.columns else "iteration"
-    wanted = ("run_id", "device", "process", iteration)
+    wanted = ["run_id", "process", iteration]
+    if "device_id" not in launches.columns:
+        # numbered devices run at one time, each with its own account
+        wanted.append("device")
     return [name for name in wanted if name in launches.columns]
 
 
