@@ -111,6 +111,31 @@ def on_busiest_device(launches: pd.DataFrame) -> pd.DataFrame:
     return launches[device == longest[run]].reset_index(drop=True)
 
 
+def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """Return how long the device that worked longest computed in each group of launches.
+
+    Parameters
+    ----------
+    launches
+        With ``start_us``, ``time_us`` and, of several devices, ``device_id``.
+    keys
+        Columns that tell groups apart.
+
+    Returns
+    -------
+    pandas.Series
+        Microseconds by `keys`, named ``time_us``; NaN where a start is not known.
+    """
+    groups = launches.assign(account=device_of(launches)).groupby(
+        [*keys, "account"], dropna=False, sort=False
+    )
+    times = group_times(groups.ngroup(), launches["start_us"], launches["time_us"])
+    busy = groups.size().astype(float)
+    busy[:] = times.busy_us
+    longest: pd.Series = busy.groupby(level=list(range(len(keys))), dropna=False, sort=False).max()
+    return longest.rename_axis(list(keys)).rename("time_us")
+
+
 def device_times(
     launches: pd.DataFrame, keys: Sequence[str], copied_us: npt.NDArray[np.float64] | None = None
 ) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import Advice, advise
@@ -322,11 +323,25 @@ def _total(
         ratio = _compared(before, after, tolerance)
         ratio = ratio if whole is None else of_totals(ratio, whole, unequal=False)
     why = next((each.unclaimed for each in ratios if each.unclaimed), "")
+    if any(map(_layers_may_overlap, (left, right))):
+        why = why or OVERLAP
     return without_verdict(ratio, why) if why else ratio
 
 
+def _layers_may_overlap(side: Side) -> bool:
+    """Return whether layers may have run side by side: on streams, when nobody knows."""
+    kernels = side.kernels
+    if kernels is None or "stream" not in kernels.columns or kernels["stream"].nunique() < 2:
+        return False
+    return "start_us" not in kernels.columns or bool(kernels["start_us"].isna().any())
+
+
 def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
-    """Return the summed time of each iteration that has all of some layers."""
+    """Return the time of each iteration that has all of some layers.
+
+    Layers that run side by side, as on two streams or devices, are no sum: there it is the time in
+    which the device that worked longest was busy with any of them.
+    """
     names = set(layers)
     rows = side.layers[side.layers["layer"].isin(names)]
     keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
@@ -336,6 +351,12 @@ def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
         # layers that were never measured together: the sum of their means
         means = [compare_times(_times(side, name), [1.0]).baseline_us for name in names]
         return pd.DataFrame({"time_us": [float(np.sum(means))]})
+    kernels = side.kernels
+    if kernels is not None and "start_us" in kernels.columns and OFTEN not in kernels.columns:
+        launches = kernels[kernels["layer"].isin(names)]
+        busy = busy_on_one_device(launches, [key for key in keys if key in launches.columns])
+        if busy.index.names == whole.index.names:
+            whole = busy.reindex(whole.index).fillna(whole)
     return whole.reset_index()
 
 
