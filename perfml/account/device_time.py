@@ -108,7 +108,8 @@ def on_busiest_device(launches: pd.DataFrame) -> pd.DataFrame:
     run = launches.groupby("run_id", sort=False, dropna=False).ngroup().to_numpy()
     sums = pd.Series(time).groupby([run, device]).sum()
     longest = np.array([device for _, device in sums.groupby(level=0).idxmax()])
-    return launches[device == longest[run]].reset_index(drop=True)
+    kept: pd.DataFrame = launches[device == longest[run]]
+    return kept.reset_index(drop=True)
 
 
 def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
@@ -213,5 +214,5 @@ def _neither(
 def account_of(row: pd.Series) -> DeviceTime:
     """Return a row of `device_times` as an account."""
     names = ("kernels_us", "computing_us", "copying_us", "idle_us", "gap_us", "longest_us")
-    times = (float(row[name]) for name in names)
-    return DeviceTime(int(row["launches"]), *times, device=int(row["device"]))
+    times = {name: float(row[name]) for name in names}
+    return DeviceTime(launches=int(row["launches"]), device=int(row["device"]), **times)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfml.account.device_time import OFTEN, RECORDED, on_busiest_device, repeat_keys
 from perfml.kernel_names import kernel_label
+from perfml.merge.rule import launch_numbers, merge
 
 _WHOLE = 1000
 
@@ -92,8 +93,6 @@ def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     Their times are added up: launches of one kernel are no layer that somebody waits for. Of
     several devices it is the one whose kernels take longest, since devices work side by side.
     """
-    from perfml.merge.rule import merge
-
     units, codes = kernel_units(kernels)
     labels = np.array([unit.label for unit in units], dtype=object)[codes]
     layers = merge(on_busiest_device(kernels.assign(layer=pd.array(labels, dtype="string"))))
@@ -117,7 +116,7 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
         time of all launches.
     """
     units, codes = kernel_units(kernels)
-    launches = _numbers(kernels)
+    launches = launch_numbers(kernels)
     total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
     count = np.bincount(codes, launches, len(units))
     table = pd.DataFrame(
@@ -146,22 +145,15 @@ def with_layers(
     How often a layer is launched in a repeat of the program is kept beside it.
     """
     codes, _ = pd.factorize(layers)
-    often = np.bincount(codes, _numbers(kernels))
-    often /= max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    iterations = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    often = np.bincount(codes, launch_numbers(kernels)) / iterations
     named = kernels.assign(
         layer=pd.array(layers, dtype="string"),
         iteration=repeats,
         kernel_index=np.arange(len(kernels)),
-        **{RECORDED: kernels["iteration"], OFTEN: often[codes]},
     )
+    named[RECORDED], named[OFTEN] = kernels["iteration"], often[codes]
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
-
-
-def _numbers(kernels: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return how many launches each row stands for."""
-    if "launches" not in kernels.columns:
-        return np.ones(len(kernels))
-    return kernels["launches"].fillna(1).to_numpy(dtype=float)
 
 
 def _shape(grid: str, block: str) -> str:

@@ -18,7 +18,7 @@ of a side of which one iteration is known, its longest gap proves nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from perfml.account.device_time import DeviceTime
@@ -153,19 +153,7 @@ class Timeline:
         """Return JSON values."""
         moved = self.moved.to_dict()
         return {
-            "devices": [
-                {
-                    "device": each.device,
-                    "launches": each.launches,
-                    "wall_us": each.wall_us,
-                    "kernels_us": each.kernels_us,
-                    "computing_us": each.computing_us,
-                    "copying_us": each.copying_us,
-                    "idle_us": each.idle_us,
-                    "gap_us": each.gap_us,
-                }
-                for each in self.devices
-            ],
+            "devices": [{**asdict(each), "wall_us": each.wall_us} for each in self.devices],
             "as_graph_us": self.as_graph_us,
             **({"moved": moved} if moved else {}),
         }

@@ -61,8 +61,8 @@ class LayerParts:
             names = dict.fromkeys(pair.kernels for pair in causes.pairs)
             parts.append(PairCauses(", ".join(names), None, (term,)))
         if abs(beside := math.log(self.overlap[0] / self.overlap[1])) > _LEAST:
-            hidden = [1 - 1 / each for each in self.overlap]
-            term = Contribution(TERMS["side_by_side"], *hidden, beside)
+            hidden, hides = (1 - 1 / each for each in self.overlap)
+            term = Contribution(TERMS["side_by_side"], hidden, hides, beside)
             parts.append(PairCauses("all launches", None, (term,)))
         ratio = causes.log_ratio + sum(part.contributions[0].log_ratio for part in parts)
         return replace(causes, pairs=(*causes.pairs, *parts), log_ratio=ratio) if parts else causes

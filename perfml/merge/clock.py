@@ -63,7 +63,7 @@ def layer_clock(
     if "streams" in columns:
         streams = np.unique(combined([part, _numbered(known["stream"])]), return_index=True)[1]
         unknown = np.bincount(row, weights=np.isnan(known["stream"])) > 0
-        found["streams"] = np.where(unknown, np.nan, np.bincount(row[streams]))
+        found["streams"] = np.where(unknown, np.nan, np.bincount(row[streams]).astype(float))
     if "kernels_us" not in columns:
         return found
     first = np.unique(part, return_index=True)[1]

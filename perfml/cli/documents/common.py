@@ -38,6 +38,7 @@ class Device(TypedDict):
     copying_us: Annotated[Microseconds, "memory was copied or filled and no kernel ran"]
     idle_us: Annotated[Microseconds, "neither a kernel nor a copy ran"]
     gap_us: Annotated[Microseconds, "median of what was idle before a launch"]
+    longest_us: Annotated[Microseconds, "the longest of it"]
 
 
 class Timeline(TypedDict):

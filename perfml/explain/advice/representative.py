@@ -45,12 +45,10 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
     total = usual.groupby("group")["time_us"].transform("sum")
     labels = {name: kernel_label(str(name), LABEL) for name in usual["kernel"].unique()}
-    often = 1.0
-    if OFTEN in frame.columns:
-        # the row is one launch of a kernel: its layer are all of them
-        often = usual["group"].map(frame.groupby("group")[OFTEN].first())
+    often = frame.groupby("group")[OFTEN].first() if OFTEN in frame.columns else None
     added = {
-        "layer_us": total * often,
+        # of a row that is one launch of a kernel the layer are all of them
+        "layer_us": total if often is None else total * usual["group"].map(often),
         "share": usual["time_us"] / total,
         "label": usual["kernel"].map(labels),
     }
