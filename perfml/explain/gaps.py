@@ -160,12 +160,15 @@ class Timeline:
 
 
 def _amounts(device: DeviceTime) -> list[str]:
+    beside = ""
+    if device.side_by_side_us > _PART * device.kernels_us:
+        beside = f" ({micros(device.kernels_us)} of kernels, side by side)"
     parts = [
-        (device.computing_us, "computing"),
+        (device.computing_us, f"computing{beside}"),
         (device.copying_us, "copying"),
         (device.idle_us, "idle"),
     ]
-    return [f"{micros(us)} {what}" for us, what in parts if us or what == "computing"]
+    return [f"{micros(us)} {what}" for us, what in parts if us]
 
 
 @dataclass(frozen=True)
