@@ -69,10 +69,8 @@ def test_what_two_sides_differ_by_on_the_clock_is_a_sum_of_microseconds():
 
 def test_kernels_side_by_side_are_told_beside_the_time_in_which_one_ran():
     account = DeviceTime(20, 2000.0, 1000.0, 0.0, 90.0)
-    assert Timeline("", (account,)).account() == (
-        "On the clock: 1,090 µs = 1,000 µs computing (2,000 µs of kernels, side by side) + "
-        "90.0 µs idle.",
-    )
+    (said,) = Timeline("", (account,)).account()
+    assert "1,090 µs = 1,000 µs computing (2,000 µs of kernels, side by side) + 90.0" in said
 
 
 def test_what_is_idle_leads_where_it_is_nearly_all_of_the_added_time():
