@@ -75,7 +75,7 @@ PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes", "prod
 
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
-    *("stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
+    *("device_id", "stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )
 """Columns a Kernels table may have.
 
@@ -85,22 +85,32 @@ flushed) where ``time_us`` comes from a pass without counters. ``time_source`` s
 (`perfml.time_sources` has them in words). ``process`` numbers the processes of a run that was
 timed in several, from 1; iterations are numbered on through them.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
-many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
-``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
-kernel began; missing for the first one), a program that `perfml collect` timed the last two, and
-what it copies and fills (`MOVED_COLUMNS`) where it does. A PyTorch model that `perfml collect` ran
-has the sizes of its layers' products (`PRODUCT_COLUMNS`).
+many launches the row stands for (averages, deduplicated launches). A trace also has ``device_id``
+(which of the devices in the file), ``stream``, ``start_us`` (since the first kernel) and ``gap_us``
+(how long the device had been idle when the kernel began; missing for the first one), a program that
+`perfml collect` timed the last two, and what it copies and fills (`MOVED_COLUMNS`) where it does. A
+PyTorch model that `perfml collect` ran has the sizes of its layers' products (`PRODUCT_COLUMNS`).
 """
 
 LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", "time_us")
 """Columns every Layers table has.
 
 ``kernels`` is how many launches; ``kernel_names`` the names of their rows, one a line, in launch
-order.
+order. ``time_us`` is how long the device was busy with the layer (`perfml.account`): where the
+starts of its launches are known the length of their union, else the sum of their times. Of several
+devices it is the one that was busy longest.
 """
 
-LAYER_OPTIONAL = ("process", "time_source")
-"""Columns that a Layers table has where its kernels have them.
+CLOCK_COLUMNS = ("kernels_us", "wall_us", "device_id", "streams")
+"""What the starts of its launches tell of a layer.
+
+``kernels_us`` is the sum of the launches' times, which is more than ``time_us`` where they run side
+by side; ``wall_us`` goes from the first start to the last end and is missing where a start is not
+known; ``device_id`` is the device that was busy longest; ``streams`` is how many the layer is on.
+"""
+
+LAYER_OPTIONAL = ("process", "time_source", *CLOCK_COLUMNS)
+"""Columns that a Layers table has where its kernels tell them.
 
 ``time_source`` is that of the layer's launches, or several of them as ``apportioned+timing``.
 """

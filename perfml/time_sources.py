@@ -104,6 +104,33 @@ def only_kernels(*tables: pd.DataFrame) -> bool:
     return all(each and each <= set(UNDER_PROFILER) for each in sources)
 
 
+def not_comparable(baseline: tuple[str, pd.DataFrame], target: tuple[str, pd.DataFrame]) -> str:
+    """Say that times of two sides do not compare, and which to believe; empty where they do.
+
+    Parameters
+    ----------
+    baseline, target
+        Name and Kernels or Layers table. They do not compare where all times of one side come from
+        under a profiler of counters, and none of the other.
+    """
+    sides = []
+    for name, table in (baseline, target):
+        told = table["time_source"].dropna().unique() if "time_source" in table.columns else ()
+        sources = {source for each in told for source in str(each).split(SEPARATOR)}
+        sides.append((name, sources - set(UNDER_PROFILER), sources & set(UNDER_PROFILER)))
+    (one, own, profiled), (other, others_own, others_profiled) = sides
+    for program, profiler, alike in (
+        (one, other, own and not profiled and others_profiled and not others_own),
+        (other, one, others_own and not others_profiled and profiled and not own),
+    ):
+        if alike:
+            return (
+                f"not comparable: believe {program} for the time of the program; in {profiler} a "
+                "profiler ran launches one by one, with its own state of caches and clocks"
+            )
+    return ""
+
+
 def time_notes(*sides: tuple[str, pd.DataFrame]) -> tuple[str, ...]:
     """Return what `time_note` says of each side, by its name."""
     bare = {time_note(table) for _, table in sides}

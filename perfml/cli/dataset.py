@@ -144,14 +144,24 @@ def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:
     return Table(given.layers, "layers", given.provenance)
 
 
-def by_kernel(given: Given, out_: Output) -> Given:
-    """Return what was given with layers: those of its ranges, or else every kernel as one."""
+def by_kernel(given: Given, out_: Output, *, repeats: bool = True) -> Given:
+    """Return what was given with layers: those of its ranges, or else every kernel as one.
+
+    Parameters
+    ----------
+    given
+        What was read.
+    out_
+        Where to say so.
+    repeats
+        Whether every launch of a kernel is shown as a repeat of it.
+    """
     if given.ranged:
         return given
     found = given.by_kernel()
     out_.warn(
-        f"{given.title}: no launch lies in a range, so every kernel counts as a layer, and every "
-        "launch as a repeat of it"
+        f"{given.title}: no launch lies in a range, so every kernel counts as a layer"
+        + (", and every launch as a repeat of it" if repeats else "")
     )
     if given.left_out:
         out_.warn(given.left_out)

@@ -60,6 +60,7 @@ def inspect(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.datasets import LaunchChoice, read_given
+    from perfml.explain.timelines import timeline
     from perfml.metrics import load_catalogue
     from perfml.tables import read_table
     from perfml.time_sources import time_notes
@@ -82,6 +83,7 @@ def inspect(
     notes = time_notes(("", frame))
     columns = _metric_ranges(frame)
     launches = frame if found.kind == "kernels" else launches
+    clock = timeline(frame) if found.kind == "kernels" else None
     kernels = [] if launches is None else kernel_times(launches)
     document = {
         "table": str(out or path.name) if redact else table,
@@ -89,13 +91,14 @@ def inspect(
         "rows": len(frame),
         "runs": runs,
         "time_notes": list(notes),
+        "clock": None if clock is None else clock.to_dict(),
         "kernels": kernels,
         "metrics": columns,
         "provenance": found.provenance,
     }
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     out_.result(document, [f"{found.kind} table, {counts}"])
-    show_runs(out_, runs, notes, "Runs")
+    show_runs(out_, runs, (*(() if clock is None else clock.account()), *notes), "Runs")
     _show_kernels(out_, kernels)
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]

@@ -103,10 +103,12 @@ def report(
         return
     from perfml.report.write import analysed
 
-    given = by_kernel(read(dataset, out_, where, kernel, skip), out_)
+    found = read(dataset, out_, where, kernel, skip)
+    given = by_kernel(found, out_, repeats=False)
+    layers = given.layers if found.ranged else found.kernel_layers
     with out_.progress("analysing") as progress:
         document, warnings = analysed(
-            given.layers,
+            layers,
             launches_behind(given, kernels, where),
             provenance=given.provenance,
             splits=splits,

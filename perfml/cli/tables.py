@@ -307,12 +307,16 @@ def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
     if frame.empty:
         msg = "the table is empty"
         raise InputError(msg, cure="Ingest the profile again.")
+    from perfml.account.device_time import on_busiest_device
+
     keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
     if "launches" in frame.columns:
-        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1))
+        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1), launches=1)
     rows = []
     for key, part in frame.groupby(keys, dropna=False, sort=False):
-        total = part["time_us"].sum(min_count=1) / max(part["iteration"].nunique(), 1)
+        # devices work side by side: their times are no sum
+        total = on_busiest_device(part)["time_us"].sum(min_count=1)
+        total /= max(part["iteration"].nunique(), 1)
         rows.append(
             {
                 **dict(zip(keys, key, strict=True)),

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.account.device_time import OFTEN, RECORDED, on_busiest_device, repeat_keys
 from perfml.kernel_names import kernel_label
+from perfml.merge.rule import launch_numbers, merge
 
 _WHOLE = 1000
 
@@ -85,6 +87,20 @@ def kernels_as_layers(kernels: pd.DataFrame) -> pd.DataFrame:
     return with_layers(kernels, labels, occurrences(kernels, codes))
 
 
+def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return a Layers table in which every kernel is a layer, with all its launches in a repeat.
+
+    Their times are added up: launches of one kernel are no layer that somebody waits for. Of
+    several devices it is the one whose kernels take longest, since devices work side by side.
+    """
+    units, codes = kernel_units(kernels)
+    labels = np.array([unit.label for unit in units], dtype=object)[codes]
+    layers = merge(on_busiest_device(kernels.assign(layer=pd.array(labels, dtype="string"))))
+    if "kernels_us" in layers.columns:
+        layers["time_us"] = layers["kernels_us"]
+    return layers
+
+
 def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return one row a kernel, the one that takes most time first.
 
@@ -100,8 +116,7 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
         time of all launches.
     """
     units, codes = kernel_units(kernels)
-    number = kernels["launches"].fillna(1) if "launches" in kernels.columns else 1.0
-    launches = np.broadcast_to(np.asarray(number, dtype=float), len(kernels))
+    launches = launch_numbers(kernels)
     total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
     count = np.bincount(codes, launches, len(units))
     table = pd.DataFrame(
@@ -125,12 +140,19 @@ def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArr
 def with_layers(
     kernels: pd.DataFrame, layers: npt.NDArray[np.object_], repeats: npt.NDArray[np.intp]
 ) -> pd.DataFrame:
-    """Return launches with their layers and repeats, each row as one launch."""
+    """Return launches with their layers and repeats, each row as one launch.
+
+    How often a layer is launched in a repeat of the program is kept beside it.
+    """
+    codes, _ = pd.factorize(layers)
+    iterations = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    often = np.bincount(codes, launch_numbers(kernels)) / iterations
     named = kernels.assign(
         layer=pd.array(layers, dtype="string"),
         iteration=repeats,
         kernel_index=np.arange(len(kernels)),
     )
+    named[RECORDED], named[OFTEN] = kernels["iteration"], often[codes]
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
 
 

@@ -204,6 +204,13 @@ class Given:
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 
+    @property
+    def kernel_layers(self) -> pd.DataFrame:
+        """The Layers table in which every kernel is a layer, with all its launches in a repeat."""
+        from perfml.datasets.kernel_layers import layers_of_kernels
+
+        return self._marked(layers_of_kernels(self.timed))
+
     def _marked(self, layers: pd.DataFrame) -> pd.DataFrame:
         layers = with_known_shapes(layers, self.provenance)
         layers.attrs |= _attributes(self.provenance)

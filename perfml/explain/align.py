@@ -12,6 +12,22 @@ from perfml.modeling.layer_shapes import AMOUNTS
 
 
 @dataclass(frozen=True)
+class Launched:
+    """What a side launches of a kernel in a repeat of its program.
+
+    Attributes
+    ----------
+    launches
+        How often.
+    total_us
+        The time of all of them, in microseconds.
+    """
+
+    launches: float
+    total_us: float
+
+
+@dataclass(frozen=True)
 class Alignment:
     """Pairs of layers, and what found no partner.
 
@@ -21,9 +37,11 @@ class Alignment:
         ``layer, target_layer, aligned_by`` in the baseline's order.
     only_baseline, only_target
         Names without a partner.
-    launches
-        How often the baseline launches each pair, where this is not the same for all of them and
-        a repeat is one launch; None else.
+    launched
+        What the baseline and the target launch of each pair, where the rows of a layer are single
+        launches; None where a row is the layer of a repeat.
+    whole_us
+        Then the time of all launches of a repeat, those without a partner among them.
     said
         How the pairs were found, in sentences, where names of ranges did not tell.
     """
@@ -31,7 +49,8 @@ class Alignment:
     pairs: pd.DataFrame
     only_baseline: tuple[str, ...]
     only_target: tuple[str, ...]
-    launches: tuple[int, ...] | None = None
+    launched: tuple[tuple[Launched, Launched], ...] | None = None
+    whole_us: tuple[float, float] | None = None
     said: tuple[str, ...] = ()
 
 

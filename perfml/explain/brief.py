@@ -117,11 +117,11 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     )
     shares = explanation.layers.set_index("layer")["share"]
     matter = set(shares.index[shares >= _SMALL])
-    notes = (*explanation.pairing, *explanation.warnings, *explanation.time_notes)
+    notes = (*explanation.pairing, *explanation.warnings, *explanation.further_notes)
     return _fitting(
         Brief(
             tuple(map(_cut, of)),
-            _cut(f"{title}: {explanation.total.sentence()}"),
+            _cut(f"{title}: {explanation.headline}"),
             tuple(
                 _layer(each, explanation.baseline)
                 for each in explanation.details

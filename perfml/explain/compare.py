@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import Advice, advise
 from perfml.explain.advice.how_sure import with_cause
-from perfml.explain.align import Alignment, align_layers
+from perfml.explain.align import Alignment, Launched, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device
 from perfml.explain.counters.causes import kernel_causes, layer_causes
 from perfml.explain.counters.contradictions import find_disagreements
 from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.gaps import UNSEEN, Gaps
+from perfml.explain.gaps import UNSEEN, Waterfall
 from perfml.explain.launches import (
     LaunchReader,
     changes_between,
@@ -28,18 +29,23 @@ from perfml.explain.launches import (
     launches_table,
     merged_launch,
 )
+from perfml.explain.layer_parts import LayerParts
 from perfml.explain.nested import pieces_apart
 from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
-from perfml.explain.timelines import MOST_LAYERS, compare_gaps, layers_on_the_clock
+from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
 from perfml.explain.times import (
+    OVERLAP,
     TOLERANCE,
     compare_times,
     corrected_verdicts,
     did_the_same,
+    may_overlap,
+    of_totals,
     processes_of,
+    without_verdict,
 )
-from perfml.time_sources import only_kernels, time_notes
+from perfml.time_sources import not_comparable, only_kernels, time_notes
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
@@ -116,13 +122,15 @@ def explain(
     warnings = check_conditions(left, right)
     alignment = alignment or paired or align_layers(left.layers, right.layers)
     pairs = alignment.pairs
-    ratios = corrected_verdicts(
-        [
-            _compared(left.rows(layer), right.rows(partner), tolerance)
-            for layer, partner in zip(pairs["layer"], pairs["target_layer"], strict=True)
-        ]
-    )
-    table = _overview(pairs, ratios, alignment.launches)
+    launched: Sequence[_Counts] = alignment.launched or [None] * len(pairs)
+    ratios = [
+        _counted(_compared(left.rows(layer), right.rows(partner), tolerance), counts)
+        for (layer, partner), counts in zip(_names(pairs), launched, strict=True)
+    ]
+    unlike = not_comparable((left.name, left.layers), (right.name, right.layers))
+    ratios = [without_verdict(each, unlike) if unlike else each for each in ratios]
+    ratios = corrected_verdicts(ratios)
+    table = _overview(pairs, ratios)
     chosen = _chosen(table, layers, top)
     explainer = None
     if training is not None and not isinstance(training, pd.DataFrame):
@@ -145,7 +153,7 @@ def explain(
     found = tuple(_advice(side, names, peaks, advice) for side, names in both) if chosen else ()
     readers = (LaunchReader(left), LaunchReader(right)) if chosen else ()
     names = (left.name, right.name)
-    on_the_clock: dict[str, Gaps] = {}
+    on_the_clock: dict[str, Waterfall] = {}
     if len(pairs) > 1:  # of one layer that is said of the whole
         on_the_clock = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     details = []
@@ -156,14 +164,23 @@ def explain(
             progress(done, len(chosen), str(pair["layer"]))
         clock = on_the_clock.get(str(pair["layer"]))
         details.append(
-            _detail(readers, pair, ratios[place], explainer, found, clock, comparable=comparable)
+            _detail(
+                readers,
+                pair,
+                ratios[place],
+                launched[place],
+                explainer,
+                found,
+                clock,
+                comparable=comparable,
+            )
         )
     if any(side.kernels is None for side in (left, right)):
         warnings.append(
             "only merged layers were given: what vanished or appeared is known by name, not by "
             "time; give the kernels table for that"
         )
-    gaps = compare_gaps(left.kernels, right.kernels, names)
+    gaps = compare_clocks(left.kernels, right.kernels, names)
     return Explanation(
         baseline=left.name,
         target=right.name,
@@ -183,7 +200,7 @@ def explain(
     )
 
 
-def _on_the_clock(found: Mapping[str, Gaps], asked: Iterable[str] | None) -> list[str]:
+def _on_the_clock(found: Mapping[str, Waterfall], asked: Iterable[str] | None) -> list[str]:
     """Say it of the layers that wait longest, or of those that were asked for alone."""
     wanted = [*found][:MOST_LAYERS] if asked is None else [each for each in asked if each in found]
     return [f"{name}: {found[name].of_layer()}" for name in wanted]
@@ -230,12 +247,25 @@ def _times(side: Side, layer: str) -> np.ndarray:
     return side.rows(layer)["time_us"].to_numpy(dtype=float)
 
 
+_Counts = tuple[Launched, Launched] | None
+"""What both sides launch of a kernel; None where a row is a whole layer."""
+
+
+def _counted(ratio: Ratio, launched: _Counts) -> Ratio:
+    """Return the ratio of all launches, where a row is one of them."""
+    if launched is None:
+        return ratio
+    before, after = launched
+    unequal = before.launches != after.launches
+    return of_totals(ratio, (before.total_us, after.total_us), unequal=unequal)
+
+
 def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ratio:
     """Compare the times of some rows; what they were measured in says what their repeats are."""
     processes = processes_of(before), processes_of(after)
     # what several processes a side differ by is measured
     one_each = any(each is None or each.max() == 0 for each in processes)
-    return compare_times(
+    ratio = compare_times(
         before["time_us"].to_numpy(dtype=float),
         after["time_us"].to_numpy(dtype=float),
         baseline_process=processes[0],
@@ -243,14 +273,12 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ra
         tolerance=tolerance,
         same_work=one_each and did_the_same(before, after),
     )
+    overlap = may_overlap(before) or may_overlap(after)
+    return without_verdict(ratio, OVERLAP) if overlap else ratio
 
 
-def _overview(
-    pairs: pd.DataFrame, ratios: Sequence[Ratio], launches: Sequence[int] | None
-) -> pd.DataFrame:
+def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
     table = pairs.copy()
-    if launches is not None:
-        table["launches"] = list(launches)
     table["baseline_us"] = [each.baseline_us for each in ratios]
     table["target_us"] = [each.target_us for each in ratios]
     table["ratio"] = [each.ratio for each in ratios]
@@ -258,7 +286,6 @@ def _overview(
     table["low"] = [(each.interval or nothing)[0] for each in ratios]
     table["high"] = [(each.interval or nothing)[1] for each in ratios]
     size = (table["target_us"] - table["baseline_us"]).abs()
-    size = size if launches is None else size * table["launches"]
     table["share"] = size / size.sum() if size.sum() > 0 else 0.0
     table["verdict"] = [each.verdict for each in ratios]
     return table
@@ -282,28 +309,40 @@ def _total(
 ) -> Ratio:
     """Compare the sums over all aligned layers, of the iterations that have every one of them.
 
-    Where a repeat is one launch and kernels are launched unequally often, no iteration is whole:
-    the means are summed, each as often as the baseline launches it.
+    Where a repeat is one launch, the sums of all launches are compared; kernels that are launched
+    as often as each other give an interval.
     """
-    pairs, launches = alignment.pairs, alignment.launches
-    if launches is not None:
-        sums = [
-            sum(count * time for count, time in zip(launches, times, strict=True))
-            for times in (
-                [each.baseline_us for each in ratios],
-                [each.target_us for each in ratios],
-            )
-        ]
-        return compare_times(sums[:1], sums[1:], tolerance=tolerance)
-    before, after = (
-        _whole_iterations(side, pairs[column])
-        for side, column in ((left, "layer"), (right, "target_layer"))
-    )
-    return _compared(before, after, tolerance)
+    pairs, whole = alignment.pairs, alignment.whole_us
+    often = {each.launches for both in alignment.launched or () for each in both}
+    if whole is not None and len(often) > 1:
+        ratio = compare_times(whole[:1], whole[1:], tolerance=tolerance)
+    else:
+        before, after = (
+            _whole_iterations(side, pairs[column])
+            for side, column in ((left, "layer"), (right, "target_layer"))
+        )
+        ratio = _compared(before, after, tolerance)
+        ratio = ratio if whole is None else of_totals(ratio, whole, unequal=False)
+    why = next((each.unclaimed for each in ratios if each.unclaimed), "")
+    if any(map(_layers_may_overlap, (left, right))):
+        why = why or OVERLAP
+    return without_verdict(ratio, why) if why else ratio
+
+
+def _layers_may_overlap(side: Side) -> bool:
+    """Return whether layers may have run side by side: on streams, when nobody knows."""
+    kernels = side.kernels
+    if kernels is None or "stream" not in kernels.columns or kernels["stream"].nunique() < 2:
+        return False
+    return "start_us" not in kernels.columns or bool(kernels["start_us"].isna().any())
 
 
 def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
-    """Return the summed time of each iteration that has all of some layers."""
+    """Return the time of each iteration that has all of some layers.
+
+    Layers that run side by side, as on two streams or devices, are no sum: there it is the time in
+    which the device that worked longest was busy with any of them.
+    """
     names = set(layers)
     rows = side.layers[side.layers["layer"].isin(names)]
     keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
@@ -313,6 +352,12 @@ def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
         # layers that were never measured together: the sum of their means
         means = [compare_times(_times(side, name), [1.0]).baseline_us for name in names]
         return pd.DataFrame({"time_us": [float(np.sum(means))]})
+    kernels = side.kernels
+    if kernels is not None and "start_us" in kernels.columns and OFTEN not in kernels.columns:
+        launches = kernels[kernels["layer"].isin(names)]
+        busy = busy_on_one_device(launches, [key for key in keys if key in launches.columns])
+        if busy.index.names == whole.index.names:
+            whole = busy.reindex(whole.index).fillna(whole)
     return whole.reset_index()
 
 
@@ -320,28 +365,32 @@ def _detail(
     readers: Sequence[LaunchReader],
     pair: pd.Series,
     time: Ratio,
+    launched: _Counts,
     explainer: Explainer | None,
     advice: Sequence[Mapping[str, pd.DataFrame]],
-    on_the_clock: Gaps | None,
+    on_the_clock: Waterfall | None,
     *,
     comparable: bool,
 ) -> LayerDiff:
     left, right = (reader.side for reader in readers)
     layer, target_layer = str(pair["layer"]), str(pair["target_layer"])
     before_rows, after_rows = left.rows(layer), right.rows(target_layer)
-    before = readers[0].read(layer, time.baseline_us)
-    after = readers[1].read(target_layer, time.target_us)
+    parts = LayerParts.of(before_rows, after_rows, launched)
+    kernels_us = parts.kernels_us(time)
+    before = readers[0].read(layer, kernels_us[0])
+    after = readers[1].read(target_layer, kernels_us[1])
     changes = changes_between(before.names, after.names)
     launches = (before.launches or (), after.launches or ())
     if before.launches is not None and after.launches is not None:
         causes = kernel_causes(changes, before, after, same_device=comparable)
     else:
         merged = (
-            merged_launch(before_rows, time.baseline_us),
-            merged_launch(after_rows, time.target_us),
+            merged_launch(before_rows, kernels_us[0]),
+            merged_launch(after_rows, kernels_us[1]),
         )
         launches = ((merged[0],), (merged[1],))
         causes = layer_causes(*merged, same_device=comparable)
+    causes = parts.joined(causes)
     if layer == target_layer and (apart := pieces_apart(layer, time, causes, (left, right))):
         causes = replace(causes, untold=apart)
     hidden = on_the_clock if on_the_clock is not None and on_the_clock.hidden else None

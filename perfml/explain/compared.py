@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.merge.rule import launch_totals, merge, unattributed_time
+from perfml.merge.rule import launch_numbers, launch_totals, merge, unattributed_time
 from perfml.util.words import Readable, count
 
 WHOLE = "(whole run)"
@@ -84,8 +83,8 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
     name
         What it is called.
     table
-        A Kernels table is merged. Without any range it is one layer: a single kernel launched
-        several times gives as many repeats, several kernels one repeat an iteration.
+        A Kernels table is merged. Without any range it is one layer: kernels that a profiler of
+        counters measured equally often give as many repeats, all else one repeat an iteration.
     kernels
         Kernels table behind a Layers table.
 
@@ -238,13 +237,29 @@ def _values(side: Side, name: str) -> list[str]:
     return sorted(map(str, side.layers[name].dropna().unique()))
 
 
+def launched_as_repeats(launches: pd.DataFrame) -> bool:
+    """Return whether launches are repeats of one another, as many as a profiler was asked for.
+
+    A profiler of counters measures all kernels equally often where it repeats a program. A trace
+    has the program as it ran: there a kernel that is launched more often does more.
+    """
+    if "start_us" in launches.columns or bool((launch_numbers(launches) > 1).any()):
+        return False
+    counts = np.bincount(_kernel_codes(launches))
+    return bool((counts == counts[0]).all())
+
+
+def _kernel_codes(launches: pd.DataFrame) -> npt.NDArray[np.intp]:
+    """Number the kernels, each shape apart, in order of their first launch."""
+    parts = [launches[name].astype("string").fillna("") for name in ("kernel", "grid", "block")]
+    return np.asarray(pd.factorize(pd.MultiIndex.from_arrays(parts))[0])
+
+
 def _one_layer(table: pd.DataFrame) -> pd.DataFrame:
-    whole = table.copy()
-    whole["layer"] = WHOLE
-    launch = whole[["kernel", "grid", "block"]].astype("string").fillna("").drop_duplicates()
-    if len(launch) == 1:
-        # launches of one kernel are repeats even where nothing numbers the iterations
-        repeats: Any = np.arange(len(whole))
-        whole["iteration"] = repeats
-        whole["kernel_index"] = 0
+    whole = table.assign(layer=WHOLE)
+    if launched_as_repeats(whole):
+        # they are repeats even where nothing numbers the iterations
+        codes = _kernel_codes(whole)
+        whole["iteration"] = whole.groupby(codes).cumcount()
+        whole["kernel_index"] = codes
     return whole

@@ -1,19 +1,14 @@
-"""Gaps between kernels: how long a device waits for the host, which no kernel's time shows.
+"""What passes between kernels: how long a device waits or copies, which no kernel's time shows.
 
 A trace (Nsight Systems, torch.profiler) says when kernels began, and so does the timing of a
-program by ``perfml collect``. From the first kernel of an iteration to the last the clock shows
-what the kernels take and what the device is idle, so
+program by ``perfml collect``. The difference between two sides on the clock is told in microseconds
+that add up (`perfml.account.device_time`),
 
-    wall ratio = ratio of what the kernels take x ratio of (wall / what the kernels take)
+    wall = kernels - what ran side by side + copies and fills + idle
 
-and the second factor is the cause ``launch_gaps``. Where copies and fills are known beside the
-kernels (`perfml.explain.moved`) they are part of the wall time and no gaps, and the second factor
-is that of two causes, ``launch_gaps`` and ``memory_moves``. Since
-
-    wall / kernels = 1 + idle / kernels + moved / kernels
-
-is a sum, its logarithm is shared out by the logarithmic mean (B. W. Ang, 2005), without a rest.
-Recordings of ``perfml collect`` from before it timed copies have them as gaps.
+so that what is small cannot hide behind what is large. The causes are ``launch_gaps`` (idle) and
+``memory_moves`` (copies). Recordings of ``perfml collect`` from before it timed copies have them as
+gaps. Each device has an account of its own, and a saving ends at what the busiest one leaves.
 
 One gap is one event of the host. In one recorded iteration of blocks of PyTorch on an H200 gaps of
 6 ms (an allocation, most likely) stood before kernels that wait for nothing without a profiler. So
@@ -23,20 +18,22 @@ of a side of which one iteration is known, its longest gap proves nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from perfml.account.device_time import DeviceTime
 from perfml.explain import moved as moves
-from perfml.explain.counters.refine import log_mean
-from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.counters.terms import TERMS, Term
 from perfml.explain.moved import NOTHING, Moved
-from perfml.util.words import Readable, micros
+from perfml.util.words import Readable, count, micros
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
 an H200 (``tests/data/torch_trace/gaps``)."""
 SHOWN = 0.1
-"""Smaller savings are not spoken of, and factors nearer to 1."""
+"""A smaller part of the time is not spoken of, saved or different."""
+_PART = 0.01
+"""A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
     "the kernels alone show no difference: if the program is slower, its time lies between them "
     "(copies from and to the host, memsets, waiting for the host, kernels one after another in one "
@@ -49,69 +46,56 @@ _TERM = TERMS["launch_gaps"]
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the clock shows of an iteration: the usual one, by its wall time.
+    """What the clock shows of an iteration or a layer: the usual one, by its time on the clock.
 
     Attributes
     ----------
     name
         What the side is called; empty where there is one.
-    kernels
-        Launches.
-    wall_us
-        From the start of the first kernel to the end of the last.
-    idle_us
-        Of it the device had nothing to do: no kernel, no copy.
-    gap_us
-        Median of the gaps.
-    longest_us
-        The longest of them.
+    devices
+        The account of each device, the one that worked longest first.
     iterations
         How many are known, of which this is the usual one.
     moved
-        Copies and fills of memory while no kernel runs.
+        What was copied and filled while no kernel ran, where that is known.
     clock
         Whether it is known what is idle.
     """
 
     name: str
-    kernels: int
-    wall_us: float
-    idle_us: float
-    gap_us: float
-    longest_us: float = 0.0
+    devices: tuple[DeviceTime, ...]
     iterations: int = 1
     moved: Moved = NOTHING
     clock: bool = True
 
     @property
-    def busy_us(self) -> float:
-        """What kernels and copies take."""
-        return self.wall_us - self.idle_us
+    def busiest(self) -> DeviceTime:
+        """The device that worked longest."""
+        return self.devices[0]
 
     @property
-    def idle_share(self) -> float:
-        """The part of the wall time that is idle."""
-        return self.idle_us / self.wall_us
+    def wall_us(self) -> float:
+        """Of the busiest device the time from its first kernel's start to its last one's end."""
+        return self.busiest.wall_us
 
     @property
-    def moved_share(self) -> float:
-        """The part of the wall time that are copies and fills."""
-        return self.moved.total_us / self.wall_us
-
-    @property
-    def kernels_us(self) -> float:
-        """What kernels take."""
-        return self.busy_us - self.moved.total_us
+    def idle_us(self) -> float:
+        """Of it the device had nothing to do: no kernel, no copy."""
+        return self.busiest.idle_us
 
     @property
     def chance_us(self) -> float:
         """What may be one event of the host: one iteration's longest gap."""
-        return self.longest_us if self.iterations == 1 else 0.0
+        return self.busiest.longest_us if self.iterations == 1 else 0.0
 
     @property
     def as_graph_us(self) -> float:
-        """What it would take as one CUDA graph, from its first kernel to its last."""
-        return min(self.wall_us, self.busy_us + (self.kernels - 1) * GRAPH_GAP_US)
+        """What it would take as one CUDA graph: no device works less than it does."""
+        longest = max(
+            each.busy_us + (each.launches - 1) * GRAPH_GAP_US if each.launches else 0.0
+            for each in self.devices
+        )
+        return min(self.wall_us, longest)
 
     def sentence(self) -> str | None:
         """Say how much is idle and what to do; None where that would save little."""
@@ -121,145 +105,202 @@ class Timeline:
         return f"{whose}{self.idle_text()}. {self.idle_action()}"
 
     def idle_text(self) -> str:
-        """Say how long the device is idle."""
+        """Say how long each device is idle."""
+        said = [
+            f"{self._called(each)} is idle {micros(each.idle_us)} of {micros(each.wall_us)} "
+            f"({Readable(each.idle_us / each.wall_us):.0%})"
+            for each in self.devices
+            if each is self.busiest or each.idle_us >= SHOWN * each.wall_us
+        ]
         return (
-            f"between its kernels the device is idle {micros(self.idle_us)} of "
-            f"{micros(self.wall_us)} ({Readable(self.idle_share):.0%}), {micros(self.gap_us)} "
-            "at a launch in the median, which times of kernels do not show"
+            f"between its kernels {', '.join(said)}, {micros(self.busiest.gap_us)} at a launch "
+            "in the median, which times of kernels do not show"
         )
+
+    def _called(self, device: DeviceTime) -> str:
+        return "the device" if len(self.devices) == 1 else f"device {device.device}"
 
     def idle_action(self) -> str:
         """Say what to do about that, and what it gives at most."""
         return f"{_TERM.action} As one CUDA graph it would take about {micros(self.as_graph_us)}."
 
-    def moved_sentence(self) -> str | None:
+    def moved_sentence(self, name: str = "") -> str | None:
         """Say what is copied and filled and what to do; None where that is little."""
-        if self.moved_share < SHOWN:
+        device = self.busiest
+        if device.copying_us < SHOWN * device.wall_us:
             return None
-        whose = f"{self.name}: " if self.name else ""
+        whose = f"{name or self.name}: " if name or self.name else ""
+        share = Readable(device.copying_us / device.wall_us)
+        what = f": {self.moved.words()}" if self.moved.total_us else ""
         return (
-            f"{whose}{micros(self.moved.total_us)} of {micros(self.wall_us)} "
-            f"({Readable(self.moved_share):.0%}) are copies and fills of memory while no kernel "
-            f"runs: {self.moved.words()}. {self.moved.action()}"
+            f"{whose}{micros(device.copying_us)} of {micros(device.wall_us)} ({share:.0%}) are "
+            f"copies and fills of memory while no kernel runs{what}. {self.moved.action()}"
+        )
+
+    def account(self) -> tuple[str, ...]:
+        """Say of each device what its time on the clock is made of."""
+        of = count(self.iterations, "iteration") if self.iterations > 1 else ""
+        usual = f" (the median of {of})" if of else ""
+        whose = (
+            "" if len(self.devices) == 1 else f", device {each.device}" for each in self.devices
+        )
+        return tuple(
+            f"On the clock{which}{usual}: {micros(each.wall_us)} = {' + '.join(_amounts(each))}."
+            for which, each in zip(whose, self.devices, strict=True)
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         moved = self.moved.to_dict()
         return {
-            "kernels": self.kernels,
-            "wall_us": self.wall_us,
-            "idle_us": self.idle_us,
-            "gap_us": self.gap_us,
+            "devices": [{**asdict(each), "wall_us": each.wall_us} for each in self.devices],
             "as_graph_us": self.as_graph_us,
             **({"moved": moved} if moved else {}),
         }
 
 
+def _amounts(device: DeviceTime) -> list[str]:
+    beside = ""
+    if device.side_by_side_us > _PART * device.kernels_us:
+        beside = f" ({micros(device.kernels_us)} of kernels, side by side)"
+    parts = [
+        (device.computing_us, f"computing{beside}"),
+        (device.copying_us, "copying"),
+        (device.idle_us, "idle"),
+    ]
+    return [f"{micros(us)} {what}" for us, what in parts if us]
+
+
 @dataclass(frozen=True)
-class Gaps:
-    """Two sides on the clock, and what gaps between kernels, copies and fills account for."""
+class Part:
+    """A part of what two sides differ by on the clock.
+
+    Attributes
+    ----------
+    id
+        ``kernels`` (the sum of their times), ``side_by_side``, ``copies`` or ``idle``.
+    us
+        Microseconds by which it makes the target's time longer.
+    words
+        What it is called.
+    """
+
+    id: str
+    us: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Two sides on the clock: what makes one longer, in microseconds that add up.
+
+    Attributes
+    ----------
+    baseline, target
+        The sides.
+    """
 
     baseline: Timeline
     target: Timeline
 
     @property
-    def wall_ratio(self) -> float:
-        """Time of the target over that of the baseline, on the clock."""
-        return self.target.wall_us / self.baseline.wall_us
+    def wall_us(self) -> float:
+        """By how much the target takes longer."""
+        return self.target.wall_us - self.baseline.wall_us
 
     @property
-    def contribution(self) -> Contribution:
-        """The cause: idle shares of both sides, and the logarithm of its factor."""
-        shares = (self.baseline.idle_share, self.target.idle_share)
-        return Contribution(_TERM, *shares, self._between((0.0, 0.0))[0])
+    def parts(self) -> tuple[Part, ...]:
+        """What makes the difference; the parts add up to `wall_us`."""
+        before, after = self.baseline.busiest, self.target.busiest
+        return (
+            Part("kernels", after.kernels_us - before.kernels_us, "the kernels themselves"),
+            Part(
+                "side_by_side",
+                before.side_by_side_us - after.side_by_side_us,
+                "kernels side by side",
+            ),
+            Part("copies", after.copying_us - before.copying_us, moves.TERM.label),
+            Part("idle", after.idle_us - before.idle_us, "idle between kernels"),
+        )
+
+    def _us(self, *names: str) -> float:
+        return sum(each.us for each in self.parts if each.id in names)
 
     @property
-    def copies(self) -> Contribution:
-        """The cause: shares of copies and fills of both sides, and their factor's logarithm."""
-        shares = (self.baseline.moved_share, self.target.moved_share)
-        return Contribution(moves.TERM, *shares, self._between((0.0, 0.0))[1])
+    def _proven_idle_us(self) -> float:
+        """The difference in what is idle, without what may be chance of one gap."""
+        whole = self._us("idle")
+        proven = whole - (self.target.chance_us - self.baseline.chance_us)
+        return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
 
     @property
-    def most(self) -> Contribution:
-        """The cause of the two to look at first.
+    def between_us(self) -> float:
+        """The difference in what passes between kernels, without what may be chance of one gap."""
+        return self._proven_idle_us + self._us("copies")
+
+    @property
+    def between_share(self) -> float:
+        """The size of that, as a part of the shorter side's time."""
+        return abs(self.between_us) / min(self.baseline.wall_us, self.target.wall_us)
+
+    @property
+    def computing_us(self) -> float:
+        """By how much longer at least one kernel runs."""
+        return self._us("kernels", "side_by_side")
+
+    @property
+    def cause(self) -> Term:
+        """The cause to look at first, of gaps and copies.
 
         A host that waits for its copies leaves the device idle after them, so that half as much in
         copies as in gaps is enough.
         """
-        copies = self.copies
-        gaps = self._proven_gaps
-        return copies if abs(copies.log_ratio) > abs(gaps) / 2 else self.contribution
-
-    def _between(self, chance: tuple[float, float]) -> tuple[float, float]:
-        """Return the logarithms of the factors of gaps and of moves.
-
-        `chance` is left out of what is idle on both sides, in microseconds.
-        """
-        sides = (self.baseline, self.target)
-        whole = [
-            (side.wall_us - left_out) / side.kernels_us
-            for side, left_out in zip(sides, chance, strict=True)
-        ]
-        step = math.log(whole[1] / whole[0])
-        moved = [side.moved.total_us / side.kernels_us for side in sides]
-        copies = 0.0 if moved[0] == moved[1] else (moved[1] - moved[0]) / log_mean(*whole)
-        return step - copies, copies
+        copies = abs(self._us("copies"))
+        return moves.TERM if copies > abs(self._proven_idle_us) / 2 else _TERM
 
     @property
-    def proven(self) -> float:
-        """The logarithm of both causes' factors, without what may be chance of one gap."""
-        return self._proven_gaps + self.copies.log_ratio
-
-    @property
-    def _proven_gaps(self) -> float:
-        proven, _ = self._between((self.baseline.chance_us, self.target.chance_us))
-        whole = self.contribution.log_ratio
-        return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
-
-    def sentence(self) -> str | None:
-        """Say what gaps account for; None where that is little, or may be chance."""
-        if abs(self.proven) < SHOWN:
-            return None
-        if not self.baseline.clock:
-            return self.of_layer()
-        return self.in_words("from the first kernel to the last")
+    def cause_part(self) -> float:
+        """The part of the difference that is this cause's."""
+        return self._us("copies" if self.cause is moves.TERM else "idle") / self.wall_us
 
     @property
     def hidden(self) -> bool:
         """Whether times of kernels hide more than a third of what happened."""
-        return abs(self.proven) > abs(self._kernels) / 2
+        return abs(self.between_us) > abs(self.computing_us) / 2
 
     @property
     def dominate(self) -> bool:
-        """Whether gaps make more of what happened than the kernels do.
+        """Whether gaps and copies make more of what happened than the kernels do.
 
         Gaps that come with more launches are theirs: each has one before it.
         """
-        return abs(self.proven) > abs(self._kernels) and not self._of_launches
+        return abs(self.between_us) > abs(self.computing_us) and not self._of_launches
 
     @property
     def _of_launches(self) -> bool:
         """Whether one side is idle longer for its launches alone, before each of them no longer."""
-        sides = sorted((self.baseline, self.target), key=lambda side: side.idle_us)
-        less, more = (side.idle_us / max(side.kernels - 1, 1) for side in sides)
-        return self.most.term is _TERM and 0 < more <= less
-
-    @property
-    def _kernels(self) -> float:
-        between = self.contribution.log_ratio + self.copies.log_ratio
-        return math.log(self.wall_ratio) - between
+        sides = sorted((self.baseline.busiest, self.target.busiest), key=lambda each: each.idle_us)
+        less, more = (side.idle_us / max(side.launches - 1, 1) for side in sides)
+        return self.cause is _TERM and 0 < more <= less
 
     def action(self) -> str:
         """Say what to do on the side that waits or copies longer."""
-        most = self.most
-        waiting = self.target if most.log_ratio > 0 else self.baseline
-        what = waiting.moved.action() if most.term is moves.TERM else _TERM.action
-        return f"do in {waiting.name}: {what}"
+        copies = self.cause is moves.TERM
+        longer = self._us("copies") if copies else self._us("idle")
+        waiting = self.target if longer > 0 else self.baseline
+        return f"do in {waiting.name}: {waiting.moved.action() if copies else _TERM.action}"
 
     def points(self) -> tuple[str, str]:
         """Say it of a layer, and what to do."""
         return self.of_layer(), self.action()
+
+    def sentence(self) -> str | None:
+        """Say what gaps and copies account for; None where that is little, or may be chance."""
+        if self.between_share < SHOWN:
+            return None
+        if not self.baseline.clock:
+            return self.of_layer()
+        return self.in_words("from the first kernel to the last")
 
     def of_layer(self) -> str:
         """Say it of a layer."""
@@ -268,25 +309,21 @@ class Gaps:
         return self.in_words("with what was idle before each of its kernels")
 
     def in_words(self, span: str) -> str:
-        """Say how both sides differ on the clock, over a span in words."""
-        factors = []
+        """Say how both sides differ on the clock, over a span in words, the largest part first."""
         seen = "on the clock" if self.baseline.clock else "by their times"
-        if self.baseline.clock:
-            factors.append(f"{_TERM.label} ×{math.exp(self.contribution.log_ratio):.2f}")
-        if self.baseline.moved_share or self.target.moved_share:
-            held = [
-                f"{side.name}: {side.moved.words()}"
-                for side in (self.target, self.baseline)
-                if side.moved_share >= SHOWN
-            ]
-            told = f" ({'; '.join(held)})" if held else ""
-            factors.append(f"{moves.TERM.label} ×{math.exp(self.copies.log_ratio):.2f}{told}")
+        least = _PART * max(abs(each.us) for each in self.parts)
+        parts = sorted(self.parts, key=lambda each: -abs(each.us))
+        told = [f"{each.words} {_signed(each.us)}" for each in parts if abs(each.us) > least]
+        held = [
+            f"{side.name}: {side.moved.words()}"
+            for side in (self.target, self.baseline)
+            if side.moved.total_us >= SHOWN * side.wall_us
+        ]
+        moved = f" ({'; '.join(held)})" if held else ""
         return (
-            f"{seen}, {span}, {self.target.name} takes "
-            f"{micros(self.target.wall_us)} and {self.baseline.name} "
-            f"{micros(self.baseline.wall_us)} "
-            f"(×{self.wall_ratio:.2f}): {', '.join(factors)}, the kernels themselves "
-            f"×{math.exp(self._kernels):.2f}"
+            f"{seen}, {span}, {self.target.name} takes {micros(self.target.wall_us)} and "
+            f"{self.baseline.name} {micros(self.baseline.wall_us)} ({_signed(self.wall_us)}): "
+            f"{', '.join(told) or 'no difference'}{moved}"
         )
 
     def sentences(self) -> tuple[str, ...]:
@@ -301,8 +338,18 @@ class Gaps:
         return {
             "baseline": self.baseline.to_dict(),
             "target": self.target.to_dict(),
-            "wall_ratio": self.wall_ratio,
-            "term": _TERM.id,
-            "log_ratio": self.contribution.log_ratio,
-            **({"moves_log_ratio": self.copies.log_ratio} if self.copies.log_ratio else {}),
+            "wall_us": self.wall_us,
+            "parts": {each.id: each.us for each in self.parts},
+            "term": self.cause.id,
         }
+
+
+def _signed(us: float) -> str:
+    """Return a difference in microseconds with its sign.
+
+    Examples
+    --------
+    >>> _signed(300.0), _signed(-1234.0)
+    ('+300 µs', '-1,234 µs')
+    """
+    return f"{'-' if us < 0 else '+'}{micros(abs(us))}"

@@ -1,11 +1,8 @@
 """Copies and fills of memory: what a layer moves beside its kernels, whose times do not show it.
 
 ``perfml collect`` times copies from and to the host, copies on the device and fills (memsets). Of
-each counts the time in which no kernel runs (`perfml.readers.moves`), so that
-
-    kernels + what is moved + what is idle = wall time
-
-and the ratio of (kernels + moved) / kernels between two sides is the cause ``memory_moves``.
+each counts the time in which no kernel runs (`perfml.readers.moves`): it is the copying of
+`perfml.account.device_time`, and where the sides differ in it most, the cause ``memory_moves``.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.explain.counters.terms import TERMS
@@ -79,8 +77,8 @@ class Moved:
         )
 
     def action(self) -> str:
-        """Say what to do about what takes longest."""
-        return _ACTIONS[self._longest[0]]
+        """Say what to do about what takes longest, or about all where that is not known."""
+        return _ACTIONS[self._longest[0]] if self.total_us else TERM.action
 
     @property
     def _longest(self) -> list[str]:
@@ -101,6 +99,12 @@ NOTHING = Moved(dict.fromkeys(_WORDS, 0.0), dict.fromkeys(_WORDS, 0.0))
 def are_known(kernels: pd.DataFrame) -> bool:
     """Return whether a Kernels table says what is moved."""
     return set(MOVED_COLUMNS) <= set(kernels.columns)
+
+
+def moved_us(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return how long each launch's layer copies and fills before it, NaN where not known."""
+    times = [name for name in MOVED_COLUMNS if name.endswith("_us")]
+    return np.asarray(rows[times].sum(axis=1, skipna=False), dtype=np.float64)
 
 
 def moved_by(rows: pd.DataFrame) -> Moved:

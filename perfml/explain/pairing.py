@@ -14,9 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import on_busiest_device, repeat_keys
 from perfml.datasets.kernel_layers import KernelUnit, kernel_units, occurrences, with_layers
-from perfml.explain.align import Alignment
-from perfml.explain.compared import Side, make_side
+from perfml.explain.align import Alignment, Launched
+from perfml.explain.compared import Side, launched_as_repeats, make_side
+from perfml.merge.rule import launch_numbers
+from perfml.time_sources import not_comparable
 
 _SHOWN = 4
 """Pairs of kernels with different names that the sentence on pairing lists."""
@@ -48,11 +51,12 @@ class _Pair:
 
 @dataclass(frozen=True)
 class _Grouped:
-    """A side, and of each pair how often a repeat of it was launched and what it is called."""
+    """A side, and of each pair what a repeat of the program launches and what it is called."""
 
     side: Side
-    launches: tuple[int, ...]
+    launched: tuple[Launched, ...]
     labels: tuple[str, ...]
+    whole_us: float
 
 
 def pair_kernels(
@@ -73,11 +77,12 @@ def pair_kernels(
     notes
         What else to say of the pairing.
     """
-    left, left_codes = kernel_units(baseline[1])
-    right, right_codes = kernel_units(target[1])
+    ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
+    left, left_codes = kernel_units(ran[0])
+    right, right_codes = kernel_units(ran[1])
     pairs = sorted(_pairs(left, right), key=lambda pair: pair.left)
-    ours = _side(*baseline, left, left_codes, [pair.left for pair in pairs])
-    theirs = _side(*target, right, right_codes, [pair.right for pair in pairs])
+    ours = _side(baseline[0], ran[0], left, left_codes, [pair.left for pair in pairs])
+    theirs = _side(target[0], ran[1], right, right_codes, [pair.right for pair in pairs])
     rows = zip(ours.labels, theirs.labels, (pair.how for pair in pairs), strict=True)
     alone = [
         tuple(unit.label for place, unit in enumerate(units) if place not in taken)
@@ -86,13 +91,16 @@ def pair_kernels(
             (right, {place for pair in pairs for place in pair.right}),
         )
     ]
-    even = all(len(set(each.launches)) == 1 for each in (ours, theirs))
-    sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs))
+    counted = not all(launched_as_repeats(each) for each in ran)
+    # a profiler of counters measures the launches that it was asked for
+    counted &= not not_comparable((baseline[0], ran[0]), (target[0], ran[1]))
+    sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs, counted=counted))
     alignment = Alignment(
         pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),
         alone[0],
         alone[1],
-        launches=None if even else ours.launches,
+        launched=tuple(zip(ours.launched, theirs.launched, strict=True)) if counted else None,
+        whole_us=(ours.whole_us, theirs.whole_us) if counted else None,
         said=tuple(each for each in sentences if each),
     )
     return Pairing(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
@@ -149,23 +157,33 @@ def _side(
     groups: Sequence[tuple[int, ...]],
 ) -> _Grouped:
     """Return a side with a layer a group of units."""
-    each = Counter(codes.tolist())
+    repeats = max(table.groupby(repeat_keys(table), dropna=False).ngroups, 1)
+    launches = launch_numbers(table)
+    count = np.bincount(codes, launches) / repeats
+    total = np.bincount(codes, launches * table["time_us"].to_numpy(dtype=float)) / repeats
     labels = np.array([unit.label for unit in units], dtype=object)
-    repeats = occurrences(table, codes)
-    launches, names = [], []
+    rows = occurrences(table, codes)
+    launched, names = [], []
+    single = np.ones(len(table), dtype=bool)
     for group in groups:
-        counts = {each[place] for place in group}
         joined = " + ".join(units[place].label for place in group[:_SHOWN])
         more = len(group) - _SHOWN
         joined = f"{joined} + {more} more" if more > 0 else joined
         labels[list(group)] = joined
-        if len(counts) > 1:
-            # launched unequally often: what one repeat is, nothing tells
-            repeats[np.isin(codes, group)] = 0
-        launches.append(counts.pop() if len(counts) == 1 else 1)
+        often = set(count[list(group)].tolist())
+        if len(often) > 1:
+            # launched unequally often: they are one layer of a repeat of the program
+            mine = np.isin(codes, group)
+            rows[mine] = pd.factorize(table["iteration"])[0][mine]
+            single &= ~mine
+        launched.append(
+            Launched(often.pop() if len(often) == 1 else 1.0, float(total[list(group)].sum()))
+        )
         names.append(joined)
-    side = make_side(name, with_layers(table, labels[codes], repeats))
-    return _Grouped(side, tuple(launches), tuple(names))
+    named = with_layers(table, labels[codes], rows)
+    if not single.all():
+        named["launches"] = np.where(single, 1.0, launches)
+    return _Grouped(make_side(name, named), tuple(launched), tuple(names), float(total.sum()))
 
 
 def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
@@ -181,18 +199,20 @@ def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
     ]
     if unlike:
         said += f" ({'; '.join(unlike[:_SHOWN])}{'; ...' if len(unlike) > _SHOWN else ''})"
-    return f"{said}. Times are of one launch."
+    return f"{said}."
 
 
-def _unequal(ours: _Grouped, theirs: _Grouped) -> str:
+def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
     """Say which kernels the sides launch unequally often; nothing where there are none."""
     unlike = [
-        f"{name} {before} and {after} times"
-        for name, before, after in zip(ours.labels, ours.launches, theirs.launches, strict=True)
-        if before != after
+        f"{name} {before.launches:g} and {after.launches:g} times"
+        for name, before, after in zip(ours.labels, ours.launched, theirs.launched, strict=True)
+        if before.launches != after.launches
     ]
     if not unlike:
         return ""
     more = f", and {len(unlike) - _SHOWN} more" if len(unlike) > _SHOWN else ""
     said = f"Launched unequally often on the two sides: {', '.join(unlike[:_SHOWN])}{more}"
-    return f"{said}; the total counts both as often as the baseline launches them."
+    if not counted:
+        return f"{said}; they count as repeats, and times are of one launch."
+    return f"{said}; times are of all launches of a kernel."

@@ -15,7 +15,7 @@ from perfml.explain.advice.fix import Fix
 from perfml.explain.certainty import Certainty
 from perfml.explain.counters.evidence import Reason, Untold
 from perfml.explain.counters.terms import Contribution, Kind, Term
-from perfml.explain.gaps import Gaps
+from perfml.explain.gaps import Waterfall
 from perfml.util.json_values import json_object, json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
@@ -50,6 +50,8 @@ class Ratio:
         Of a difference beyond the tolerance, for this ratio alone; None without an interval.
     compared
         How many ratios were judged together (`perfml.explain.times.corrected_verdicts`).
+    unclaimed
+        Why nothing is claimed of these times, as the beginning of a sentence; empty else.
     """
 
     baseline_us: float
@@ -62,6 +64,7 @@ class Ratio:
     processes: tuple[int, int] = (1, 1)
     p_value: float | None = None
     compared: int = 1
+    unclaimed: str = ""
 
     JSON: ClassVar = (
         *("baseline_us", "target_us", "ratio", "interval", "log_ratio", "repeats", "processes"),
@@ -92,6 +95,8 @@ class Ratio:
     def sentence(self) -> str:
         """Say it in words."""
         where, ratio = self.interval, ratio_text(self.ratio)
+        if self.unclaimed:
+            return f"{self.unclaimed} (ratio {ratio})"
         if where is None:
             sure = "no interval: it takes two repeats or more on both sides"
         else:
@@ -458,7 +463,7 @@ class LayerDiff:
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
-    on_the_clock: Gaps | None = None
+    on_the_clock: Waterfall | None = None
     unseen: str = ""
 
     def where(self, term: Term) -> list[str]:
@@ -525,7 +530,19 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
-    gaps: Gaps | None = None
+    gaps: Waterfall | None = None
+
+    @property
+    def headline(self) -> str:
+        """What people wait for: the time on the clock, where times of kernels hide it."""
+        clock = None if self.gaps is None or not self.gaps.hidden else self.gaps.sentence()
+        total = self.total.sentence()
+        return total if clock is None else f"{clock}. The kernels alone: {total}"
+
+    @property
+    def further_notes(self) -> tuple[str, ...]:
+        """The notes on times that the headline does not say."""
+        return tuple(note for note in self.time_notes if not self.headline.startswith(note))
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -557,15 +574,15 @@ class Explanation:
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
         table = table.rename(columns={**heads, "share": "difference share"})
         reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
-        title = f"{self.target} against {self.baseline}: {self.total.sentence()}"
+        title = f"{self.target} against {self.baseline}: {self.headline}"
         return screen(title, self.warnings, table, after=reasons, rest=".layers")
 
     def _repr_html_(self) -> str:
         parts = [
             f"<h4>{html.escape(self.target)} against {html.escape(self.baseline)}</h4>",
-            f"<p>{html.escape(self.total.sentence())}</p>",
+            f"<p>{html.escape(self.headline)}</p>",
             *(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in self.warnings),
-            *(f"<p>{html.escape(note)}</p>" for note in self.time_notes),
+            *(f"<p>{html.escape(note)}</p>" for note in self.further_notes),
             _html(self.layers),
         ]
         for each in self.details:

@@ -5,23 +5,21 @@ Here to change: what counts as a repeat, and which of them is the usual one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from perfml.explain.gaps import SHOWN, Gaps, Timeline
-from perfml.explain.moved import are_known, moved_by
-from perfml.tables import MOVED_COLUMNS
+from perfml.account.device_time import account_of, device_times, repeat_keys
+from perfml.explain.gaps import SHOWN, Timeline, Waterfall
+from perfml.explain.moved import are_known, moved_by, moved_us
 from perfml.util.words import micros
 
-_TOLD = 1.2
-"""Layers are named from this factor on."""
+_TOLD = 0.2
+"""Layers are named where what passes between their kernels differs by this part of their time."""
+_NUMBER = "repeat"
 MOST_LAYERS = 3
 """So many layers are named of a whole run."""
-_REPEAT = ("run_id", "device", "process", "iteration")
 
 
 def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
@@ -35,24 +33,23 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
         What its side is called.
     """
     rows = _placed(kernels)
-    if rows is None:
+    if rows is None or kernels is None:
         return None
-    keys = [key for key in _REPEAT if key in rows.columns]
-    found = [
-        each
-        for _, part in rows.groupby(keys, dropna=False, sort=False)
-        if (each := _of_iteration(part, name)) is not None
-    ]
-    if not found:
+    times = device_times(rows, [_NUMBER], moved_us(rows) if are_known(rows) else None)
+    # of one launch alone nothing passes between
+    times = times[(times["launches"] > 1) | (times["copying_us"] > 0)]
+    if times.empty:
         return None
-    usual = sorted(found, key=lambda each: each.wall_us)[(len(found) - 1) // 2]
-    clock = kernels is not None and "gap_us" in kernels
-    return replace(usual, iterations=len(found), clock=clock)
+    number, repeats = _usual(times)
+    devices = [account_of(row) for _, row in times[times[_NUMBER] == number].iterrows()]
+    devices.sort(key=lambda each: -each.busy_us)
+    moved = moved_by(rows[rows[_NUMBER] == number])
+    return Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
 
 
-def compare_gaps(
+def compare_clocks(
     baseline: pd.DataFrame | None, target: pd.DataFrame | None, names: tuple[str, str]
-) -> Gaps | None:
+) -> Waterfall | None:
     """Return two sides on the clock; None unless it shows something of both."""
     sides = [timeline(table, name) for table, name in zip((baseline, target), names, strict=True)]
     return _both(*sides)
@@ -63,7 +60,7 @@ def layers_on_the_clock(
     target: pd.DataFrame | None,
     names: tuple[str, str],
     pairs: Sequence[tuple[str, str]],
-) -> dict[str, Gaps]:
+) -> dict[str, Waterfall]:
     """Say of which layers the clock shows something else than their kernels' times.
 
     Parameters
@@ -78,21 +75,20 @@ def layers_on_the_clock(
     Returns
     -------
     dict
-        The layers of the baseline whose gaps, copies and fills make a factor of `_TOLD` or more
-        between the sides (without the longest gap, of one iteration), the one with the largest
+        The layers of the baseline whose gaps, copies and fills differ by `_TOLD` of the shorter
+        side's time or more (without the longest gap, of one iteration), the one with the largest
         difference in microseconds first.
     """
     sides = [
         {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
         for side, (table, name) in enumerate(zip((baseline, target), names, strict=True))
     ]
-    found = []
+    found = {}
     for layer, partner in pairs:
-        gaps = _both(sides[0].get(layer), sides[1].get(partner))
-        if gaps is not None and abs(gaps.proven) >= math.log(_TOLD):
-            between = [side.idle_us + side.moved.total_us for side in (gaps.baseline, gaps.target)]
-            found.append((abs(between[1] - between[0]), layer, gaps))
-    return {layer: gaps for _, layer, gaps in sorted(found, key=lambda each: -each[0])}
+        both = _both(sides[0].get(layer), sides[1].get(partner))
+        if both is not None and both.between_share >= _TOLD:
+            found[layer] = both
+    return dict(sorted(found.items(), key=lambda each: -abs(each[1].between_us)))
 
 
 def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = None) -> str | None:
@@ -117,16 +113,16 @@ def moving_layers(
     """Say what the layers, of those asked for, copy and fill that do so longest."""
     if kernels is None or not are_known(kernels):
         return ()
-    moving = [replace(each, name=layer) for layer, each in _several(kernels, asked).items()]
-    most = sorted(moving, key=lambda each: -each.moved.total_us)[:MOST_LAYERS]
-    return tuple(said for each in most if (said := each.moved_sentence()) is not None)
+    most = sorted(_several(kernels, asked).items(), key=lambda each: -each[1].moved.total_us)
+    said = (each.moved_sentence(layer) for layer, each in most[:MOST_LAYERS])
+    return tuple(each for each in said if each is not None)
 
 
-def _both(before: Timeline | None, after: Timeline | None) -> Gaps | None:
+def _both(before: Timeline | None, after: Timeline | None) -> Waterfall | None:
     """Return two sides of which the same is known."""
     if before is None or after is None or before.clock != after.clock:
         return None
-    return Gaps(before, after)
+    return Waterfall(before, after)
 
 
 def _several(
@@ -148,79 +144,41 @@ def _placed(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
     What runs a built-in workload waits between its layers, so that its gaps are not known: there
     kernels follow one another.
     """
-    if kernels is None or {"start_us", "gap_us"} <= set(kernels.columns):
-        return kernels
-    if not are_known(kernels):
+    if kernels is None:
         return None
-    over = kernels["time_us"].cumsum()
-    return kernels.assign(start_us=over - kernels["time_us"], gap_us=0.0)
+    if not {"start_us", "gap_us"} <= set(kernels.columns):
+        if not are_known(kernels):
+            return None
+        over = kernels["time_us"].cumsum()
+        kernels = kernels.assign(start_us=over - kernels["time_us"], gap_us=0.0)
+    number = kernels.groupby(repeat_keys(kernels), dropna=False, sort=False).ngroup()
+    rows = kernels.assign(**{_NUMBER: number})
+    return rows[rows["start_us"].notna()].reset_index(drop=True)
 
 
 def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, Timeline]:
-    """Return the usual repeat of some layers: their kernels, and what was idle before each.
-
-    Of the first kernel of an iteration nobody knows what it waited for, so that counts as nothing.
-    """
-    placed = _placed(kernels)
-    if placed is None or "layer" not in placed:
+    """Return the usual repeat of some layers: their kernels, and what was idle before each."""
+    rows = _placed(kernels)
+    if rows is None or "layer" not in rows:
         return {}
-    keys = [key for key in _REPEAT if key in placed.columns]
-    rows = placed.dropna(subset=["start_us", "time_us"]).sort_values("start_us", kind="stable")
-    repeats = rows.groupby(keys, dropna=False, sort=False)
-    end = rows["start_us"] + rows["time_us"]
-    over = end.groupby([rows[key] for key in keys], dropna=False).cummax()
-    over = over.groupby([rows[key] for key in keys], dropna=False).shift()
-    # of kernels beside each other only what the ones before do not hide
-    busy = (end - np.maximum(over.fillna(-np.inf), rows["start_us"])).clip(lower=0.0)
-    idle = rows["gap_us"].where(repeats.cumcount() > 0, 0.0).fillna(0.0)
-    parts = rows.assign(busy=busy, idle=idle)
-    parts = parts[parts["layer"].isin(layers)]
-    groups = parts.groupby(["layer", *keys], dropna=False, sort=False, observed=True)
-    sums = groups.agg(
-        kernels=("idle", "size"),
-        idle=("idle", "sum"),
-        busy=("busy", "sum"),
-        gap=("idle", "median"),
-        longest=("idle", "max"),
-    )
-    sums["wall"] = sums["idle"] + sums["busy"]
-    if are_known(parts):
-        # a sum of which a part is unknown is unknown
-        moving = groups[list(MOVED_COLUMNS)]
-        moved = moving.sum().where(moving.count().eq(sums["kernels"], axis=0))
-        sums = sums.join(moved)
-        sums["wall"] += moved.filter(regex="_us$").sum(axis=1, skipna=False).fillna(0.0)
+    copied = moved_us(rows) if are_known(rows) else np.zeros(len(rows))
+    times = device_times(rows, ["layer", _NUMBER], copied)
     found = {}
-    for layer, repeated in sums[sums["busy"] > 0].groupby(level="layer", sort=False):
-        place = int(np.argsort(repeated["wall"].to_numpy())[(len(repeated) - 1) // 2])
-        usual = repeated.iloc[[place]]
-        wall, idle, gap, longest = usual[["wall", "idle", "gap", "longest"]].iloc[0].tolist()
-        found[str(layer)] = Timeline(
-            name,
-            int(usual["kernels"].iloc[0]),
-            *(wall, idle, gap, longest, len(repeated)),
-            moved_by(usual),
-            "gap_us" in kernels,
-        )
+    for layer, part in times[times["layer"].isin(layers)].groupby("layer", observed=True):
+        number, repeats = _usual(part)
+        devices = [account_of(row) for _, row in part[part[_NUMBER] == number].iterrows()]
+        devices.sort(key=lambda each: -each.busy_us)
+        moved = moved_by(rows[(rows[_NUMBER] == number) & (rows["layer"] == layer)])
+        found[str(layer)] = Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
     return found
 
 
-def _of_iteration(part: pd.DataFrame, name: str) -> Timeline | None:
-    rows = part[["start_us", "time_us", "gap_us"]].astype(float).dropna(subset=["start_us"])
-    rows = rows.sort_values("start_us")
-    moved = moved_by(part)
-    if len(rows) < (1 if moved.total_us else 2) or rows["time_us"].isna().any():
-        return None
-    over = (rows["start_us"] + rows["time_us"]).cummax()
-    wall = float(over.max() - rows["start_us"].iloc[0])
-    # what was before the first kernel is no part of the iteration
-    gaps = rows["gap_us"].iloc[1:].dropna().to_numpy()
-    idle = float(gaps.sum())
-    if not 0 <= idle < wall:
-        return None
-    if moved.total_us:
-        # but what is copied before it and after the last one is
-        hidden = np.maximum(rows["start_us"], over.shift().fillna(-np.inf))
-        wall = idle + float((over - hidden).clip(lower=0.0).sum()) + moved.total_us
-    each, longest = (float(np.median(gaps)), float(gaps.max())) if len(gaps) else (0.0, 0.0)
-    return Timeline(name, len(rows), wall, idle, each, longest, moved=moved)
+def _usual(times: pd.DataFrame) -> tuple[int, int]:
+    """Return the repeat of the median time on the clock of its busiest device, and how many are."""
+    busy = times["computing_us"] + times["copying_us"]
+    wall = (busy + times["idle_us"]).rename("wall")
+    longest = pd.concat([times[_NUMBER], busy.rename("busy"), wall], axis=1)
+    longest = longest.sort_values("busy").drop_duplicates(_NUMBER, keep="last")
+    ordered = longest.sort_values(["wall", _NUMBER], kind="stable")[_NUMBER]
+    # of an even number the shorter one
+    return int(ordered.iloc[(len(ordered) - 1) // 2]), len(ordered)

@@ -115,6 +115,68 @@ def compare_times(
     )
 
 
+def may_overlap(rows: pd.DataFrame) -> bool:
+    """Return whether times of a layer are sums over launches that may have run side by side.
+
+    Parameters
+    ----------
+    rows
+        Rows of a Layers table: on several streams, where starts are not known.
+    """
+    if "streams" not in rows.columns or not bool((rows["streams"] > 1).any()):
+        return False
+    return "wall_us" not in rows.columns or bool(rows["wall_us"].isna().any())
+
+
+OVERLAP = (
+    "undecided: launches on several streams may run side by side, and only the sums of their times "
+    "are known"
+)
+"""Why nothing is claimed of such layers."""
+
+
+def without_verdict(ratio: Ratio, why: str) -> Ratio:
+    """Return a ratio of times that nothing follows from."""
+    return replace(
+        ratio, verdict="undecided", log_low=None, log_high=None, p_value=None, unclaimed=why
+    )
+
+
+def of_totals(ratio: Ratio, totals: tuple[float, float], *, unequal: bool) -> Ratio:
+    """Return the ratio of the times of all launches of a kernel, by that of single launches.
+
+    How often a kernel is launched is counted, so that the interval is as wide as that of one
+    launch, around another ratio.
+
+    Parameters
+    ----------
+    ratio
+        Of single launches, with their repeats.
+    totals
+        Of all launches of the baseline and of the target, microseconds.
+    unequal
+        Whether the sides launch it unequally often: that is a difference of its own.
+    """
+    log_ratio = float(np.log(totals[1] / totals[0]))
+    by = log_ratio - ratio.log_ratio
+    bounds = [None if each is None else each + by for each in (ratio.log_low, ratio.log_high)]
+    verdict, p_value = ratio.verdict, ratio.p_value
+    if unequal:
+        low, high = (log_ratio if each is None else each for each in bounds)
+        verdict = _verdict(log_ratio, low, high, TOLERANCE, 0.0)
+        p_value = None
+    return replace(
+        ratio,
+        baseline_us=totals[0],
+        target_us=totals[1],
+        log_ratio=log_ratio,
+        log_low=bounds[0],
+        log_high=bounds[1],
+        verdict=verdict,
+        p_value=p_value,
+    )
+
+
 def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
     """Return the process that each row was timed in; None where the table does not say.
 

@@ -23,10 +23,16 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.explain.align import align_layers
 from perfml.explain.results import Ratio
-from perfml.explain.times import compare_times, processes_of
+from perfml.explain.times import (
+    OVERLAP,
+    compare_times,
+    may_overlap,
+    processes_of,
+    without_verdict,
+)
 from perfml.gate.policy import Policy
 from perfml.gate.work import FEW, LAUNCHES, WorkChange, work_changes
-from perfml.time_sources import time_notes
+from perfml.time_sources import not_comparable, time_notes
 from perfml.util.words import Readable
 
 
@@ -151,12 +157,14 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
     for name, table in (("baseline", baseline), ("new", new)):
         _one_condition(name, table)
     alignment = align_layers(baseline, new)
+    unlike = not_comparable(("the baseline", baseline), ("the new version", new))
     layers = tuple(
         _judge_layer(
             str(pair["layer"]),
             baseline[baseline["layer"] == pair["layer"]],
             new[new["layer"] == pair["target_layer"]],
             rules,
+            unlike,
         )
         for pair in alignment.pairs.to_dict(orient="records")
     )
@@ -182,7 +190,7 @@ def _one_condition(name: str, table: pd.DataFrame) -> None:
 
 
 def _judge_layer(
-    layer: str, before: pd.DataFrame, after: pd.DataFrame, policy: Policy
+    layer: str, before: pd.DataFrame, after: pd.DataFrame, policy: Policy, unlike: str
 ) -> LayerVerdict:
     changes = work_changes(before, after)
     tolerance = policy.work_of(layer)
@@ -190,8 +198,11 @@ def _judge_layer(
         (change for change in changes if change.beyond(tolerance)),
         key=lambda change: -abs(change.growth),
     )
-    time = _time(before, after, policy)
     counters = [change for change in changes if change.counter != LAUNCHES]
+    if unlike and len(counters) < FEW:
+        # a profiler of counters measures the launches that it was asked for
+        return LayerVerdict(layer, Verdict.UNCLEAR, unlike, (), None)
+    time = None if unlike else _time(before, after, policy)
     verdict, reason = _decide(changed, time, enough=len(counters) >= FEW)
     return LayerVerdict(layer, verdict, reason, tuple(changed), time)
 
@@ -200,12 +211,13 @@ def _time(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ratio | 
     timed = [rows[rows["time_us"].notna()] for rows in (before, after)]
     if any(rows.empty for rows in timed):
         return None
-    return compare_times(
+    ratio = compare_times(
         *(rows["time_us"] for rows in timed),
         baseline_process=processes_of(timed[0]),
         target_process=processes_of(timed[1]),
         tolerance=policy.time,
     )
+    return without_verdict(ratio, OVERLAP) if any(map(may_overlap, timed)) else ratio
 
 
 def _decide(changed: list[WorkChange], time: Ratio | None, *, enough: bool) -> tuple[Verdict, str]:

@@ -93,12 +93,12 @@ def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
         Kernels table of the timing pass, with ``start_us`` where that is known.
     program
         Whether it is a program of the user's. What runs a built-in workload waits between its
-        layers, so that its starts tell nothing and are left out.
+        layers: the starts tell which launches run side by side, and nothing of gaps.
     """
     if "start_us" not in timing:
         return timing
     if not program:
-        return timing.drop(columns=["start_us", "gap_us"], errors="ignore")
+        return timing.drop(columns=["gap_us"], errors="ignore")
     if "gap_us" in timing:  # with copies and fills between them
         return timing
     process = np.zeros(len(timing), dtype=np.int64)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
+from perfml.merge.clock import LAUNCH_CLOCK
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     KERNEL_COLUMNS,
@@ -30,7 +31,7 @@ from perfml.tables import (
 IDENTITY = (*RUN_COLUMNS, "iteration", "layer", "kernel", "kernel_index", "time_us")
 """The columns that decide where a launch belongs and what it weighs."""
 
-OPTIONAL = ("launches", "process", "time_source")
+OPTIONAL = ("launches", "process", "time_source", *LAUNCH_CLOCK)
 """Columns that say more of a launch where a table has them."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())

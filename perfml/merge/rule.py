@@ -1,10 +1,11 @@
 """Merge the kernels of a layer into one row, weighting each metric by the kernels' running time.
 
 The rule is the published study's: a metric of a layer is sum(metric_k * t_k) / sum(t_k) over the
-kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 and 0.8. Counts and
-bytes add up; the catalogue says which rule a metric follows. A row that stands for many launches
-(``launches``: the averages of a summary) counts and weighs as many. What was not measured is not
-passed over in silence (`perfml.merge.coverage`).
+kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 and 0.8, side by side
+or not. Counts and bytes add up; the catalogue says which rule a metric follows. A row that stands
+for many launches (``launches``: the averages of a summary) counts and weighs as many. What was not
+measured is not passed over in silence (`perfml.merge.coverage`). The time of a layer is how long
+its device was busy with it (`perfml.merge.clock`).
 
 Here to change: the rule itself. Tables larger than memory go through the same `LaunchGroups`, a
 batch of whole layers at a time (`batches`).
@@ -22,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfml.errors import PerfmlError, TableError
+from perfml.merge.clock import LAUNCH_CLOCK, layer_clock
 from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
 from perfml.merge.mean_times import launch_weights, mean_times
 from perfml.merge.numbering import Codes, combined, numbered
@@ -252,11 +254,21 @@ class LaunchGroups:
         layers["kernels"] = self._sums(self._number).astype(np.int64)
         layers["kernel_names"] = self._joined_names()
         layers["time_us"] = self._sums(self._time)
+        layers = layers.assign(**self._clock())
         if "process" in self._kernels.columns:
             layers["process"] = self._processes()
         if "time_source" in self._kernels.columns:
             layers["time_source"] = self._time_sources()
         return layers
+
+    def _clock(self) -> dict[str, Floats]:
+        """Return what starts, devices and streams of the launches tell of their layers."""
+        held = [name for name in LAUNCH_CLOCK if name in self._kernels.columns]
+        known = {
+            name: self._ordered(self._kernels[name].to_numpy(dtype=float)[self._attributed])
+            for name in held
+        }
+        return layer_clock(self._lengths, self._time, self._number, known)
 
     def _processes(self) -> pd.Series[Any]:
         """Return the process of each row; missing where its launches ran in several."""

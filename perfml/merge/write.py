@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfml import __version__
+from perfml.merge.clock import clock_columns
 from perfml.merge.coverage import Coverage, coverage_sentences, joined
 from perfml.merge.files import TEXT, KernelFiles
 from perfml.merge.rule import outside_times
@@ -148,7 +149,8 @@ class Writer:
         same = (*RUN_COLUMNS, "iteration", "layer")
         types = {name: files.types[name] for name in same}
         types |= {"kernels": pa.int64(), "kernel_names": pa.string(), "time_us": pa.float64()}
-        types |= {name: files.types[name] for name in LAYER_OPTIONAL if name in files.types}
+        own = {name: files.types[name] for name in LAYER_OPTIONAL if name in files.types}
+        types |= own | dict.fromkeys(clock_columns(files.types), pa.float64())
         types |= dict.fromkeys(files.merged, pa.float64())
         text = [name for name, kind in types.items() if kind == pa.string()]
         self._schema = pa.schema(

@@ -88,12 +88,13 @@ def busy_share(kernels: Spans) -> float | None:
 
 
 def timeline_columns(kernels: Spans, stream: Ints, others: Spans) -> dict[str, Any]:
-    """Return the columns ``stream``, ``start_us`` and ``gap_us`` of a Kernels table.
+    """Return the columns of a Kernels table that say where and when each kernel ran.
 
     `stream` is that of each kernel; `others` are memory copies and sets.
     """
     first = int(kernels.start.min()) if len(kernels) else 0
     return {
+        "device_id": kernels.device,
         "stream": stream,
         "start_us": (kernels.start - first) / 1e3,
         "gap_us": idle_before(kernels, others),

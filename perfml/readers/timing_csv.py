@@ -23,15 +23,12 @@ from perfml.readers.moves import with_moves
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
-from perfml.util.words import Readable
 
 NAME = "timing-csv"
 
 _REQUIRED = ("iteration", "layer", "kernel", "time_us")
 _OPTIONAL = ("grid", "block", "start_us", "bytes")
 _BLOCK = 1 << 20
-_BESIDE = 0.02
-"""Share of a layer's time above which launches that overlap are told."""
 _MOST = 1e15
 """Beyond it a floating-point number is no longer every whole number."""
 _LONGEST = 3e13
@@ -95,35 +92,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             "tool": "timing pass without counters",
             "iterations": len(np.unique(iteration)),
         },
-        _overlaps(launches, iteration, layers),
     )
-
-
-def _overlaps(
-    launches: pd.DataFrame, iteration: npt.NDArray[np.float64], layers: pd.Series[str]
-) -> tuple[str, ...]:
-    """Return a warning if launches of a layer run beside each other, as in several streams."""
-    if "start_us" not in launches:
-        return ()
-    table = pd.DataFrame({"iteration": iteration, "layer": layers.to_numpy()})
-    table["start"], table["time"] = launches["start_us"], launches["time_us"]
-    table["end"] = table["start"] + table["time"]
-    table = table.sort_values(["iteration", "start"], kind="stable")
-    # what has begun before a launch and is not over hides the launch's own first part
-    before = table.groupby("iteration")["end"].cummax().groupby(table["iteration"]).shift()
-    hidden = np.minimum(before.fillna(-np.inf), table["end"]) - table["start"]
-    table["hidden"] = np.maximum(hidden, 0.0)
-    sums = table[table["layer"] != ""].groupby("layer", sort=False)[["time", "hidden"]].sum()
-    shares = (sums["hidden"] / sums["time"]).sort_values(ascending=False)
-    beside = shares[shares > _BESIDE]
-    if not len(beside):
-        return ()
-    told = (
-        f"launches of {len(beside)} layer(s) run beside each other, most in {beside.index[0]}, "
-        f"where that hides {Readable(beside.iloc[0]):.0%} of their time; a layer's time is the "
-        "sum of its kernels, longer than what the clock showed"
-    )
-    return (told,)
 
 
 class _Rows:

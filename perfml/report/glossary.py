@@ -149,6 +149,7 @@ CAUSES = {
     "launch_gaps": "Time between launches in which the GPU runs no kernel.",
     "memory_moves": "Time that copies and fills (memset) of memory take.",
     "launch_count": "More or fewer launches of the same kernel.",
+    "side_by_side": "Kernels that run at the same time, on several streams.",
     "unprofiled_time": "The time under the profiler against the time without it.",
     "memory_fence": "Warps wait until their writes are visible to others.",
     "math_throttle": "Warps wait for an arithmetic unit that is busy.",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.device_time import repeat_keys
 from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import UNNAMED, Condition
 from perfml.report.labels import clean
@@ -40,7 +41,7 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
         missing (None) for launches outside every layer.
     """
     frame = kernels[["backend", "layer", "kernel", "time_us"]].copy()
-    frame["repeat"] = kernels.groupby(["run_id", "iteration"], dropna=False).ngroup()
+    frame["repeat"] = kernels.groupby(repeat_keys(kernels), dropna=False).ngroup()
     frame["amount"] = kernels["launches"].fillna(1) if "launches" in kernels.columns else 1
     frame["time_us"] *= frame["amount"]
     repeats = frame.groupby("backend", dropna=False)["repeat"].nunique()

@@ -163,8 +163,9 @@ def report(
         from perfml.datasets.loading import read_given
 
         given = read_given(data)
+        layers = given.layers if given.ranged else given.kernel_layers
         given = given if given.ranged else given.by_kernel()
-        layers, provenance = given.layers, given.provenance
+        provenance = given.provenance
         kernels = given.kernels if kernels is None else kernels
     document, _ = analysed(
         layers,

@@ -46,7 +46,7 @@ def said_of_launches(detail: LayerDiff, busy: Sequence[float]) -> str | None:
     busy
         Microseconds in which a kernel ran, before and after; NaN if not known.
     """
-    sums = (detail.time.baseline_us, detail.time.target_us)
+    sums = [float(detail.launches[side].sum()) for side in ("baseline_us", "target_us")]
     shares = [whole / some - 1 for whole, some in zip(sums, busy, strict=True)]
     if any(share > OVERLAP for share in shares):
         return (

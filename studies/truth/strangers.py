@@ -36,7 +36,7 @@ from studies.truth.sets import CONFIDENT
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
-    from perfml.explain.gaps import Gaps
+    from perfml.explain.gaps import Waterfall
 
 HALVES = ("dev", "aside")
 ANSWERS = {
@@ -269,11 +269,9 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _gaps(clock: Gaps) -> dict[str, Any]:
+def _gaps(clock: Waterfall) -> dict[str, Any]:
     """Return what an explanation begins with where the time passes between the kernels."""
-    most = clock.most
-    part = round(most.log_ratio / math.log(clock.wall_ratio), 3)
-    return {"term": most.term.id, "residual": False, "part": part}
+    return {"term": clock.cause.id, "residual": False, "part": round(clock.cause_part, 3)}
 
 
 def _doubt(detail: LayerDiff) -> str | None:

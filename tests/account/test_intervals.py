@@ -1,10 +1,9 @@
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.account.intervals import busy_by_group, intersection, union
+from perfml.account.intervals import group_times, intersection, union
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
 
@@ -40,14 +39,27 @@ def test_an_interval_that_ends_before_it_starts_is_refused():
         union([2.0], [1.0])
 
 
-def test_launches_side_by_side_count_once_and_an_unknown_start_leaves_the_group_unknown():
-    rows = pd.DataFrame(
-        {
-            "layer": ["a", "a", "b", "b"],
-            "start_us": [0.0, 5.0, 0.0, np.nan],
-            "time_us": [10.0, 10.0, 1.0, 1.0],
-        }
-    )
-    busy = busy_by_group(rows, ["layer"])
-    assert busy["a"] == 15.0
-    assert np.isnan(busy["b"])
+GROUPED = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=20
+)
+
+
+@given(GROUPED)
+def test_a_group_is_busy_as_long_as_the_union_of_its_launches(launches):
+    times = group_times(*zip(*launches, strict=True))
+    for group in {group for group, _, _ in launches}:
+        spans = [(start, length) for each, start, length in launches if each == group]
+        assert times.busy_us[group] == len(covered(spans))
+        last = max(start + length for start, length in spans)
+        assert times.wall_us[group] == last - min(start for start, _ in spans)
+
+
+def test_a_group_of_which_one_start_is_not_known_is_unknown_and_the_others_are_not():
+    times = group_times([0, 0, 1, 1], [0.0, 5.0, 0.0, np.nan], [10.0, 10.0, 1.0, 1.0])
+    assert times.busy_us[0] == times.wall_us[0] == 15.0
+    assert np.isnan([times.busy_us[1], times.wall_us[1]]).all()
+
+
+def test_launches_one_after_another_take_the_sum_of_their_times_digit_for_digit():
+    start, time = [0.1, 0.4, 0.9], [0.3, 0.1, 0.7]
+    assert group_times([0, 0, 0], start, time).busy_us[0] == sum(time)

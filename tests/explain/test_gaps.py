@@ -9,10 +9,11 @@ import math
 import pandas as pd
 import pytest
 
+from perfml.account.device_time import DeviceTime
 from perfml.explain import advise, explain, make_side
 from perfml.explain.counters.terms import TERMS
-from perfml.explain.gaps import Gaps, Timeline
-from perfml.explain.timelines import compare_gaps, idle_layers, layers_on_the_clock, timeline
+from perfml.explain.gaps import Timeline, Waterfall
+from perfml.explain.timelines import compare_clocks, idle_layers, layers_on_the_clock, timeline
 from perfml.readers import read
 from perfml.readers.timeline import Spans, idle_before
 from perfml.report.sections.explanation import explanation_summary
@@ -31,24 +32,77 @@ def test_the_first_kernel_waits_for_nobody_and_the_usual_iteration_counts():
         }
     )
     found = timeline(rows, "a")
-    assert found == Timeline("a", 3, 35.0, 5.0, 2.5, longest_us=5.0, iterations=3)
+    account = DeviceTime(3, 30.0, 30.0, 0.0, 5.0, gap_us=2.5, longest_us=5.0)
+    assert found == Timeline("a", (account,), iterations=3)
+    assert found.wall_us == 35.0
     assert found.as_graph_us == pytest.approx(30.6)
     assert timeline(rows.drop(columns="gap_us")) is None
     assert timeline(None) is None
 
 
-def test_what_the_clock_shows_is_kernels_times_gaps():
-    gaps = Gaps(Timeline("a", 10, 100.0, 20.0, 2.0), Timeline("b", 10, 400.0, 320.0, 30.0))
-    assert gaps.wall_ratio == pytest.approx(4.0)
-    # what the kernels take is 80 us on both sides
-    assert gaps.contribution.log_ratio == pytest.approx(math.log(4))
-    assert gaps.contribution.term is TERMS["launch_gaps"]
-    assert gaps.sentence() == (
-        "on the clock, from the first kernel to the last, b takes 400 µs and a 100 µs (×4.00): "
-        "gaps between kernels ×4.00, the kernels themselves ×1.00"
+def side(name, launches, kernels_us, idle_us, gap_us=0.0, *, repeats=2, longest_us=0.0, copied=0.0):
+    """One device whose kernels run one after another, and what it is idle between them."""
+    account = DeviceTime(launches, kernels_us, kernels_us, copied, idle_us, gap_us, longest_us)
+    return Timeline(name, (account,), repeats)
+
+
+def test_what_two_sides_differ_by_on_the_clock_is_a_sum_of_microseconds():
+    before = Timeline("a", (DeviceTime(10, 80.0, 80.0, 0.0, 20.0),), 2)
+    # 30 of 110 us of kernels run side by side
+    after = Timeline("b", (DeviceTime(10, 110.0, 80.0, 4.0, 316.0),), 2)
+    found = Waterfall(before, after)
+    assert {part.id: part.us for part in found.parts} == {
+        "kernels": 30.0,
+        "side_by_side": -30.0,
+        "copies": 4.0,
+        "idle": 296.0,
+    }
+    assert found.wall_us == sum(part.us for part in found.parts) == 300.0
+    assert found.cause is TERMS["launch_gaps"]
+    assert found.sentence() == (
+        "on the clock, from the first kernel to the last, b takes 400 µs and a 100 µs (+300 µs): "
+        "idle between kernels +296 µs, the kernels themselves +30.0 µs, "
+        "kernels side by side -30.0 µs, copies and fills of memory +4.00 µs"
     )
-    little = Timeline("a", 10, 100.0, 5.0, 0.5)
-    assert Gaps(little, little).sentences() == ()
+    assert Waterfall(before, before).sentence() is None
+
+
+def test_kernels_side_by_side_are_told_beside_the_time_in_which_one_ran():
+    account = DeviceTime(20, 2000.0, 1000.0, 0.0, 90.0)
+    (said,) = Timeline("", (account,)).account()
+    assert "1,090 µs = 1,000 µs computing (2,000 µs of kernels, side by side) + 90.0" in said
+
+
+def test_what_is_idle_leads_where_it_is_nearly_all_of_the_added_time():
+    # as factors these were "gaps x1.53, kernels x5.64", though 94 % of what is added is idle
+    before, after = side("a", 10, 100.0, 5_000.0), side("b", 10, 564.0, 12_264.0)
+    found = Waterfall(before, after)
+    assert found.dominate
+    assert found.cause_part == pytest.approx(0.94, abs=0.001)
+    assert ": idle between kernels +7,264 µs, the kernels themselves +464 µs" in found.sentence()
+
+
+def test_each_device_has_its_own_account_and_nothing_saves_more_than_the_busiest_leaves():
+    rows = pd.DataFrame(
+        {
+            "iteration": 0,
+            "device_id": [0] * 10 + [1] * 10,
+            "start_us": [110.0 * place for place in range(10)] * 2,
+            "time_us": [100.0] * 10 + [20.0] * 10,
+            "gap_us": ([math.nan] + [10.0] * 9) + ([math.nan] + [90.0] * 9),
+        }
+    )
+    found = timeline(rows)
+    assert [each.device for each in found.devices] == [0, 1]
+    assert [each.wall_us for each in found.devices] == [1090.0, 1010.0]
+    assert [each.idle_us for each in found.devices] == [90.0, 810.0]
+    # device 0 computes 1,000 us whatever device 1 could do
+    assert found.as_graph_us >= 1000.0
+    assert found.sentence() is None
+    assert found.account() == (
+        "On the clock, device 0: 1,090 µs = 1,000 µs computing + 90.0 µs idle.",
+        "On the clock, device 1: 1,010 µs = 200 µs computing + 810 µs idle.",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +122,13 @@ def test_a_trace_shows_the_time_that_the_clock_showed(traced):
         found = timeline(frame)
         # before the first kernel is one launch (of a graph the longest), after the last one wait
         assert 0 < case["traced_wall_us"] - found.wall_us < 150, name
-        assert found.kernels == case["kernels"]
+        assert found.busiest.launches == case["kernels"]
 
 
 def test_kernels_shorter_than_their_launch_are_idle_between_and_a_graph_ends_it(traced):
     for slow, fast in (("tiny_eager", "tiny_graph"), ("mlp_eager", "mlp_graph")):
         before, after = (timeline(traced[name][1]) for name in (slow, fast))
-        assert before.idle_share > 0.85
+        assert before.idle_us > 0.85 * before.wall_us
         assert "Record the launches as one CUDA graph" in before.sentence()
         assert before.as_graph_us == pytest.approx(after.wall_us, rel=0.12)
         # and of the graph there is nothing more to say
@@ -83,17 +137,16 @@ def test_kernels_shorter_than_their_launch_are_idle_between_and_a_graph_ends_it(
 
 def test_long_kernels_hide_their_launches(traced):
     found = timeline(traced["long_kernels"][1])
-    assert found.idle_share < 0.01
+    assert found.idle_us < 0.01 * found.wall_us
     assert found.sentence() is None
 
 
 def test_a_host_that_waits_or_computes_is_in_the_gaps_and_not_in_the_kernels(traced):
     for slow, fast in (("sync_each", "sync_none"), ("host_60_us", "host_none")):
-        gaps = compare_gaps(traced[fast][1], traced[slow][1], (fast, slow))
-        kernels = gaps.wall_ratio / math.exp(gaps.contribution.log_ratio)
-        assert gaps.wall_ratio > 2
-        assert kernels == pytest.approx(1.0, abs=0.02)
-    assert timeline(traced["host_60_us"][1]).gap_us > 60
+        found = compare_clocks(traced[fast][1], traced[slow][1], (fast, slow))
+        assert found.target.wall_us > 2 * found.baseline.wall_us
+        assert abs(found.computing_us) < 0.02 * found.baseline.wall_us
+    assert timeline(traced["host_60_us"][1]).busiest.gap_us > 60
 
 
 def test_planted_pauses_are_named_with_their_length(root):
@@ -113,17 +166,18 @@ def test_planted_pauses_are_named_with_their_length(root):
     assert set(sides) == {"base", "level_1", "level_2", "level_3"}
     assert sides["base"].sentence() is None
     for level, pause in (("level_1", 20), ("level_2", 60), ("level_3", 160)):
-        gaps = Gaps(sides["base"], sides[level])
-        assert pause < sides[level].gap_us < pause + 40
-        assert gaps.contribution.log_ratio == pytest.approx(math.log(gaps.wall_ratio), abs=0.02)
-        assert gaps.sentence() is not None
+        found = Waterfall(sides["base"], sides[level])
+        gap_us = sides[level].busiest.gap_us
+        assert pause < gap_us < pause + 40
+        assert found.between_us == pytest.approx(found.wall_us, rel=0.02)
+        assert found.sentence() is not None
 
 
 def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):
     fast, slow = (traced[name][1] for name in ("tiny_graph", "tiny_eager"))
     found = explain(make_side("graph", fast), make_side("eager", slow), model=None)
-    assert found.gaps.target.kernels == 100
-    assert any("gaps between kernels ×" in note for note in found.time_notes)
+    assert found.gaps.target.busiest.launches == 100
+    assert any("idle between kernels +" in note for note in found.time_notes)
     assert found.to_dict()["gaps"]["term"] == "launch_gaps"
     (note,) = advise(slow).time_notes
     assert note.startswith("Between its kernels the device is idle 1,394 µs of 1,474 µs (95 %)")
@@ -151,7 +205,7 @@ def test_layers_whose_kernels_wait_are_named_on_the_clock():
     # three kernels of 10 us, a gap of 1 us and two of 40 or 1 us
     assert {layer: gaps.of_layer() for layer, gaps in found.items()} == {
         "waits": "on the clock, with what was idle before each of its kernels, b takes 111 µs and "
-        "a 33.0 µs (×3.36): gaps between kernels ×3.36, the kernels themselves ×1.00"
+        "a 33.0 µs (+78.0 µs): idle between kernels +78.0 µs"
     }
     assert layers_on_the_clock(_steps(1.0), _steps(1.0), ("a", "b"), pairs) == {}
     assert layers_on_the_clock(None, _steps(40.0), ("a", "b"), pairs) == {}
@@ -186,7 +240,7 @@ def test_a_layer_that_waits_is_told_beside_the_times_of_its_kernels():
     steady, waits = found.details
     assert (steady.time.verdict, waits.time.verdict) == ("no difference", "no difference")
     assert steady.disagreements == ()
-    assert "gaps between kernels ×3.36" in waits.disagreements[0]
+    assert "idle between kernels +78.0 µs" in waits.disagreements[0]
     assert waits.reasons[:2] == (waits.disagreements[0], waits.on_the_clock.action())
     assert waits.reasons[1].startswith("do in b: Record the launches as one CUDA graph")
     assert (steady.on_the_clock, waits.fix) == (None, None)
@@ -199,28 +253,28 @@ def test_a_layer_that_waits_is_told_beside_the_times_of_its_kernels():
 
 
 def test_one_gap_of_one_iteration_proves_nothing_and_several_or_a_second_iteration_do():
-    quiet = Timeline("a", 3, 32.0, 2.0, 1.0, longest_us=1.0)
-    once = Timeline("b", 3, 131.0, 101.0, 1.0, longest_us=100.0)
-    assert Gaps(quiet, once).wall_ratio > 4
-    assert Gaps(quiet, once).sentence() is None
-    assert not Gaps(quiet, once).hidden
-    often = Timeline("b", 3, 130.0, 100.0, 50.0, longest_us=50.0)
-    assert Gaps(quiet, often).dominate
-    again = Timeline("b", 3, 131.0, 101.0, 1.0, longest_us=100.0, iterations=2)
-    assert Gaps(quiet, again).dominate
+    quiet = side("a", 3, 30.0, 2.0, 1.0, repeats=1, longest_us=1.0)
+    once = side("b", 3, 30.0, 101.0, 1.0, repeats=1, longest_us=100.0)
+    assert Waterfall(quiet, once).wall_us == pytest.approx(99.0)
+    assert Waterfall(quiet, once).sentence() is None
+    assert not Waterfall(quiet, once).hidden
+    often = side("b", 3, 30.0, 100.0, 50.0, repeats=1, longest_us=50.0)
+    assert Waterfall(quiet, often).dominate
+    again = side("b", 3, 30.0, 101.0, 1.0, repeats=2, longest_us=100.0)
+    assert Waterfall(quiet, again).dominate
     # without their longest gaps it would be the other side that waits
-    other = Timeline("a", 3, 70.0, 40.0, 20.0, longest_us=20.0)
-    assert Gaps(other, once).proven == 0.0
+    other = side("a", 3, 30.0, 40.0, 20.0, repeats=1, longest_us=20.0)
+    assert Waterfall(other, once).between_us == 0.0
 
 
 @pytest.mark.parametrize(("idle_us", "first"), [(400.0, False), (1300.0, True)])
 def test_gaps_before_more_launches_are_theirs_unless_each_is_longer(idle_us, first):
-    one = Timeline("a", 2, 350.0, 50.0, 50.0, iterations=9)
+    one = side("a", 2, 300.0, 50.0, 50.0)
     # 25 launches have 24 gaps: of 17 and of 54 us
-    many = Timeline("b", 25, 350.0 + idle_us, idle_us, 17.0, iterations=9)
-    for gaps in (Gaps(one, many), Gaps(many, one)):
-        assert gaps.hidden
-        assert gaps.dominate is first
+    many = side("b", 25, 350.0, idle_us, 17.0)
+    for found in (Waterfall(one, many), Waterfall(many, one)):
+        assert found.hidden
+        assert found.dominate is first
 
 
 def test_a_layer_that_waited_once_in_one_iteration_is_not_said_to_wait():

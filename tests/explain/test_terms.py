@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from perfml.account.device_time import DeviceTime
 from perfml.explain.counters.causes import decompose_pair, kernel_causes
 from perfml.explain.counters.evidence import sections_of
 from perfml.explain.counters.resources import RESOURCES
 from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
-from perfml.explain.gaps import Gaps, Timeline
+from perfml.explain.gaps import Timeline, Waterfall
 from perfml.explain.launches import Launch, Launches, changes_between
+from perfml.explain.layer_parts import LayerParts
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
 from perfml.tables import MOVED_COLUMNS
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 
-COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us", *MOVED_COLUMNS}
+COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us", "start_us", *MOVED_COLUMNS}
 """Evidence that is a column of a launch, not a metric."""
 
 
@@ -101,8 +103,13 @@ def emitted():
         changes = changes_between(before.names, after.names)
         causes = kernel_causes(changes, before, after, same_device=True)
         found.update(total.term.id for total in causes.totals)
-    sides = [Timeline(name, 2, 10.0, idle, idle) for name, idle in (("a", 0.0), ("b", 5.0))]
-    found |= {Gaps(*sides).contribution.term.id, Gaps(*sides).copies.term.id}
+        beside = LayerParts((1.0, 1.0), (1.0, 2.0)).joined(causes)
+        assert sum(total.log_ratio for total in beside.totals) == pytest.approx(beside.log_ratio)
+        found.update(total.term.id for total in beside.totals)
+    quiet = Timeline("a", (DeviceTime(2, 10.0, 10.0, 0.0, 0.0),), 2)
+    for copies, idle in ((0.0, 5.0), (5.0, 0.0)):
+        longer = Timeline("b", (DeviceTime(2, 10.0, 10.0, copies, idle),), 2)
+        found.add(Waterfall(quiet, longer).cause.id)
     return found
 
 

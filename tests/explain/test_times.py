@@ -10,8 +10,11 @@ import pytest
 from scipy.stats import ttest_ind
 
 from perfml.errors import PerfmlError
-from perfml.explain import compare_times
+from perfml.explain import compare_times, explain
 from perfml.explain.times import corrected_verdicts, did_the_same, processes_of
+from perfml.gate import judge
+from perfml.merge import merge
+from tests.support.tables import make_kernels
 
 
 def timed(rng, processes, repeats, between, within, shift=0.0):
@@ -159,3 +162,42 @@ def test_where_nothing_was_counted_nobody_knows_whether_both_did_the_same():
     known, unknown = rows.assign(inst_executed=9.0), rows.assign(inst_executed=float("nan"))
     assert not did_the_same(known, unknown)
     assert did_the_same(known, known)
+
+
+def side_by_side(times, streams, starts=None):
+    """Return a side of one layer whose launches of 10 us lie on streams, in three iterations."""
+    rows = [
+        {"iteration": step, "kernel": f"k{place}", "time_us": time + step / 100, "stream": stream}
+        | ({} if starts is None else {"start_us": 100.0 * step + starts[place]})
+        for step in range(3)
+        for place, (time, stream) in enumerate(zip(times, streams, strict=True))
+    ]
+    return make_kernels(rows)
+
+
+def test_of_launches_that_may_overlap_nothing_is_claimed_by_explain_or_gate():
+    one = side_by_side([10.0, 10.0], [7, 7])
+    two = side_by_side([14.0, 14.0], [7, 8])
+    found = explain(one, two, model=None)
+    assert found.total.verdict == found.details[0].time.verdict == "undecided"
+    assert found.total.interval is None
+    assert "only the sums of their times are known" in found.total.sentence()
+    assert found.details[0].reasons == ()
+    gate = judge(merge(one), merge(two)).layers[0]
+    assert (gate.time.verdict, gate.time.interval) == ("undecided", None)
+
+
+def test_where_starts_are_known_launches_side_by_side_are_compared_by_the_clock():
+    one = side_by_side([10.0, 10.0], [7, 7], [0.0, 10.5])
+    two = side_by_side([14.0, 14.0], [7, 8], [0.0, 1.0])
+    found = explain(one, two, model=None)
+    # 15 of 28 us on the clock against 20
+    assert found.total.verdict == "faster"
+    assert found.total.ratio == pytest.approx(15 / 20, rel=0.002)
+    assert found.details[0].causes.totals[0].term.id == "side_by_side"
+
+
+def test_layers_that_run_side_by_side_are_no_sum():
+    one = side_by_side([10.0, 10.0], [7, 7], [0.0, 10.0]).assign(layer=["a", "b"] * 3)
+    two = side_by_side([12.0, 12.0], [7, 8], [0.0, 0.0]).assign(layer=["a", "b"] * 3)
+    assert explain(one, two, model=None).total.ratio == pytest.approx(12 / 20, rel=0.002)

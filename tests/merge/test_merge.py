@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError, TableError
+from perfml.merge.batches import merge_files
 from perfml.merge.rule import launch_totals, merge, unattributed_time
+from perfml.tables import CLOCK_COLUMNS, read_table, write_table
 from tests.support.tables import make_kernels
 
 FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"
@@ -280,3 +282,50 @@ def test_a_layer_keeps_where_its_time_comes_from_and_in_which_process():
     assert layers["process"].tolist() == [1, 2, 2]
     bare = merge(kernels.drop(columns=["time_source", "process"]))
     assert not {"time_source", "process"} & set(bare.columns)
+
+
+def on_the_clock(*launches):
+    """Return launches of (layer, start, time, device, stream) with a share that is weighted."""
+    return make_kernels(
+        [
+            {"layer": layer, "start_us": start, "time_us": time, "device_id": device}
+            | {"stream": stream, "gld_efficiency": time / 10}
+            for layer, start, time, device, stream in launches
+        ]
+    )
+
+
+def test_a_layer_takes_as_long_as_its_device_is_busy_with_it_and_metrics_keep_their_weights():
+    rows = (("a", 0.0, 4.0, 0, 7), ("a", 2.0, 6.0, 0, 8), ("b", 9.0, 1.0, 0, 7))
+    layers = merge(on_the_clock(*rows)).set_index("layer")
+    assert layers.loc["a", ["time_us", "kernels_us", "wall_us", "streams"]].tolist() == [
+        8,
+        10,
+        8,
+        2,
+    ]
+    assert layers.loc["b", ["time_us", "kernels_us", "wall_us", "streams"]].tolist() == [1, 1, 1, 1]
+    # 0.4 weighs 4 and 0.6 weighs 6, side by side or not
+    assert layers.loc["a", "gld_efficiency"] == pytest.approx(0.52)
+
+
+def test_of_several_devices_the_one_that_is_busy_longest_is_the_time_of_a_layer():
+    rows = (("a", 0.0, 5.0, 0, 7), ("a", 0.0, 3.0, 1, 7), ("a", 9.0, 3.0, 1, 7))
+    (layer,) = merge(on_the_clock(*rows)).to_dict("records")
+    assert (layer["time_us"], layer["device_id"], layer["wall_us"]) == (6.0, 1, 12.0)
+
+
+def test_without_one_start_a_layer_is_the_sum_of_its_launches_and_has_no_wall_time():
+    rows = on_the_clock(("a", 0.0, 4.0, 0, 7), ("a", np.nan, 6.0, 0, 8))
+    (layer,) = merge(rows).to_dict("records")
+    assert (layer["time_us"], layer["kernels_us"], layer["streams"]) == (10.0, 10.0, 2)
+    assert np.isnan(layer["wall_us"])
+
+
+def test_a_merge_on_disk_keeps_the_time_on_the_clock(tmp_path):
+    kernels = on_the_clock(("a", 0.0, 4.0, 0, 7), ("a", 2.0, 6.0, 0, 8), ("b", 9.0, 1.0, 0, 7))
+    write_table(kernels, tmp_path / "kernels.parquet", kind="kernels", provenance={})
+    merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
+    stored = read_table(tmp_path / "layers.parquet").frame
+    columns = ["layer", "time_us", *CLOCK_COLUMNS]
+    pd.testing.assert_frame_equal(stored[columns], merge(kernels)[columns], check_dtype=False)

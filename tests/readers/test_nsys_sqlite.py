@@ -191,11 +191,18 @@ def test_an_export_without_kernels_says_what_it_has_and_how_to_record(export):
     assert len(str(no.value).splitlines()) == 2
 
 
-def test_graphs_traced_as_a_whole_name_the_option_that_shows_their_kernels(export):
-    export.connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start INTEGER)")
-    export.insert("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=1)
-    with pytest.raises(InputError, match="--cuda-graph-trace=node"):
-        export.read()
+def test_graphs_traced_as_a_whole_are_rows_and_name_the_option_that_shows_their_kernels(export):
+    columns = "start INTEGER, end INTEGER, deviceId INTEGER, graphExecId INTEGER"
+    export.connection.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE({columns})")
+    for start in (1_000, 10_000):
+        cells = {"start": start, "end": start + 5_000, "deviceId": 0, "graphExecId": 2}
+        export.insert("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **cells)
+    kernels = export.read()
+    assert kernels.frame["kernel"].tolist() == ["CUDA_graph_2"] * 2
+    assert kernels.frame["time_us"].tolist() == [5.0, 5.0]
+    assert kernels.frame["gap_us"].tolist()[1] == 4.0
+    assert kernels.frame[["grid", "block", "threads"]].isna().all(axis=None)
+    assert any("--cuda-graph-trace=node" in each for each in kernels.warnings)
 
 
 @pytest.mark.parametrize(

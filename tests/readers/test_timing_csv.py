@@ -29,26 +29,6 @@ def test_names_with_commas_quotes_and_angle_brackets_survive(tmp_path):
     assert frame["layer"].isna().tolist() == [False, True]
 
 
-def warnings_of(tmp_path, *launches):
-    """Read launches of (iteration, layer, start, time)."""
-    rows = [f"{iteration},{layer},k,{time},{start}\n" for iteration, layer, start, time in launches]
-    path = write(tmp_path, HEADER.strip() + ",start_us\n" + "".join(rows))
-    return " ".join(read(path).warnings)
-
-
-def test_launches_beside_each_other_are_told_with_the_share_that_they_hide(tmp_path):
-    streams = (0, "streams", 0, 10), (0, "streams", 5, 10), (1, "streams", 0, 20)
-    told = warnings_of(tmp_path, (0, "alone", 20, 5), *streams)
-    assert "launches of 1 layer(s)" in told
-    assert "most in streams" in told
-    assert "hides 12 % of" in told
-
-
-def test_launches_after_each_other_are_no_reason_to_warn(tmp_path):
-    # unsorted, another iteration that starts at zero again, and a touch of rounding
-    assert not warnings_of(tmp_path, (0, "b", 10, 5), (0, "a", 0, 10.001), (1, "a", 0, 12))
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [

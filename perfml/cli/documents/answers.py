@@ -8,6 +8,7 @@ from perfml.cli.documents.common import (
     MaybeMicroseconds,
     Microseconds,
     Number,
+    Timeline,
     Warnings,
 )
 from perfml.explain.advice.network import NetworkFinding
@@ -27,7 +28,6 @@ class AlignedLayer(TypedDict):
     layer: str
     target_layer: str
     aligned_by: Annotated[str, "name, shape, signature, place, ..."]
-    launches: NotRequired[Annotated[int, "how often the baseline launches it, where that differs"]]
     baseline_us: Microseconds
     target_us: Microseconds
     ratio: float
@@ -196,35 +196,23 @@ class Layer(TypedDict):
     lines: list[Line]
 
 
-class Move(TypedDict):
-    """What is copied one way, or filled."""
+class Parts(TypedDict):
+    """What makes the target take longer on the clock, in microseconds that add up."""
 
-    us: Microseconds
-    bytes: Number
-
-
-class Timeline(TypedDict):
-    """What the clock shows of the usual iteration, from its first kernel to its last."""
-
-    kernels: int
-    wall_us: Microseconds
-    idle_us: Annotated[Microseconds, "neither a kernel nor a copy ran"]
-    gap_us: Annotated[Microseconds, "median of the gaps"]
-    as_graph_us: Annotated[Microseconds, "about what it would take as one CUDA graph"]
-    moved: NotRequired[
-        Annotated[dict[str, Move], "copies and fills while no kernel runs, where they are known"]
-    ]
+    kernels: Annotated[Microseconds, "the sum of the kernels' times"]
+    side_by_side: Annotated[Microseconds, "kernels that ran side by side"]
+    copies: Annotated[Microseconds, "copies and fills while no kernel ran"]
+    idle: Microseconds
 
 
-class Gaps(TypedDict):
-    """Both sides on the clock, and what gaps between kernels, copies and fills account for."""
+class Waterfall(TypedDict):
+    """Both sides on the clock, and what makes one of them longer."""
 
     baseline: Timeline
     target: Timeline
-    wall_ratio: Number
-    term: str
-    log_ratio: Annotated[Number, "of the factor that is the gaps'"]
-    moves_log_ratio: NotRequired[Annotated[Number, "of the factor of copies and fills"]]
+    wall_us: Annotated[Microseconds, "the sum of the parts"]
+    parts: Parts
+    term: Annotated[str, "the cause to look at first, of gaps and copies"]
 
 
 class Explain(TypedDict):
@@ -241,7 +229,7 @@ class Explain(TypedDict):
     warnings: Warnings
     time_notes: list[str]
     pairing: Annotated[list[str], "how kernels were paired where no ranges told"]
-    gaps: Gaps | None
+    gaps: Waterfall | None
 
 
 class NotChecked(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Timeline, Warnings
 from perfml.merge.coverage import Coverage
 from perfml.merge.rule import Weights
 
@@ -107,6 +107,7 @@ class Inspect(TypedDict):
     runs: list[Run]
     time_notes: list[str]
     kernels: Annotated[list[KernelTimes], "the longest in all first; empty of merged layers"]
+    clock: Annotated[Timeline | None, "of the usual iteration, where starts are known"]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 

@@ -128,8 +128,9 @@ def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
 
 def _which(rows: pd.DataFrame, same: Places) -> str:
     many = f"{len(same)} launches, " if len(same) > 1 else ""
-    time = rows["time_us"].to_numpy(dtype=float)[same].sum()
-    return f"{many}{micros(time)} of the layer's {micros(rows['layer_us'].iloc[same[0]])}"
+    layer = float(rows["layer_us"].iloc[same[0]])
+    time = layer * rows["share"].to_numpy(dtype=float)[same].sum()
+    return f"{many}{micros(time)} of the layer's {micros(layer)}"
 
 
 def _beside(rule: Rule, rows: pd.DataFrame, same: Places) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.device_time import OFTEN
 from perfml.explain.launches import kernel_label
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
@@ -44,8 +45,10 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
     total = usual.groupby("group")["time_us"].transform("sum")
     labels = {name: kernel_label(str(name), LABEL) for name in usual["kernel"].unique()}
+    often = frame.groupby("group")[OFTEN].first() if OFTEN in frame.columns else None
     added = {
-        "layer_us": total,
+        # of a row that is one launch of a kernel the layer are all of them
+        "layer_us": total if often is None else total * usual["group"].map(often),
         "share": usual["time_us"] / total,
         "label": usual["kernel"].map(labels),
     }

@@ -134,6 +134,15 @@ _LAUNCHES = (
         "{target:.0f} launches, {baseline:.0f} in the baseline: {kernels}",
     ),
     Term(
+        "side_by_side",
+        "launches side by side",
+        Kind.LAUNCH,
+        ("start_us",),
+        "Let independent launches run side by side: several streams, or branches of a CUDA graph.",
+        "{target:.0%} of the kernels' time is hidden behind others, {baseline:.0%} in the baseline",
+        falls=True,
+    ),
+    Term(
         "unprofiled_time",
         "profiled vs. unprofiled time",
         Kind.MEASUREMENT,

@@ -15,9 +15,11 @@ from perfml.readers.ncu.launches import (
     BLOCK,
     DEVICE_NAME,
     GRID,
+    STREAM,
     Launches,
     measured_as_one,
     shape_of,
+    streams_of,
 )
 from perfml.readers.ncu.table import Table, dimensions
 from perfml.readers.occurrences import text_column
@@ -31,6 +33,7 @@ IDENTITY = (
     "Grid Size",
     "CC",
     DEVICE_NAME,
+    STREAM,
 )
 """Columns of both pages that are no metric; not every version of ncu has all of them."""
 
@@ -48,6 +51,7 @@ def assemble(table: Table, counters: dict[str, Any]) -> Launches:
         "block": _shape(table, "Block Size", counters, BLOCK),
         "device": _texts(table, DEVICE_NAME),
         "compute_capability": _texts(table, "CC", lambda text: text.replace(",", ".") or None),
+        **streams_of(table.texts(STREAM, str) if STREAM in table else ()),
     }
     facts: dict[str, Any] = {}
     notices = table.page.notices

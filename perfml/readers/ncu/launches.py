@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ DURATIONS = (
 GRID = ("launch__grid_dim_x", "launch__grid_dim_y", "launch__grid_dim_z")
 BLOCK = ("launch__block_dim_x", "launch__block_dim_y", "launch__block_dim_z")
 DEVICE_NAME = "device__attribute_display_name"
+STREAM = "Stream"
 CAPABILITY = (
     "device__attribute_compute_capability_major",
     "device__attribute_compute_capability_minor",
@@ -101,6 +102,20 @@ class Launches:
     ranges: Sequence[Sequence[str]] | CodedRanges
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+
+def streams_of(names: Iterable[str]) -> dict[str, Any]:
+    """Return the column ``stream`` where launches are on several; ncu runs them one by one.
+
+    Parameters
+    ----------
+    names
+        The stream of each launch, as it is printed.
+    """
+    codes, known = pd.factorize(pd.Series(list(names), dtype=object))
+    if len(known) < 2 or "" in known:
+        return {}
+    return {"stream": codes}
 
 
 def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str) -> Kernels:

@@ -28,6 +28,7 @@ from perfml.readers.ncu.launches import (
     needed,
     numbers_of,
     shape_of,
+    streams_of,
     to_kernels,
 )
 from perfml.readers.ncu.units import to_base
@@ -151,12 +152,19 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
         "block": shape_of(counters, BLOCK, rows),
         "device": _texts(devices),
         "compute_capability": numbers_of(counters, CAPABILITY, rows, ".".join),
+        **streams_of([_stream(each) for each in launches]),
     }
     ranges = [_ranges(each) for each in launches]
     advice = most_promising(_rules_in(launches))
     facts: dict[str, Any] = {"rules": advice} if advice else {}
     facts["instructions"] = any(map(has_instructions, launches))
     return Launches(identity, counters, ranges, facts, warnings)
+
+
+def _stream(launch: Any) -> str:
+    """Return the stream of a launch; empty where the report does not say."""
+    stream = launch.metric_by_name("launch__stream_id")
+    return "" if stream is None else str(stream.as_uint64())
 
 
 def has_instructions(launch: Any) -> bool:

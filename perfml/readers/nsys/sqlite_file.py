@@ -1,9 +1,10 @@
 """Read the SQLite file that ``nsys export --type sqlite`` makes of an Nsight Systems report.
 
 Kernels, their times, sizes and streams are read, and the NVTX ranges that were open when their
-API calls began. There are no counters in it. Tables are made lazily and columns came and went
-from 2020 to 2026, so everything but a kernel's name, times, device and shape may be absent.
-The file also holds the environment of the profiled program; none of that is read.
+API calls began. A CUDA graph that was traced as a whole is a row as a kernel is: it takes time, and
+what ran in it is not known. There are no counters in the file. Tables are made lazily and columns
+came and went from 2020 to 2026, so everything but a kernel's name, times, device and shape may be
+absent. The file also holds the environment of the profiled program; none of that is read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, opened
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
-from perfml.util.words import count
+from perfml.util.words import Readable, count
 
 NAME = "nsys-sqlite"
 
@@ -33,6 +34,8 @@ _MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 _EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 _REQUIRED = ("start", "end", "deviceId", *_SIZES)
+_GRAPH_REQUIRED, _GRAPH_OPTIONAL = ("start", "end", "deviceId"), ("graphId", "graphExecId")
+_LAUNCHED = ("correlationId", "globalPid", "streamId")
 _OPTIONAL = (
     *("correlationId", "globalPid", "streamId", "demangledName", "shortName"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
@@ -75,7 +78,9 @@ class _Reader:
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole export."""
-        raw = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL)
+        kernels = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL)
+        raw = pd.concat([kernels.assign(graph=-1), self._graphs()], ignore_index=True)
+        raw = raw.fillna(-1).astype("int64")
         if raw.empty:
             raise self._nothing()
         calls = self._calls(raw)
@@ -96,16 +101,10 @@ class _Reader:
         devices = self._devices()
         launches = self._launches(raw, devices)
         frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
-        self._other_records(calls)
+        self._other_records(calls, raw)
         return Kernels(frame, self._provenance(raw, frame), tuple(self.warnings))
 
     def _nothing(self) -> InputError:
-        where = self.database.where
-        graphs = self.database.count(_GRAPHS)
-        if graphs:
-            msg = "this Nsight Systems export holds whole CUDA graphs and no kernels"
-            cure = "Record again with: nsys profile --cuda-graph-trace=node CMD ..."
-            return InputError(msg, where=where, found=f"{graphs} graph launches", cure=cure)
         held = [
             f"{count(rows, 'row')} of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
             for name in sorted(self.database.tables)
@@ -114,7 +113,7 @@ class _Reader:
         msg = "this Nsight Systems export holds no kernels"
         return InputError(
             msg,
-            where=where,
+            where=self.database.where,
             found=", ".join(held) or "no CUDA activity",
             cure="Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ...",
         )
@@ -122,6 +121,13 @@ class _Reader:
     @staticmethod
     def _names_processes(raw: pd.DataFrame) -> bool:
         return bool((raw["globalPid"] >= 0).all())
+
+    def _graphs(self) -> pd.DataFrame:
+        """Return the launches of CUDA graphs that were traced as a whole, by the graph's number."""
+        optional = (*_GRAPH_OPTIONAL, *_LAUNCHED)
+        rows = self.database.integers(_GRAPHS, _GRAPH_REQUIRED, optional)
+        number = rows["graphId"].where(rows["graphId"] >= 0, rows["graphExecId"]).clip(lower=0)
+        return rows[[*_GRAPH_REQUIRED, *_LAUNCHED]].assign(graph=number)
 
     def _calls(self, raw: pd.DataFrame) -> list[LaunchCall]:
         """Return the API call of each kernel; correlation ids count within a process."""
@@ -182,15 +188,19 @@ class _Reader:
             **timeline_columns(_spans(raw), raw["streamId"].to_numpy(), self._memory()),
             "registers_per_thread": registers.where(registers >= 0).to_numpy(),
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
-            "threads": raw[list(_SIZES)].astype(float).prod(axis=1).to_numpy(),
+            "threads": raw[list(_SIZES)].where(raw["graph"] < 0).prod(axis=1, min_count=1),
         }
         return pd.DataFrame(columns)
 
     def _names(self, raw: pd.DataFrame) -> list[str]:
-        pairs = list(zip(raw["demangledName"].tolist(), raw["shortName"].tolist(), strict=True))
-        wanted = [number for pair in set(pairs) for number in pair]
+        columns = (raw[name].tolist() for name in ("demangledName", "shortName", "graph"))
+        pairs = list(zip(*columns, strict=True))
+        wanted = [number for pair in set(pairs) for number in pair[:2]]
         strings = self.database.texts_of(_STRINGS, "id", "value", wanted)
-        names = {pair: strings.get(pair[0]) or strings.get(pair[1]) for pair in set(pairs)}
+        names = {
+            pair: strings.get(pair[0]) or strings.get(pair[1]) if pair[2] < 0 else _graph(pair[2])
+            for pair in set(pairs)
+        }
         unnamed = [pair for pair in pairs if not names[pair]]
         if unnamed:
             msg = f"{count(len(unnamed), 'kernel')} with names that are not in {_STRINGS}"
@@ -207,15 +217,18 @@ class _Reader:
         frame = pd.concat(frames, ignore_index=True).astype("int64")
         return _spans(frame)
 
-    def _other_records(self, calls: list[LaunchCall]) -> None:
+    def _other_records(self, calls: list[LaunchCall], raw: pd.DataFrame) -> None:
         """Say what the file holds that is not in the table."""
         processes = len({call.process for call in calls})
         if processes > 1:
             self.warnings.append(f"Launches of {processes} processes are read as one run.")
-        graphs = self.database.count(_GRAPHS)
-        if graphs:
+        graphs = raw["graph"] >= 0
+        if graphs.any():
+            time = (raw["end"] - raw["start"]).clip(lower=0)
+            share = Readable(time[graphs].sum() / max(time.sum(), 1))
             self.warnings.append(
-                f"{graphs} CUDA graphs were traced as a whole, so their kernels are missing; "
+                f"{count(int(graphs.sum()), 'launch', 'launches')} of CUDA graphs were traced as a "
+                f"whole: {share:.1%} of the kernels' time, and the kernels in it are not known; "
                 "record with --cuda-graph-trace=node to have them."
             )
         memory = self._memory_operations()
@@ -264,9 +277,14 @@ class _Reader:
         return {}
 
 
-def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> list[str]:
+def _graph(number: int) -> str:
+    """Return what stands for the kernel's name where a CUDA graph was traced as a whole."""
+    return f"CUDA_graph_{number}"
+
+
+def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> list[str | None]:
     sizes = zip(*(raw[name].tolist() for name in names), strict=True)
-    return [f"({x}, {y}, {z})" for x, y, z in sizes]
+    return [f"({x}, {y}, {z})" if x >= 0 else None for x, y, z in sizes]
 
 
 def _spans(raw: pd.DataFrame) -> Spans:

@@ -100,8 +100,8 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
                 label,
                 *(layers or [nothing]),
                 Notices(sentences_of(explanation.warnings), "this comparison"),
-                *time_texts(explanation.time_notes),
-                summary=f"all layers of both together: {explanation.total.sentence()}",
+                *time_texts(explanation.further_notes),
+                summary=f"all layers of both together: {explanation.headline}",
             )
         )
     blocks = Panels("pair", tuple(panels))
@@ -116,8 +116,8 @@ def explanation_document(explanation: Explanation) -> Document:
         *(Text(text) for text in explanation.pairing),
         layers_table(explanation, by_share=True),
         *(Text(text) for text in (undecided_note(explanation), *layers_alone(explanation)) if text),
-        *time_texts(explanation.time_notes),
-        summary=explanation.total.sentence(),
+        *time_texts(explanation.further_notes),
+        summary=explanation.headline,
     )
     layers = (layer_section(each, explanation, evidence=True) for each in explanation.details)
     return Document(title, (overview, *layers))
@@ -142,8 +142,8 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         *(Text(text) for text in explanation.pairing),
         *(() if named or single else (table,)),
         *(Text(text) for text in (undecided_note(explanation),) if text and not named),
-        *time_texts(explanation.time_notes),
-        summary="" if single else explanation.total.sentence(),
+        *time_texts(explanation.time_notes if single else explanation.further_notes),
+        summary="" if single else explanation.headline,
     )
     layers = (
         section(

@@ -1,0 +1,85 @@
+"""The time of a layer: how long its device was busy with it, where starts of launches are known.
+
+Here to change: what becomes of launches side by side, and of a layer on several devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from perfml.account.intervals import group_times
+from perfml.merge.numbering import combined
+from perfml.util.typing import Floats
+
+LAUNCH_CLOCK = ("start_us", "device_id", "stream")
+"""Columns of a Kernels table that say when and where a launch ran."""
+
+
+def clock_columns(held: Collection[str]) -> tuple[str, ...]:
+    """Return which of `perfml.tables.CLOCK_COLUMNS` layers have, by the columns of their kernels.
+
+    Examples
+    --------
+    >>> clock_columns(["kernel", "stream"])
+    ('streams',)
+    """
+    timed = ("kernels_us", "wall_us") if "start_us" in held or "device_id" in held else ()
+    device = ("device_id",) if "device_id" in held else ()
+    return (*timed, *device, *(("streams",) if "stream" in held else ()))
+
+
+def layer_clock(
+    lengths: npt.NDArray[np.int64], time: Floats, number: Floats, known: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """Return columns of a Layers table, one value a layer.
+
+    Parameters
+    ----------
+    lengths
+        How many rows of launches each layer has, shape (n,); rows of a layer lie together.
+    time
+        Microseconds of each row, shape (m,), of all launches that it stands for.
+    number
+        How many launches each row stands for, shape (m,).
+    known
+        Those of `LAUNCH_CLOCK` that the kernels have, shape (m,) each, NaN where missing.
+
+    Returns
+    -------
+    dict
+        `clock_columns`, and where starts or devices are known ``time_us``: of the device that was
+        busy longest the length of the union of the launches; the sum of their times where a start
+        is missing.
+    """
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    device = known.get("device_id", np.zeros(len(time)))
+    start = known.get("start_us", np.full(len(time), np.nan))
+    part = combined([row, _numbered(device)])
+    found: dict[str, Floats] = {}
+    columns = clock_columns(known)
+    if "streams" in columns:
+        streams = np.unique(combined([part, _numbered(known["stream"])]), return_index=True)[1]
+        unknown = np.bincount(row, weights=np.isnan(known["stream"])) > 0
+        found["streams"] = np.where(unknown, np.nan, np.bincount(row[streams]).astype(float))
+    if "kernels_us" not in columns:
+        return found
+    first = np.unique(part, return_index=True)[1]
+    summed: Floats = np.bincount(part, weights=time).astype(float)
+    times = group_times(part, start, time)
+    # a row that stands for many launches has the start of one of them
+    single = np.bincount(part, weights=number > 1) == 0
+    busy = np.where(single & ~np.isnan(times.busy_us), times.busy_us, summed)
+    order = np.lexsort((-busy, row[first]))
+    longest = order[np.unique(row[first][order], return_index=True)[1]]
+    found["time_us"], found["kernels_us"] = busy[longest], summed[longest]
+    found["wall_us"] = np.where(single, times.wall_us, np.nan)[longest]
+    if "device_id" in columns:
+        found["device_id"] = device[first][longest]
+    return found
+
+
+def _numbered(values: Floats) -> npt.NDArray[np.int64]:
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)

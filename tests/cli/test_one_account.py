@@ -1,0 +1,262 @@
+"""One account of time: all verbs say the same total, and what is counted by hand or sqlite3."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from tests.support.counted import counted
+from tests.support.nsys_export import Export
+from tests.support.others_files import REFUSED, others_files
+from tests.support.paths import DATA
+from tests.support.torch_trace import Trace
+
+pytestmark = pytest.mark.long
+SECONDS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def document(*words):
+    result = run(*words, "--json", "-q")
+    assert result.exit_code in (0, 1, 3), result.stderr
+    return json.loads(result.stdout)
+
+
+def takes_us(text):
+    """Return the total that a report begins with, microseconds."""
+    number, unit = re.search(r"takes ([0-9.,]+)\s(µs|ms|s)\b", text).groups()
+    return float(number.replace(",", "")) * SECONDS[unit]
+
+
+def summary(path, tmp_path):
+    return " ".join(document("report", path, "--out", tmp_path / "report.html")["summary"])
+
+
+def trace_of(path, *kernels, ranges=(), gap_us=2.0, device=0):
+    """Write a trace of (name, microseconds, launches), one launch after the other."""
+    trace = Trace()
+    for name, start, length in ranges:
+        trace.event("user_annotation", name, start, length)
+    start = 1000.0
+    for name, time_us, launches in kernels:
+        for _ in range(launches):
+            trace.launch(name, start - 5, start, time_us, device=device)
+            start += time_us + gap_us
+    path.write_bytes(trace.data())
+    return path
+
+
+@pytest.fixture
+def many(tmp_path):
+    """A kernel of 100 us once, and one of 10 us a hundred times: 1,100 us."""
+    return trace_of(tmp_path / "many.json", ("long(float*)", 100, 1), ("short(float*)", 10, 100))
+
+
+@pytest.fixture
+def half(tmp_path):
+    """The same with fifty launches of the short kernel: 600 us."""
+    return trace_of(tmp_path / "half.json", ("long(float*)", 100, 1), ("short(float*)", 10, 50))
+
+
+def test_a_profile_without_ranges_takes_the_time_of_all_its_launches(many, tmp_path):
+    said = summary(many, tmp_path)
+    assert takes_us(said) == 1100
+    assert "the slowest, short, is 91 % of it" in said
+    assert document("inspect", many)["runs"][0]["us_per_iteration"] == 1100
+    first = document("advise", many)["kernels"][0]
+    assert (first["kernel"], first["launches"]) == ("short", 100)
+    assert first["share"] == pytest.approx(1000 / 1100)
+
+
+def test_a_kernel_that_is_launched_half_as_often_takes_half_as_long(many, half):
+    found = document("explain", many, half, "--model", "none")
+    assert found["total"]["verdict"] == "faster"
+    assert found["total"]["ratio"] == pytest.approx(600 / 1100)
+    short = next(each for each in found["details"] if each["layer"] == "short")
+    assert short["time"]["ratio"] == pytest.approx(0.5)
+    first = short["causes"]["terms"][0]
+    assert (first["term"], first["factor"]) == ("launch_count", pytest.approx(0.5))
+    parts = found["gaps"]["parts"]
+    assert (parts["kernels"], parts["idle"]) == (pytest.approx(-500), pytest.approx(-100))
+    gate = document("gate", half, many)
+    assert gate["verdict"] == "worse"
+    assert gate["layers"][0]["time"]["ratio"] == pytest.approx(1100 / 600)
+
+
+def both_devices(path):
+    """An export of two devices, each busy 10 times 100 of 110 us with one range at one time."""
+    export = Export(path)
+    export.range("fc", 0, 4_000_000)
+    for device in (0, 1):
+        for place in range(10):
+            start = 1_000_000 + 110_000 * place
+            number = 1 + 10 * device + place
+            export.launch(
+                "gemm(float*)", start - 500, start, start + 100_000,
+                correlation=number, device=device,
+            )  # fmt: skip
+    return export.close()
+
+
+def test_devices_are_told_one_by_one_and_never_added_up(tmp_path):
+    two = both_devices(tmp_path / "two.sqlite")
+    found = document("inspect", two)
+    assert found["runs"][0]["us_per_iteration"] == 1000
+    devices = {each["device"]: each for each in found["clock"]["devices"]}
+    assert set(devices) == {0, 1}
+    for each in devices.values():
+        assert (each["wall_us"], each["computing_us"], each["idle_us"]) == (1090, 1000, 90)
+    # each is busy 1,000 us, so nothing can take less
+    assert found["clock"]["as_graph_us"] >= 1000
+    assert takes_us(summary(two, tmp_path)) == 1000
+    assert document("advise", two)["time_notes"] == []
+    assert document("explain", two, two, "--model", "none")["layers"][0]["baseline_us"] == (
+        pytest.approx(1000)
+    )
+
+
+def test_graphs_traced_as_a_whole_take_their_time(tmp_path):
+    export = Export(tmp_path / "graphs.sqlite")
+    export.connection.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start INTEGER, end INTEGER, "
+        "deviceId INTEGER, graphId INTEGER, streamId INTEGER, correlationId INTEGER)"
+    )
+    export.launch("prepare(float*)", 900_000, 1_000_000, 1_100_000, correlation=1)
+    for place in range(10):
+        start = 1_200_000 + 5_100_000 * place
+        cells = {"start": start, "end": start + 5_000_000, "deviceId": 0, "graphId": 3}
+        export.insert("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **cells, streamId=7)
+    path = export.close()
+    assert takes_us(summary(path, tmp_path)) == 50_100
+    found = document("inspect", path)
+    assert found["runs"][0]["us_per_iteration"] == 50_100
+    assert "99.8% of the kernels' time" in re.sub(r"\s%", "%", run("inspect", path).stderr)
+    assert document("advise", path)["kernels"][0]["kernel"] == "CUDA_graph_3"
+    found = document("explain", path, path, "--model", "none")
+    assert found["total"]["baseline_us"] == pytest.approx(50_100)
+
+
+NCU = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
+    '"Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"\n'
+    '"0","1","app","127.0.0.1","product(float *)","1","7","(128, 1, 1)","(148, 1, 1)","0","9.0",'
+    '"Command line profiler metrics","gpu__time_duration.sum","us","{time}"\n'
+)
+
+
+def test_a_report_of_counters_does_not_compare_with_a_trace(tmp_path):
+    counters = tmp_path / "counters.csv"
+    counters.write_text(NCU.format(time="11.15"))
+    export = Export(tmp_path / "trace.sqlite")
+    for place in range(2):
+        start = 10_000 + 200_000 * place
+        export.launch("product(float *)", start - 500, start, start + 7_000)
+    trace = export.close()
+    found = document("explain", trace, counters, "--model", "none")
+    assert found["total"]["verdict"] == "undecided"
+    assert found["total"]["interval"] is None
+    assert found["details"][0]["fix"] is None
+    said = run("explain", trace, counters, "--model", "none").stdout
+    assert "believe trace for the time of the program" in " ".join(said.split())
+    gate = run("gate", trace, counters)
+    assert gate.exit_code == 3
+    assert "believe the baseline" in gate.stdout
+
+
+def test_counters_of_launches_on_two_streams_give_no_verdict_on_the_whole(tmp_path):
+    sides = []
+    for name, stream, time in (("one", "7", "10"), ("two", "8", "14")):
+        path = tmp_path / f"{name}.csv"
+        other = NCU.splitlines()[1].replace('"0","1","app"', '"1","1","app"')
+        other = other.replace("product", "sum").replace('"1","7"', f'"1","{stream}"')
+        path.write_text(NCU.format(time=time) + other.format(time=time) + "\n")
+        sides.append(path)
+    found = document("explain", *sides, "--model", "none")
+    assert (found["total"]["verdict"], found["total"]["interval"]) == ("undecided", None)
+    # a kernel of its own is on one stream
+    assert [each["verdict"] for each in found["layers"]] == ["slower", "slower"]
+    assert document("explain", sides[0], sides[0], "--model", "none")["total"]["ratio"] == 1
+
+
+def test_streams_that_overlap_are_faster_by_the_time_the_device_was_busy():
+    words = ("--baseline", "unroll", "--target", "streams", "--layer", "conv2_b1000")
+    found = document("explain", "h200-conv", *words, "--model", "none")["details"][0]
+    assert found["time"]["verdict"] == "faster"
+    assert found["time"]["ratio"] == pytest.approx(1542.5 / 1618.2, abs=0.002)
+    assert "side_by_side" in {each["term"] for each in found["causes"]["terms"]}
+
+
+def test_gate_does_not_fail_streams_that_made_a_layer_faster(root):
+    runs = [
+        next((root / "datasets/h200-conv/runs").glob(f"conv-{name}-fp32-*"))
+        for name in ("unroll", "streams")
+    ]
+    gate = document("gate", *runs, "--where", "layer=conv2_b1000")
+    assert (gate["exit_code"], gate["verdict"]) == (0, "better")
+
+
+PROFILES = {
+    **others_files(),
+    **{
+        f"tests/{path.name}": path
+        for path in sorted((DATA / "torch_trace").rglob("*.json.gz"))
+    },
+}  # fmt: skip
+READ = [name for name in PROFILES if name.rsplit("/", 1)[-1] not in REFUSED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ)
+def test_totals_shares_and_idle_times_are_those_that_json_and_sqlite3_count(name, tmp_path):
+    path = PROFILES[name]
+    found = document("inspect", path)
+    ran = found["runs"]
+    total = [each["us_per_iteration"] for each in ran]
+    devices = counted(path)
+    if devices is not None:
+        longest = max(each.kernels_us for each in devices.values())
+        assert sum(each["us_per_iteration"] * each["iterations"] for each in ran) == (
+            pytest.approx(longest, rel=1e-5, abs=0.01 * ran[0]["iterations"])
+        )
+        # of a single launch there is nothing to tell
+        if found["clock"] is not None:
+            _clock_agrees(found["clock"], devices, whole=ran[0]["iterations"] == 1)
+    advice = document("advise", path)
+    if "kernels" in advice and len(ran) == 1:
+        # no ranges: every verb adds up all launches
+        sums = sum(each["launches"] * each["time_us"] for each in advice["kernels"])
+        assert sums / ran[0]["iterations"] == pytest.approx(total[0], rel=1e-3, abs=0.01)
+        assert sum(each["share"] for each in advice["kernels"]) == pytest.approx(1.0)
+        assert takes_us(summary(path, tmp_path)) == pytest.approx(total[0], rel=0.006)
+        if devices is not None:
+            (device,) = devices.values()
+            first = max(device.by_kernel.values()) / device.kernels_us
+            assert advice["kernels"][0]["share"] == pytest.approx(first, rel=1e-5)
+    same = document("explain", path, path, "--model", "none")
+    assert same["total"]["ratio"] == pytest.approx(1.0)
+    assert same["gaps"] is None or set(same["gaps"]["parts"].values()) == {0.0}
+    gate = document("gate", path, path)
+    assert gate["verdict"] in ("same", "cannot tell")
+    assert all(each["time"] is None or each["time"]["ratio"] == 1 for each in gate["layers"])
+
+
+def _clock_agrees(clock, devices, *, whole):
+    for each in clock["devices"]:
+        mine = devices[each["device"]]
+        parts = each["computing_us"] + each["copying_us"] + each["idle_us"]
+        assert each["wall_us"] == pytest.approx(parts)
+        assert each["computing_us"] <= each["kernels_us"] * (1 + 1e-9)
+        if whole:
+            near = {"rel": 1e-5, "abs": 0.01}
+            assert each["launches"] == len(mine.kernels)
+            assert each["kernels_us"] == pytest.approx(mine.kernels_us, **near)
+            assert each["computing_us"] == pytest.approx(mine.computing_us, **near)
+            assert each["wall_us"] == pytest.approx(mine.wall_us, **near)
+            assert each["idle_us"] == pytest.approx(mine.idle_us, **near)
