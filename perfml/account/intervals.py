@@ -104,3 +104,19 @@ def busy_by_group(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
 
     groups = rows.groupby(list(keys), dropna=False, sort=False, observed=True)
     return groups[["start_us", "time_us"]].apply(length)
+
+
+def difference(one: Intervals, other: Intervals) -> Intervals:
+    """Return the time of one union that the other leaves out."""
+    if one.start.size == 0 or other.start.size == 0:
+        return one
+    rest_start = np.concatenate(([-np.inf], other.end))
+    rest_end = np.concatenate((other.start, [np.inf]))
+    return intersection(one, Intervals(rest_start, rest_end))
+
+
+def within(one: Intervals, start: float, end: float) -> Intervals:
+    """Return the part of a union between two times."""
+    starts, ends = np.clip(one.start, start, end), np.clip(one.end, start, end)
+    kept = ends > starts
+    return Intervals(starts[kept], ends[kept])
