@@ -18,6 +18,8 @@ from typing import Any
 
 from perfml.account.host import Waiting
 
+ACCOUNT = "step"
+"""Key of an account in what a reader notes of its source."""
 WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
 _APART = 3.0
@@ -200,6 +202,15 @@ class Account:
             bool(document["trains"]),
             float(document["covered"]),
         )
+
+
+def account_in(provenance: Mapping[str, Any]) -> Account | None:
+    """Return the account of the one trace that a whole table was read from; None without one."""
+    sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
+    accounts = [each[ACCOUNT] for each in sources if ACCOUNT in each]
+    if len(accounts) != 1 or "where" in provenance:
+        return None
+    return Account.from_dict(accounts[0])
 
 
 def _device(document: Mapping[str, Any]) -> DeviceAccount:

@@ -153,7 +153,8 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         amount = found["" if cause is None else cause.id]
         amount.computing_us += part.us
         amount.saved_us += part.us * saves
-        amount.launches += part.launches
+        if cause is not None and saves == cause.saves:
+            amount.launches += part.launches  # the remedy takes these away, not only their time
         amount.at(part.where, part.us)
         amount.operators[part.operator] = amount.operators.get(part.operator, 0.0) + part.us
     _share_launching(found, device)

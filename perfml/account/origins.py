@@ -110,7 +110,7 @@ class Origins:
         if call is not None and "GraphLaunch" in call.name:
             label = kernel_label(activity.name)
             names, key = (*names, label), (key, label)
-        return Origin(time, call, names, (key, backward), operator, backward, again is not None)
+        return Origin(time, call, names, key, operator, backward, again is not None)
 
     def around(self, thread: int | None, time: int) -> list[HostSpan]:
         """Return the ranges and modules around a launch, outermost first."""

@@ -132,11 +132,11 @@ def _of_spans(name: str, spans: Sequence[HostSpan]) -> Steps:
 
 def _whole(recording: Recording) -> Steps:
     launched = {each.correlation for each in recording.activities} - {None}
-    begins = [
+    begins = [each.start for each in recording.activities]
+    begins += [
         span.start
         for span in recording.host
-        if span.kind is not HostKind.CALL or span.correlation in launched
+        if span.kind is HostKind.CALL and span.correlation in launched
     ]
-    begins += [each.start for each in recording.activities]
     ends = [each.end for each in recording.activities]
     return Steps("", (min(begins),), (max(ends),))

@@ -89,6 +89,7 @@ def advise(
         ncu_min_speedup=ncu_min_speedup,
         rules=rules,
         layers=layer,
+        account=found.account,
     )
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:

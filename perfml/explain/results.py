@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -19,6 +19,9 @@ from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
+
+if TYPE_CHECKING:
+    from perfml.explain.steps import StepComparison
 
 _CONFIDENT = 0.5
 """A cause of less than this part of the ratio is not claimed to be the one."""
@@ -516,6 +519,9 @@ class Explanation:
         How kernels were paired where no ranges told, in sentences.
     gaps
         Both sides on the clock, with the gaps between kernels; None unless both are traces.
+    step
+        A step of both sides on the clock; `total` is its ratio then. None unless both are traces
+        that tell what the host did.
     """
 
     baseline: str
@@ -529,6 +535,7 @@ class Explanation:
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
     gaps: Gaps | None = None
+    step: StepComparison | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; undefined numbers are None."""
@@ -544,6 +551,7 @@ class Explanation:
             "time_notes": list(self.time_notes),
             "pairing": list(self.pairing),
             "gaps": None if self.gaps is None else self.gaps.to_dict(),
+            "step": None if self.step is None else self.step.to_dict(),
         }
         cleaned: dict[str, Any] = json_value(document)
         return cleaned

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.account.account import Account
+from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_of
 from perfml.account.origins import Origin, Origins, numbered
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
@@ -245,7 +245,7 @@ class _Trace:
             "compute_capability": joined[1],
             "streams": len({(each.device, each.stream) for each in activities}),
             "kernels_busy": busy_share(_spans(activities)),
-            **({} if account is None else {"account": account.to_dict()}),
+            **({} if account is None else {ACCOUNT: account.to_dict()}),
         }
 
 

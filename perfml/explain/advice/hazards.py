@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets.loading import DEVICE_FACTS, read_given
+from perfml.account.account import Account
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.findings import (
@@ -33,6 +34,7 @@ from perfml.explain.advice.inputs import (
 from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
 from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
+from perfml.explain.advice.step_findings import step_findings
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
@@ -180,6 +182,7 @@ def advise(
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
     min_whole: float = MIN_WHOLE,
+    account: Account | None = None,
 ) -> Advice:
     """Check every layer against the rules of advice.
 
@@ -207,6 +210,8 @@ def advise(
         Findings below this fraction of the time of all layers (of one backend, precision and batch)
         are counted, not listed, unless `layers` are named; those of equal layers together. 0 for a
         table of unrelated kernels.
+    account
+        What a step takes on the clock, for what no kernel shows; that of a named profile is read.
 
     Returns
     -------
@@ -230,6 +235,7 @@ def advise(
         read = read_given(table)
         read = read if read.ranged else read.by_kernel()
         table, kernels = read.layers, read.kernels if kernels is None else kernels
+        account = read.account if account is None else account
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
     source = kernels if kernels is not None or "kernel_names" in table.columns else table
@@ -268,7 +274,9 @@ def advise(
         # what is little in each of a hundred layers may be much in all
         every = with_certainty(_told(found, (min_gain, 0.0), book), by_id, inputs)
         network = network_findings(every, rows, book, equal, clock)
-    told = any(each.clock for each in network)
+    if account is not None and layers is None:
+        network = step_findings(account)
+    told = any(each.clock for each in network) or account is not None
     return Advice(
         table=_with_faster(findings, side.layers),
         not_checked=not_checked_by(rows, book, given, merged),

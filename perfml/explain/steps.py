@@ -1,0 +1,182 @@
+"""Two accounts of a step compared: the verdict of the clock, and the difference in microseconds.
+
+Here to change: when two sides differ (`step_ratio`). What may be a cause, and what to do about it,
+stands in ``perfml/account/causes.toml``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from perfml.account.account import Account
+from perfml.account.causes import Change, changes
+from perfml.account.words import step_sentence
+from perfml.explain.certainty import Certainty
+from perfml.explain.results import Ratio
+from perfml.explain.times import EQUIVALENT
+from perfml.util.words import Readable, micros, multiple
+
+_HALF = 0.5
+"""A cause that makes at least half of the difference is the answer by itself."""
+_ALONE = 1.5
+"""A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
+take up to 1.4 times the later ones where they are not warm-up."""
+_WHOLE = 1.1
+"""From here on a cause is no share of the difference, as others work against it."""
+_NAMED = 0.02
+"""What makes less of the difference is told in one row."""
+
+
+@dataclass(frozen=True)
+class StepComparison:
+    """Two sides on the clock.
+
+    Attributes
+    ----------
+    names
+        Of the baseline and the target.
+    baseline, target
+        Their accounts.
+    """
+
+    names: tuple[str, str]
+    baseline: Account
+    target: Account
+
+    @cached_property
+    def ratio(self) -> Ratio:
+        """The target's step over the baseline's."""
+        return step_ratio(self.baseline, self.target)
+
+    @property
+    def difference_us(self) -> float:
+        """What the target's step takes more, in microseconds."""
+        return self.target.step_us - self.baseline.step_us
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """What that is made of; adds up to it, the first cause first."""
+        return changes(self.baseline, self.target)
+
+    @property
+    def first(self) -> Change | None:
+        """The largest part of the difference that has a cause and goes the same way."""
+        sign = math.copysign(1.0, self.difference_us)
+        return next((each for each in self.changes if sign * each.us > 0), None)
+
+    @property
+    def certainty(self) -> Certainty:
+        """How sure the first cause is."""
+        first = self.first
+        if first is None or self.ratio.verdict not in ("slower", "faster"):
+            return "open"
+        large = abs(first.us) >= _HALF * abs(self.difference_us)
+        return "firm" if large and first.cause is not None else "likely"
+
+    @property
+    def slower(self) -> str:
+        """The name of the side that takes longer."""
+        return self.names[1] if self.difference_us >= 0 else self.names[0]
+
+    def sentence(self) -> str:
+        """Say how long a step takes on either side, and the verdict."""
+        one, other = micros(self.target.step_us), micros(self.baseline.step_us)
+        times = f"a step takes {one} on the clock against {other}"
+        return f"{self.ratio.verdict}: {times} ({multiple(self.ratio.ratio)}){self._doubt()}"
+
+    def _doubt(self) -> str:
+        if self.ratio.verdict != "undecided":
+            return ""
+        if max(self.ratio.repeats) == 1:
+            return ": one step of each side cannot tell"
+        return ": the recorded steps of the sides overlap, or differ by as much"
+
+    def cause(self) -> str | None:
+        """Say the first cause with its part of the difference; None where nothing differs."""
+        first = self.first
+        if first is None:
+            return None
+        where = f", most in {first.where}" if first.where else ""
+        on = f" ({', '.join(first.operators)})" if first.operators else ""
+        said = f"in {self.slower} {first.words}{on}{where}: {micros(abs(first.us))}"
+        share = first.us / self.difference_us
+        if share > _WHOLE:
+            over = abs(first.us) - abs(self.difference_us)
+            return f"{said} more, of which the rest makes up for {micros(over)}"
+        return f"{said} of the {micros(abs(self.difference_us))} ({Readable(share):.0%})"
+
+    def action(self) -> str | None:
+        """Return what to do about the first cause: a line to type, and why."""
+        cause = None if self.first is None else self.first.cause
+        if cause is None:
+            return None
+        return f"in {self.slower}: {cause.remedy}. {cause.also}"
+
+    def rows(self) -> list[tuple[str, float]]:
+        """Return the parts of the difference in words and microseconds; they add up to it."""
+        least = _NAMED * max(abs(each.us) for each in self.changes) if self.changes else 0.0
+        rows = [(each.words, each.us) for each in self.changes if abs(each.us) >= least]
+        rest = self.difference_us - sum(us for _, us in rows)
+        return [*rows, ("all else", rest), ("the whole step", self.difference_us)]
+
+    def notes(self) -> tuple[str, ...]:
+        """Say it of each side."""
+        sides = (self.baseline, self.target)
+        return tuple(step_sentence(side, name) for side, name in zip(sides, self.names, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        first = self.first
+        return {
+            "baseline_us": self.baseline.step_us,
+            "target_us": self.target.step_us,
+            "ratio": self.ratio.ratio,
+            "verdict": self.ratio.verdict,
+            "difference_us": self.difference_us,
+            "first_cause": None if first is None else first.id,
+            "certainty": self.certainty,
+            "do": None if first is None or first.cause is None else first.cause.remedy,
+            "changes": [
+                {
+                    "cause": each.id,
+                    "us": each.us,
+                    "operators": list(each.operators),
+                    "where": each.where,
+                }
+                for each in self.changes
+            ],
+        }
+
+
+def step_ratio(baseline: Account, target: Account) -> Ratio:
+    """Compare the steps of two recordings.
+
+    Three steps are too few for an interval. A side is slower if each of its steps takes longer than
+    all of the other side's, by more than the steps of either side differ.
+    """
+    one, other = baseline.kept_us, target.kept_us
+    log_ratio = math.log(target.step_us / baseline.step_us)
+    return Ratio(
+        baseline_us=baseline.step_us,
+        target_us=target.step_us,
+        log_ratio=log_ratio,
+        log_low=None,
+        log_high=None,
+        repeats=(len(one), len(other)),
+        verdict=_verdict(one, other, log_ratio),
+    )
+
+
+def _verdict(one: Sequence[float], other: Sequence[float], log_ratio: float) -> str:
+    scatter = max(max(side) / min(side) for side in (one, other))
+    if max(len(one), len(other)) == 1:
+        scatter = _ALONE
+    apart = max(min(other) / max(one), min(one) / max(other))
+    if apart > max(scatter, 1 + EQUIVALENT):
+        return "slower" if log_ratio > 0 else "faster"
+    close = abs(log_ratio) <= math.log1p(EQUIVALENT) and scatter <= 1 + EQUIVALENT
+    return "no difference" if close else "undecided"
