@@ -29,6 +29,7 @@ from perfml.account.origins import Origin, Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps
 from perfml.kernel_names import kernel_label, kernel_traits
+from perfml.util.ranges import ITERATION
 
 _KINDS = (("HtoD", "to_device"), ("HtoA", "to_device"), ("DtoH", "to_host"), ("AtoH", "to_host"))
 _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reduction", "fill", ""})
@@ -218,7 +219,7 @@ def _parts(
         )
         us, launches = sums.setdefault(key, [0.0, 0.0])
         sums[key] = [us + float(alone[at]), launches + counted[at] / count]
-        place = "/".join(origin.path)
+        place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
         held = where.setdefault(key, {})
         held[place] = held.get(place, 0.0) + float(alone[at])
     parts = [

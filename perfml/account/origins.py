@@ -7,6 +7,8 @@ names the forward operator, so that backward belongs to the module that it is th
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +16,14 @@ from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Reco
 from perfml.account.steps import PROFILER_STEP, Steps, main_thread
 from perfml.kernel_names import kernel_label
 
-BACKWARD = "backward"
+BACKWARD, RECOMPUTED = "backward", "recomputed"
 NODE = "autograd::engine::evaluate_function: "
 """How the operators are called that run a node of the backward pass."""
 _WRAPPERS = ("Torch-Compiled Region", "CompiledF", "## Call", "AOTDispatcher", "TorchDynamo")
 _WRAPPERS += ("DistributedDataParallel.", "Pregraph bytecode", "torch::jit", "record_param_comms")
 """Beginnings of operators that only hold others."""
-_PHASES = frozenset({"forward", "fwd"})
+_DIGEST = re.compile(r"(CompiledFxGraph) \w{16,}")
+_PHASE = re.compile(r"\W*(\w+\.)?(forward|fwd)(_pass|_step)?\W*", re.IGNORECASE)
 """Ranges that name the forward pass itself, which no backward belongs to."""
 
 
@@ -71,14 +74,19 @@ class Origins:
         for span in recording.spans(HostKind.CALL):
             if span.correlation is not None:
                 self._calls.setdefault(span.correlation, span)
-        nodes = [span for span in operators if span.name.startswith(NODE) or span.backward]
+        nodes = [span for span in operators if _is_node(span)]
         self._autograd = {span.thread for span in nodes} - {self._main}
-        self._forward = {
-            span.sequence: span
-            for span in operators
-            if span.sequence is not None and not span.backward and span.thread not in self._autograd
-        }
-        self._names = {span.name for span in self._forward.values()}
+        forward = [span for span in operators if span.sequence is not None and not _is_node(span)]
+        self._made = {(span.thread, span.sequence): span for span in forward}
+        self._names = {span.name for span in operators if span.thread not in self._autograd}
+        # nodes within nodes are those of what runs again in backward
+        outer = Counter(
+            span.forward_thread
+            for thread in self._operators.threads
+            for span in self._operators.outermost(thread)
+            if span.forward_thread > 0
+        )
+        self._main_id = max(outer, key=lambda number: outer[number], default=0)
 
     def all(self, activities: Sequence[Activity]) -> list[Origin]:
         """Return the origin of each activity."""
@@ -92,18 +100,18 @@ class Origins:
         operators = self._operators.around(thread, time)
         node = next((o for o in operators[::-1] if _is_node(o)), None)
         again = None if node is None else self.recomputed(operators)
-        forward = None
-        if node is not None and again is None:
-            forward = self._forward.get(node.sequence)
+        forward = None if node is None or again is not None else self._maker(node)
         if again is not None or node is None:
             operator = again.name if again is not None else _outermost(operators)
             names, instance = _names(around), around[-1:]
+            names = (*names, RECOMPUTED) if again is not None and names else names
         else:
             operator = self._operator_of(forward, node)
             names, instance = self._backward(around, forward)
         backward = node is not None and again is None
         if all(span in self.steps.marks for span in instance) and operator is not None:
-            names = (*_names(around), operator, *((BACKWARD,) if backward else ()))
+            kind = BACKWARD if backward else RECOMPUTED if again is not None else None
+            names = (*_names(around), operator, *((kind,) if kind else ()))
             first = operators[0] if forward is None else forward
             instance = [first if first.kind is HostKind.OPERATOR else operators[0]]
         key: object = id(instance[-1]) if instance else None
@@ -131,7 +139,7 @@ class Origins:
 
     def repeats_forward(self, operator: HostSpan) -> bool:
         """Return whether an operator of the forward pass runs again within backward."""
-        if operator.sequence is None or operator.backward or operator.name not in self._names:
+        if operator.sequence is None or operator.name not in self._names or _is_node(operator):
             return False
         around = self._operators.around(operator.thread, operator.start)
         return self.recomputed(around) is operator
@@ -141,22 +149,29 @@ class Origins:
         around = self._operators.around(call.thread, call.start)
         return around[-1].name if around else ""
 
+    def _maker(self, node: HostSpan) -> HostSpan | None:
+        """Return the operator of the forward pass that made a node of backward."""
+        main, own = (self._made.get((t, node.sequence)) for t in (self._main, node.thread))
+        return main if node.forward_thread == self._main_id else own
+
     def _operator_of(self, forward: HostSpan | None, node: HostSpan) -> str:
         if forward is None:
             return node.name.removeprefix(NODE)
-        return _outermost(self._operators.around(forward.thread, forward.start)) or forward.name
+        around = self._operators.around(forward.thread, forward.start)
+        inner = max((at for at, each in enumerate(around) if _is_node(each)), default=-1)
+        return _outermost(around[inner + 1 :]) or forward.name
 
     def _backward(
         self, around: Sequence[HostSpan], forward: HostSpan | None
     ) -> tuple[tuple[str, ...], list[HostSpan]]:
         """Return the path of backward, and the range or module that it is the backward of."""
-        there = [] if forward is None else self._ranges.around(forward.thread, forward.start)
+        there = [] if forward is None else self.around(forward.thread, forward.start)
         shared = 0
         while shared < min(len(around), len(there)) and around[shared] is there[shared]:
             shared += 1
         rest = there[shared:]
         if len(around) > shared:
-            modules = [span for span in rest if span.name.lower() not in _PHASES]
+            modules = [span for span in rest if not _PHASE.fullmatch(span.name)]
             return (*_names(around), *_names(modules)), [*around[-1:], *modules[-1:]][-1:]
         if rest:
             return (*_names(around), *_names(rest), BACKWARD), [rest[-1]]
@@ -164,7 +179,7 @@ class Origins:
 
 
 def _is_node(span: HostSpan) -> bool:
-    return span.name.startswith(NODE) or span.backward
+    return span.name.startswith(NODE) or span.forward_thread > 0
 
 
 def _names(spans: Sequence[HostSpan]) -> tuple[str, ...]:
@@ -174,7 +189,8 @@ def _names(spans: Sequence[HostSpan]) -> tuple[str, ...]:
 def range_name(name: str) -> str:
     """Return the name of a range; that of a profiler's step numbers an iteration."""
     step = PROFILER_STEP.fullmatch(name)
-    return f"step_{step.group(1)}" if step else name
+    # torch.compile's graphs are called by a digest, which the next run need not share
+    return f"step_{step.group(1)}" if step else _DIGEST.sub(r"\1", name)
 
 
 def _outermost(operators: Sequence[HostSpan]) -> str | None:

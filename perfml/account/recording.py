@@ -45,8 +45,9 @@ class HostSpan:
         Id of an API call, which the activity that it launches has too.
     sequence
         PyTorch's number of the autograd node that an operator made, or that is run.
-    backward
-        Whether it runs a node of another thread's forward pass ("Fwd thread id").
+    forward_thread
+        Of an operator that runs an autograd node: PyTorch's own id of the thread that made the node
+        ("Fwd thread id"); 0 of others.
     """
 
     kind: HostKind
@@ -56,7 +57,7 @@ class HostSpan:
     thread: int
     correlation: int | None = None
     sequence: int | None = None
-    backward: bool = False
+    forward_thread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def evidence(finding: Finding, account: Account) -> str:
     ):
         if us >= _SHOWN * finding.step_us:
             parts.append(f"{name} {micros(us)}")
-    said = f"{', '.join(parts) or micros(amount.us)} of {micros(finding.step_us)} a step"
+    said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account)}"
     if amount.place:
         said += f", most in {amount.place}"
     if amount.operator and amount.computing_us >= amount.idle_us:
@@ -75,14 +75,19 @@ def evidence(finding: Finding, account: Account) -> str:
         first = account.waits[0]
         times = first.times / len(account.kept_us)
         at = f"{first.operator} ({first.call})" if first.operator else first.call
-        said += f"; {times:,.0f} × {at} a step"
+        said += f"; {times:,.0f} × {at}{' a step' if account.marked_by else ''}"
     return said
 
 
-def saving(finding: Finding) -> str:
+def saving(finding: Finding, account: Account) -> str:
     """Say what the remedy is likely to save."""
     share = Readable(finding.saved_us / finding.step_us)
-    return f"saves about {micros(finding.saved_us)} of {micros(finding.step_us)} a step ({share:.0%})"
+    return f"saves about {micros(finding.saved_us)} of {_whole(account)} ({share:.0%})"
+
+
+def _whole(account: Account) -> str:
+    """Say how long a step takes, or the recording where nothing marks steps."""
+    return f"{micros(account.step_us)}{' a step' if account.marked_by else ''}"
 
 
 def remedy(finding: Finding) -> str:

@@ -123,7 +123,7 @@ class Events:
             self._threads.setdefault(key, len(self._threads)),
             whole(arguments.get("correlation")) if kind is HostKind.CALL else None,
             sequence if sequence is not None and sequence >= 0 else None,
-            bool(thread) and sequence is not None,
+            thread if thread is not None and sequence is not None else 0,
         )
 
 
@@ -166,7 +166,7 @@ def _rest(span: HostSpan) -> tuple[Any, ...]:
         span.thread,
         span.correlation,
         span.sequence,
-        span.backward,
+        span.forward_thread,
     )
 
 

@@ -56,7 +56,7 @@ def step_sentences(account: Account) -> list[Sentence]:
     if first is not None:
         title = f"{first.cause.words[:1].upper()}{first.cause.words[1:]}"
         text = f"{remedy(first)} Why: {evidence(first, account)}."
-        return [Sentence("do", "likely", text, title, saving(first)), time]
+        return [Sentence("do", "likely", text, title, saving(first, account)), time]
     return [*_longest(account), time]
 
 
@@ -68,9 +68,9 @@ def _longest(account: Account) -> list[Sentence]:
     most = parts[0]
     share = percent(most.us / account.step_us)
     text = (
-        f"It takes {micros(most.us)} of {micros(account.step_us)} a step in "
+        f"It takes {micros(most.us)} of {micros(account.step_us)} in "
         f"{most.launches:,.0f} launches"
         + (f", in {most.where}" if most.where else "")
         + ". Its name tells no loss: look whether it computes more than it has to."
     )
-    return [Sentence("do", "open", text, f"Look at {most.kernel} first", f"{share} of a step")]
+    return [Sentence("do", "open", text, f"Look at {most.kernel} first", f"{share} of the time")]
