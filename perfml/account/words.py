@@ -93,3 +93,17 @@ def _whole(account: Account) -> str:
 def remedy(finding: Finding) -> str:
     """Return the line to type, and the sentence to it."""
     return f"{finding.cause.remedy}. {finding.cause.also}"
+
+
+def kernel_rows(account: Account) -> list[tuple[str, float, float, float]]:
+    """Return each kernel of a step: its label, launches, microseconds, share of all.
+
+    The longest comes first. Times are those in which nothing runs that is counted before it.
+    """
+    sums: dict[str, tuple[float, float]] = {}
+    for part in account.busiest.parts:
+        launches, us = sums.get(part.kernel, (0.0, 0.0))
+        sums[part.kernel] = (launches + part.launches, us + part.us)
+    whole = sum(us for _, us in sums.values())
+    rows = [(name, n, us, us / whole) for name, (n, us) in sums.items() if us > 0]
+    return sorted(rows, key=lambda row: -row[2])

@@ -15,6 +15,7 @@ import typer
 from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE, run_heads, run_rows
+from perfml.cli.step import show_step
 from perfml.errors import InputError, PerfmlError
 from perfml.util.words import count
 
@@ -252,6 +253,9 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     out_.result(document, [f"{found.kind} table, {counts}"])
     _show_runs(out_, runs, notes, "Runs")
+    account = None if redact else given.account
+    if account is not None and not out_.as_json:
+        show_step(out_, account)
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]

@@ -29,13 +29,13 @@ from perfml.readers.source import Source
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.readers.torch_events import Event, Events, arguments_of, device_of, stream_of
 from perfml.tables import Kernels
+from perfml.util.devices import is_amd
 from perfml.util.ranges import ITERATION
 from perfml.util.words import count
 
 NAME = "torch-trace"
 
 _CAPABILITY = ("computeMajor", "computeMinor")
-_AMD = ("AMD", "Radeon", "gfx")
 _WAVEFRONT = 64
 """Threads of a wavefront of AMD's; a warp of NVIDIA's has 32."""
 _SMALLER = (
@@ -254,7 +254,7 @@ def _name_and_capability(entry: Mapping[str, Any]) -> tuple[str | None, str | No
     name = entry.get("name")
     parts = [whole(entry.get(part)) for part in _CAPABILITY]
     text = name if isinstance(name, str) and name else None
-    amd = whole(entry.get("warpSize")) == _WAVEFRONT or (text or "").startswith(_AMD)
+    amd = whole(entry.get("warpSize")) == _WAVEFRONT or is_amd(text)
     known = all(part is not None for part in parts) and not amd
     return text, ".".join(map(str, parts)) if known else None
 

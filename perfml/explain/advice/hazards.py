@@ -53,6 +53,7 @@ from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
+from perfml.util.devices import is_amd
 from perfml.util.html import section
 from perfml.util.json_values import records
 from perfml.util.text import screen
@@ -64,6 +65,10 @@ MIN_WHOLE = 0.001
 """The same of the time of all layers: from one iteration to the next a network's time differs by
 more (standard deviation, median of 221 recorded in the atlas: 0.13 %; of 18 of YOLOv4-Tiny on an
 H200: 0.14 %), so nobody would see it there."""
+
+
+_FOREIGN = "the rules read counters of NVIDIA's GPUs; of this device the times alone are judged"
+"""What is said of AMD's."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -274,17 +279,20 @@ def advise(
         # what is little in each of a hundred layers may be much in all
         every = with_certainty(_told(found, (min_gain, 0.0), book), by_id, inputs)
         network = network_findings(every, rows, book, equal, clock)
+    unchecked = not_checked_by(rows, book, given, merged)
+    foreign = _foreign(side.layers)
     if account is not None and layers is None:
         network = step_findings(account)
     told = any(each.clock for each in network) or account is not None
     return Advice(
         table=_with_faster(findings, side.layers),
-        not_checked=not_checked_by(rows, book, given, merged),
+        not_checked=unchecked.iloc[:0] if foreign else unchecked,
         agreement=agreement,
         ncu_only=ncu_only,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=rows["group"].nunique(),
         warnings=side.warnings
+        + ((_FOREIGN,) if foreign else ())
         + (
             ("only merged layers were given: rules about launches were not checked",)
             if merged
@@ -294,6 +302,12 @@ def advise(
         network=network,
         equal=equal,
     )
+
+
+def _foreign(layers: pd.DataFrame) -> bool:
+    """Return whether all of a table ran on GPUs of which NVIDIA's tools count nothing."""
+    devices = layers["device"].dropna().unique() if "device" in layers.columns else ()
+    return len(devices) > 0 and all(is_amd(str(name)) for name in devices)
 
 
 def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:

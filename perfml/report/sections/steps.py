@@ -66,11 +66,11 @@ def _longest(account: Account) -> list[Sentence]:
     if not parts or parts[0].us < _LARGE * account.step_us:
         return []
     most = parts[0]
-    share = percent(most.us / account.step_us)
+    share = percent(most.us / sum(part.us for part in parts))
     text = (
         f"It takes {micros(most.us)} of {micros(account.step_us)} in "
         f"{most.launches:,.0f} launches"
         + (f", in {most.where}" if most.where else "")
         + ". Its name tells no loss: look whether it computes more than it has to."
     )
-    return [Sentence("do", "open", text, f"Look at {most.kernel} first", f"{share} of the time")]
+    return [Sentence("do", "open", text, f"Look at {most.kernel} first", f"{share} of all kernels")]
