@@ -77,9 +77,9 @@ class Part:
     kernel: str
     does: str
     traits: tuple[str, ...]
-    where: str
-    us: float
-    launches: float
+    where: str = ""
+    us: float = 0.0
+    launches: float = 0.0
 
 
 @dataclass(frozen=True)

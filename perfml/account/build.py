@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from perfml.account.intervals import (
     within,
 )
 from perfml.account.origins import Origin, Origins
-from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
+from perfml.account.recording import Activity, DeviceKind, Recording
 from perfml.account.steps import Steps
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.util.ranges import ITERATION
@@ -114,7 +116,7 @@ def _device(
     gaps = difference(difference(whole, computing), copying)
     walls = [
         _step(computing, copying, float(since), float(until))
-        for since, until in zip(bounds[:-1], bounds[1:], strict=True)
+        for since, until in itertools.pairwise(bounds)
     ]
     idle = [
         Idle(str(state), part.length_us / count, host.where(part, steps.marks))
@@ -174,8 +176,8 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
         over = np.maximum.accumulate(ends[rows])
         before = np.concatenate([[start], over[:-1]])
         begins = np.minimum(np.maximum(starts[rows], before), ends[rows])
-        until = _until(covered)
-        found[rows] = ends[rows] - begins - (until(ends[rows]) - until(begins))
+        hidden = covered.before(ends[rows]) - covered.before(begins)
+        found[rows] = ends[rows] - begins - hidden
         mine = union(starts[rows], ends[rows])
         covered = union(
             np.concatenate([covered.start, mine.start]), np.concatenate([covered.end, mine.end])
@@ -183,50 +185,35 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
     return found
 
 
-def _until(covered: Intervals):  # type: ignore[no-untyped-def]
-    """Return a function of times: how much of a union lies before each."""
-    if not covered.start.size:
-        return np.zeros_like
-    total = np.concatenate([[0.0], np.cumsum(covered.end - covered.start)])
-
-    def length(times: Floats) -> Floats:
-        place = np.searchsorted(covered.start, times, side="right")
-        last = np.maximum(place - 1, 0)
-        inside = np.clip(times - covered.start[last], 0, covered.end[last] - covered.start[last])
-        return np.where(place > 0, total[last] + inside, 0.0)
-
-    return length
-
-
-def _parts(
-    work: _Work, alone: Floats, counted: Sequence[bool], count: int
-) -> tuple[Part, ...]:
+def _parts(work: _Work, alone: Floats, counted: Sequence[bool], count: int) -> tuple[Part, ...]:
     written_out = _attention(work)
-    sums: dict[tuple[object, ...], list[float]] = {}
-    where: dict[tuple[object, ...], dict[str, float]] = {}
+    sums: dict[Part, list[float]] = {}
+    where: dict[Part, dict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
         if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or counted[at]):
             continue
         traits = kernel_traits(activity.name)
-        zone = _zone(traits.does, origin, at in written_out)
-        key = (
-            zone,
+        part = Part(
+            _zone(traits.does, origin, at in written_out),
             origin.operator or "",
             origin.backward,
-            kernel_label(activity.name),
+            _label(activity.name),
             traits.does,
             tuple(sorted(traits.ids())),
         )
-        us, launches = sums.setdefault(key, [0.0, 0.0])
-        sums[key] = [us + float(alone[at]), launches + counted[at] / count]
+        us, launches = sums.get(part, (0.0, 0.0))
+        sums[part] = [us + float(alone[at]), launches + counted[at] / count]
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
-        held = where.setdefault(key, {})
+        held = where.setdefault(part, {})
         held[place] = held.get(place, 0.0) + float(alone[at])
     parts = [
-        Part(*key, max(where[key], key=where[key].__getitem__), us, launches)  # type: ignore[arg-type]
-        for key, (us, launches) in sums.items()
+        replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=launches)
+        for part, (us, launches) in sums.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
+
+
+_label = functools.lru_cache(maxsize=1 << 12)(kernel_label)
 
 
 def _zone(does: str, origin: Origin, written_out: bool) -> str:
@@ -265,9 +252,7 @@ def _attention(work: _Work) -> set[int]:
     return found
 
 
-def _copies(
-    work: _Work, alone: Floats, counted: Sequence[bool], count: int
-) -> tuple[Copies, ...]:
+def _copies(work: _Work, alone: Floats, counted: Sequence[bool], count: int) -> tuple[Copies, ...]:
     sums: dict[tuple[str, bool], list[float]] = {}
     for at, activity in enumerate(work.activities):
         if activity.kind is DeviceKind.KERNEL:
@@ -291,8 +276,3 @@ def _kind(activity: Activity) -> str:
 
 def _does(activity: Activity) -> str:
     return kernel_traits(activity.name).does if activity.kind is DeviceKind.KERNEL else ""
-
-
-def has_host(recording: Recording) -> bool:
-    """Return whether a recording tells what the host did."""
-    return bool(recording.spans(HostKind.CALL))

@@ -92,12 +92,16 @@ def causes() -> tuple[Cause, ...]:
 
 
 def _cause(row: Mapping[str, Any]) -> Cause:
-    sets = ("zones", "does", "traits", "unless")
-    matches = (
-        KernelMatch(**{k: frozenset(v) if k in sets else v for k, v in match.items()})
-        for match in row.get("kernels", ())
+    kernels = tuple(map(_match, row.get("kernels", ())))
+    return Cause(**{**row, "idle": frozenset(row.get("idle", ())), "kernels": kernels})
+
+
+def _match(row: Mapping[str, Any]) -> KernelMatch:
+    zones, does, traits, unless = (
+        frozenset(row.get(name, ())) for name in ("zones", "does", "traits", "unless")
     )
-    return Cause(**{**row, "idle": frozenset(row.get("idle", ())), "kernels": tuple(matches)})
+    beside, only = (str(row.get(name, "")) for name in ("beside", "only"))
+    return KernelMatch(zones, does, traits, unless, beside, only, row.get("saves"))
 
 
 @dataclass
@@ -161,9 +165,7 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
     return found
 
 
-def _of_part(
-    part: Part, account: Account, traits: frozenset[str]
-) -> tuple[Cause | None, float]:
+def _of_part(part: Part, account: Account, traits: frozenset[str]) -> tuple[Cause | None, float]:
     for cause in causes():
         for match in cause.kernels:
             if match.holds(part, account, traits):

@@ -150,9 +150,11 @@ class Host:
         """Return the gaps in which the host came back from waiting: it had nothing launched."""
         ends = np.sort(self._blocking.end)
         first = np.searchsorted(ends, gaps.start, side="left")
-        held = (first < ends.size) & (ends[np.minimum(first, ends.size - 1)] <= gaps.end) if (
-            ends.size
-        ) else np.zeros(gaps.start.size, dtype=bool)
+        held = (
+            (first < ends.size) & (ends[np.minimum(first, ends.size - 1)] <= gaps.end)
+            if (ends.size)
+            else np.zeros(gaps.start.size, dtype=bool)
+        )
         return Intervals(gaps.start[held], gaps.end[held])
 
     def _long(self, gaps: Intervals) -> Intervals:
@@ -178,10 +180,7 @@ class Host:
             if span not in own:
                 names.setdefault(span.name, []).append(span)
         sizes = {name: _union(spans) for name, spans in names.items()}
-        held = {
-            name: intersection(part, spans).length_us
-            for name, spans in sizes.items()
-        }
+        held = {name: intersection(part, spans).length_us for name, spans in sizes.items()}
         most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
         return min(most, key=lambda name: sizes[name].length_us, default="")
 
@@ -198,9 +197,7 @@ class Host:
         )
 
 
-def unfused_optimizers(
-    ranges: Sequence[HostSpan], operators: Sequence[HostSpan]
-) -> list[HostSpan]:
+def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]) -> list[HostSpan]:
     """Return the steps of optimizers that take parameter by parameter."""
     steps = [span for span in ranges if _OPTIMIZER.match(span.name)]
     at_once = np.array(sorted(o.start for o in operators if _MANY_AT_ONCE.search(o.name)))
@@ -218,4 +215,3 @@ def _union(spans: Iterable[HostSpan]) -> Intervals:
 
 def _both(one: Intervals, other: Intervals) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([one.start, other.start]), np.concatenate([one.end, other.end])
-

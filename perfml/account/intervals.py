@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,17 @@ class Intervals:
     def length_us(self) -> float:
         """The length of all of them together, in microseconds."""
         return float((self.end - self.start).sum())
+
+    def before(self, times: npt.NDArray[Any]) -> Floats:
+        """Return how much of them lies before each of some times, shape as `times`."""
+        if not self.start.size:
+            return np.zeros(len(times))
+        length = self.end - self.start
+        total = np.concatenate([[0.0], np.cumsum(length)])
+        place = np.searchsorted(self.start, times, side="right")
+        last = np.maximum(place - 1, 0)
+        inside = np.clip(times - self.start[last], 0, length[last])
+        return np.where(place > 0, total[last] + inside, 0.0)
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:

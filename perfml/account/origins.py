@@ -19,8 +19,10 @@ from perfml.kernel_names import kernel_label
 BACKWARD, RECOMPUTED = "backward", "recomputed"
 NODE = "autograd::engine::evaluate_function: "
 """How the operators are called that run a node of the backward pass."""
-_WRAPPERS = ("Torch-Compiled Region", "CompiledF", "## Call", "AOTDispatcher", "TorchDynamo")
-_WRAPPERS += ("DistributedDataParallel.", "Pregraph bytecode", "torch::jit", "record_param_comms")
+_WRAPPERS = (
+    *("Torch-Compiled Region", "CompiledF", "## Call", "AOTDispatcher", "TorchDynamo"),
+    *("DistributedDataParallel.", "Pregraph bytecode", "torch::jit", "record_param_comms"),
+)
 """Beginnings of operators that only hold others."""
 _DIGEST = re.compile(r"(CompiledFxGraph) \w{16,}")
 _PHASE = re.compile(r"\W*(\w+\.)?(forward|fwd)(_pass|_step)?\W*", re.IGNORECASE)
@@ -133,9 +135,7 @@ class Origins:
         if node is None:
             return None
         again = operators[node + 1 :]
-        return next(
-            (o for o in again if o.sequence is not None and o.name in self._names), None
-        )
+        return next((o for o in again if o.sequence is not None and o.name in self._names), None)
 
     def repeats_forward(self, operator: HostSpan) -> bool:
         """Return whether an operator of the forward pass runs again within backward."""
@@ -151,8 +151,8 @@ class Origins:
 
     def _maker(self, node: HostSpan) -> HostSpan | None:
         """Return the operator of the forward pass that made a node of backward."""
-        main, own = (self._made.get((t, node.sequence)) for t in (self._main, node.thread))
-        return main if node.forward_thread == self._main_id else own
+        thread = self._main if node.forward_thread == self._main_id else node.thread
+        return None if thread is None else self._made.get((thread, node.sequence))
 
     def _operator_of(self, forward: HostSpan | None, node: HostSpan) -> str:
         if forward is None:

@@ -84,9 +84,7 @@ class Recording:
     @classmethod
     def of(cls, host: Iterable[HostSpan], activities: Iterable[Activity]) -> Recording:
         """Return a recording of events in any order."""
-        return cls(
-            tuple(sorted(host, key=lambda span: (span.start, -span.end))), tuple(activities)
-        )
+        return cls(tuple(sorted(host, key=lambda span: (span.start, -span.end))), tuple(activities))
 
     def spans(self, *kinds: HostKind) -> list[HostSpan]:
         """Return the spans of some kinds."""

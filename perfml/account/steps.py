@@ -67,8 +67,8 @@ def find_steps(recording: Recording) -> Steps:
     ranges = recording.spans(HostKind.RANGE)
     marked = [span for span in ranges if PROFILER_STEP.fullmatch(span.name)]
     if marked:
-        thread = marked[0].thread
-        return _of_spans("ProfilerStep", [span for span in marked if span.thread == thread])
+        own = [span for span in marked if span.thread == marked[0].thread]
+        return _of_spans("ProfilerStep", own)
     thread = main_thread(recording)
     for kinds in ((HostKind.RANGE,), (HostKind.RANGE, HostKind.MODULE)):
         nesting = Nesting(recording.spans(*kinds))
@@ -104,9 +104,10 @@ def _cycle(
 ) -> Steps:
     """Return steps that begin with the first range that comes as often as the longest one does."""
     times = names[anchor]
-    first = next(_step_name(span) for span in spans if names[_step_name(span)] in (times, times + 1))
-    begins = [span for span in spans if _step_name(span) == first][:times]
-    alone = {_step_name(span) for span in spans if names[_step_name(span)] >= times} == {anchor}
+    # a loader is asked once more than it has batches
+    often = [span for span in spans if names[_step_name(span)] in (times, times + 1)]
+    begins = [span for span in often if _step_name(span) == _step_name(often[0])][:times]
+    alone = {_step_name(span) for span in often} == {anchor}
     starts = tuple(span.start for span in begins)
     ends = []
     for place, start in enumerate(starts):

@@ -122,7 +122,8 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
         Brief(
             tuple(map(_cut, of)),
             _cut(f"{title}: {_verdict(explanation)}"),
-            _of_step(explanation.step) + tuple(
+            _of_step(explanation.step)
+            + tuple(
                 _layer(each, explanation.baseline)
                 for each in explanation.details
                 if each.layer in matter

@@ -170,7 +170,7 @@ def explain(
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=_total(left, right, alignment, ratios, tolerance) if step is None else step.ratio,
+        total=_total(left, right, alignment, ratios, tolerance) if step is None else _of_step(step),
         layers=table,
         details=tuple(details),
         only_baseline=alignment.only_baseline,
@@ -184,6 +184,19 @@ def explain(
         ),
         gaps=gaps,
         step=step,
+    )
+
+
+def _of_step(step: StepComparison) -> Ratio:
+    """Return the ratio of a step on the clock, which has no interval."""
+    return Ratio(
+        baseline_us=step.baseline.step_us,
+        target_us=step.target.step_us,
+        log_ratio=step.log_ratio,
+        log_low=None,
+        log_high=None,
+        repeats=step.repeats,
+        verdict=step.verdict,
     )
 
 

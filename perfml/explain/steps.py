@@ -1,7 +1,7 @@
 """Two accounts of a step compared: the verdict of the clock, and the difference in microseconds.
 
-Here to change: when two sides differ (`step_ratio`). What may be a cause, and what to do about it,
-stands in ``perfml/account/causes.toml``.
+Here to change: when two sides differ (`StepComparison.verdict`). What may be a cause, and what to
+do about it, stands in ``perfml/account/causes.toml``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.certainty import Certainty
-from perfml.explain.results import Ratio
-from perfml.explain.times import EQUIVALENT
 from perfml.util.words import Readable, micros, multiple
 
 _HALF = 0.5
@@ -25,6 +23,8 @@ _HALF = 0.5
 _ALONE = 1.5
 """A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
 take up to 1.4 times the later ones where they are not warm-up."""
+_CLOSE = 0.05
+"""Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
 _WHOLE = 1.1
 """From here on a cause is no share of the difference, as others work against it."""
 _NAMED = 0.02
@@ -47,10 +47,24 @@ class StepComparison:
     baseline: Account
     target: Account
 
+    @property
+    def log_ratio(self) -> float:
+        """Natural logarithm of the target's step over the baseline's."""
+        return math.log(self.target.step_us / self.baseline.step_us)
+
+    @property
+    def repeats(self) -> tuple[int, int]:
+        """How many steps count on either side."""
+        return len(self.baseline.kept_us), len(self.target.kept_us)
+
     @cached_property
-    def ratio(self) -> Ratio:
-        """The target's step over the baseline's."""
-        return step_ratio(self.baseline, self.target)
+    def verdict(self) -> str:
+        """``slower``, ``faster``, ``no difference`` or ``undecided``.
+
+        Three steps are too few for an interval. A side is slower if each of its steps takes longer
+        than all of the other side's, by more than the steps of either side differ.
+        """
+        return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
 
     @property
     def difference_us(self) -> float:
@@ -72,7 +86,7 @@ class StepComparison:
     def certainty(self) -> Certainty:
         """How sure the first cause is."""
         first = self.first
-        if first is None or self.ratio.verdict not in ("slower", "faster"):
+        if first is None or self.verdict not in ("slower", "faster"):
             return "open"
         large = abs(first.us) >= _HALF * abs(self.difference_us)
         return "firm" if large and first.cause is not None else "likely"
@@ -86,12 +100,12 @@ class StepComparison:
         """Say how long a step takes on either side, and the verdict."""
         one, other = micros(self.target.step_us), micros(self.baseline.step_us)
         times = f"a step takes {one} on the clock against {other}"
-        return f"{self.ratio.verdict}: {times} ({multiple(self.ratio.ratio)}){self._doubt()}"
+        return f"{self.verdict}: {times} ({multiple(math.exp(self.log_ratio))}){self._doubt()}"
 
     def _doubt(self) -> str:
-        if self.ratio.verdict != "undecided":
+        if self.verdict != "undecided":
             return ""
-        if max(self.ratio.repeats) == 1:
+        if max(self.repeats) == 1:
             return ": one step of each side cannot tell"
         return ": the recorded steps of the sides overlap, or differ by as much"
 
@@ -125,8 +139,8 @@ class StepComparison:
 
     def notes(self) -> tuple[str, ...]:
         """Say it of each side."""
-        sides = (self.baseline, self.target)
-        return tuple(step_sentence(side, name) for side, name in zip(sides, self.names, strict=True))
+        sides = zip((self.baseline, self.target), self.names, strict=True)
+        return tuple(step_sentence(side, name) for side, name in sides)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -134,8 +148,8 @@ class StepComparison:
         return {
             "baseline_us": self.baseline.step_us,
             "target_us": self.target.step_us,
-            "ratio": self.ratio.ratio,
-            "verdict": self.ratio.verdict,
+            "ratio": math.exp(self.log_ratio),
+            "verdict": self.verdict,
             "difference_us": self.difference_us,
             "first_cause": None if first is None else first.id,
             "certainty": self.certainty,
@@ -152,31 +166,12 @@ class StepComparison:
         }
 
 
-def step_ratio(baseline: Account, target: Account) -> Ratio:
-    """Compare the steps of two recordings.
-
-    Three steps are too few for an interval. A side is slower if each of its steps takes longer than
-    all of the other side's, by more than the steps of either side differ.
-    """
-    one, other = baseline.kept_us, target.kept_us
-    log_ratio = math.log(target.step_us / baseline.step_us)
-    return Ratio(
-        baseline_us=baseline.step_us,
-        target_us=target.step_us,
-        log_ratio=log_ratio,
-        log_low=None,
-        log_high=None,
-        repeats=(len(one), len(other)),
-        verdict=_verdict(one, other, log_ratio),
-    )
-
-
 def _verdict(one: Sequence[float], other: Sequence[float], log_ratio: float) -> str:
     scatter = max(max(side) / min(side) for side in (one, other))
     if max(len(one), len(other)) == 1:
         scatter = _ALONE
     apart = max(min(other) / max(one), min(one) / max(other))
-    if apart > max(scatter, 1 + EQUIVALENT):
+    if apart > max(scatter, 1 + _CLOSE):
         return "slower" if log_ratio > 0 else "faster"
-    close = abs(log_ratio) <= math.log1p(EQUIVALENT) and scatter <= 1 + EQUIVALENT
+    close = abs(log_ratio) <= math.log1p(_CLOSE) and scatter <= 1 + _CLOSE
     return "no difference" if close else "undecided"

@@ -123,9 +123,7 @@ class _Trace:
             account = account_of(recording, steps, finder, origins)
         return Kernels(frame, self._provenance(kernels, frame, account), tuple(self.warnings))
 
-    def _note_origins(
-        self, recording: Recording, origins: Sequence[Origin], steps: Steps
-    ) -> None:
+    def _note_origins(self, recording: Recording, origins: Sequence[Origin], steps: Steps) -> None:
         """Say what layers are, and where they rest on less than an API call."""
         named = recording.spans(HostKind.RANGE, HostKind.MODULE)
         if all(span in steps.marks for span in named) and any(each.operator for each in origins):

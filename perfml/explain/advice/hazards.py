@@ -16,8 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.account.account import Account
+from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.findings import (
@@ -34,7 +34,6 @@ from perfml.explain.advice.inputs import (
 from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
 from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
-from perfml.explain.advice.step_findings import step_findings
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
@@ -48,6 +47,7 @@ from perfml.explain.advice.representative import (
     representative_launches,
 )
 from perfml.explain.advice.rules import Rules, load_rules
+from perfml.explain.advice.step_findings import step_findings
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks

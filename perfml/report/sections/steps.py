@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfml.report.document import Cell, Points, ReportTable, Section, Sentence, Text, numbers
-from perfml.report.document import section, words
+from perfml.report.document import (
+    Cell,
+    Points,
+    ReportTable,
+    Section,
+    Sentence,
+    Text,
+    numbers,
+    section,
+    words,
+)
 from perfml.report.labels import percent
 from perfml.report.tables import amount
 from perfml.util.words import micros
