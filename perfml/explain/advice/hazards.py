@@ -47,7 +47,7 @@ from perfml.explain.advice.representative import (
     representative_launches,
 )
 from perfml.explain.advice.rules import Rules, load_rules
-from perfml.explain.advice.step_findings import step_findings
+from perfml.explain.advice.step_findings import name_findings, step_findings
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -281,9 +281,11 @@ def advise(
         network = network_findings(every, rows, book, equal, clock)
     unchecked = not_checked_by(rows, book, given, merged)
     foreign = _foreign(side.layers)
-    if account is not None and layers is None:
-        network = step_findings(account)
     told = any(each.clock for each in network) or account is not None
+    if layers is None:
+        named = name_findings(side.kernels) if account is None else step_findings(account)
+        rest = network if account is None else ()
+        network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
     return Advice(
         table=_with_faster(findings, side.layers),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
