@@ -59,6 +59,8 @@ class Cause:
         Attributes of its copies; None where it has none.
     kernels
         Which kernels are its.
+    instead
+        Other lines to type, by the operator at which the host waits most often.
     launches
         Whether it shows in more launches, each of which takes the host's time.
     saves
@@ -76,6 +78,12 @@ class Cause:
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
+    instead: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self, account: Account) -> str:
+        """Return the line to type for an account that has this cause."""
+        waits = account.waits[0].operator if account.waits else ""
+        return self.instead.get(waits, self.remedy)
 
     def has_copies(self, copies: Copies) -> bool:
         """Return whether some copies are this cause's."""
@@ -255,18 +263,41 @@ class Change:
     @property
     def words(self) -> str:
         """What it is."""
-        return OTHERS[self.id] if self.cause is None else self.cause.words
+        return OTHERS[self.id][0] if self.cause is None else self.cause.words
+
+    def line(self, account: Account) -> str:
+        """Return the line to type on the side of an account."""
+        return OTHERS[self.id][1] if self.cause is None else self.cause.line(account)
 
 
+_SHAPES = "torch.profiler.profile(record_shapes=True)  # and compare the shapes of these operators"
 OTHERS = {
-    "more_launches": "more kernels are launched for the same operators",
-    "other_kernels": "other kernels for the same operators",
-    "same_kernels": "the same kernels take longer: larger shapes, or other data",
-    "other_operators": "operators that only one side has",
-    "copies": "other copies and fills of memory",
-    "profiling": "the profiler itself",
+    "wider_type": (
+        "kernels on a wider type of number",
+        'with torch.autocast("cuda", torch.bfloat16): ...',
+    ),
+    "more_launches": (
+        "more kernels are launched for the same operators",
+        "torch.profiler.profile(with_stack=True)  # and look who calls these operators again",
+    ),
+    "other_kernels": ("other kernels for the same operators", _SHAPES),
+    "same_kernels": ("the same kernels take longer: larger shapes, or other data", _SHAPES),
+    "other_operators": (
+        "operators that only one side has",
+        "torch.profiler.profile(with_stack=True)  # and look who calls these operators",
+    ),
+    "copies": (
+        "other copies and fills of memory",
+        "torch.profiler.profile(with_stack=True)  # and look who copies",
+    ),
+    "profiling": (
+        "the profiler itself",
+        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # more steps to warm up",
+    ),
 }
-"""What differs without a cause of the table, in words."""
+"""What differs without a cause of the table: in words, and a line that tells more."""
+_BYTES = {"double": 8, "float": 4, "tf32": 4, "half": 2, "bf16": 2, "fp8": 1, "int8": 1}
+"""Bytes of the types that names of kernels tell."""
 
 
 def changes(one: Account, other: Account) -> list[Change]:
@@ -315,7 +346,7 @@ def _by_launches(
 
 @functools.cache
 def _with_launches() -> frozenset[str]:
-    return frozenset(cause.id for cause in causes() if cause.launches)
+    return frozenset(cause.id for cause in causes() if cause.launches or cause.id == "elementwise")
 
 
 _Side = tuple[Account, DeviceAccount]
@@ -380,11 +411,15 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
                     mine[cause.id] = mine.get(cause.id, 0.0) + part.us
                     break
         shares.append(mine)
+    # of an operator that the other side has, more elementwise kernels are no cause
     gained = {
         id_: value - shares[1].get(id_, 0.0)
         for id_, value in shares[0].items()
-        if id_ != "elementwise"
+        if id_ != "elementwise" or not parts[fast]
     }
+    zoned = any(part.zone for part in parts[slow])
+    if not zoned and _bytes(parts[slow]) == 2 * _bytes(parts[fast]) == 4:
+        return "wider_type"
     best = max(gained, key=gained.__getitem__, default="")
     if best and gained[best] >= _MOST * abs(more):
         return best
@@ -403,6 +438,17 @@ def _without_cause(before: Sequence[Part], after: Sequence[Part]) -> str:
     if counts[1] != counts[0] and names[0] == names[1]:
         return "more_launches"
     return "same_kernels" if names[0] == names[1] else "other_kernels"
+
+
+def _bytes(parts: Sequence[Part]) -> int:
+    """Return the bytes of an element that most of some kernels' time is spent on; 0 if unknown."""
+    sums: dict[str, float] = {}
+    for part in parts:
+        for trait in part.traits:
+            if trait.startswith("type:"):
+                sums[trait] = sums.get(trait, 0.0) + part.us
+    most = max(sums, key=sums.__getitem__, default="")
+    return _BYTES.get(most.removeprefix("type:"), 0)
 
 
 def _sum(parts: Sequence[Part]) -> float:

@@ -72,21 +72,17 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return the time that lies in both unions, by one pass over their ends."""
-    starts: list[float] = []
-    ends: list[float] = []
-    i = j = 0
-    while i < one.start.size and j < other.start.size:
-        start = max(one.start[i], other.start[j])
-        end = min(one.end[i], other.end[j])
-        if start < end:
-            starts.append(float(start))
-            ends.append(float(end))
-        if one.end[i] <= other.end[j]:
-            i += 1
-        else:
-            j += 1
-    return Intervals(np.asarray(starts, dtype=float), np.asarray(ends, dtype=float))
+    """Return the time that lies in both unions."""
+    first = np.searchsorted(other.end, one.start, side="right")
+    last = np.searchsorted(other.start, one.end, side="left")
+    pairs = np.maximum(last - first, 0)
+    rows = np.repeat(np.arange(one.start.size), pairs)
+    # the first of the other's intervals that each of one's meets, and those after it
+    columns = np.arange(rows.size) - np.repeat(np.cumsum(pairs) - pairs - first, pairs)
+    start = np.maximum(one.start[rows], other.start[columns])
+    end = np.minimum(one.end[rows], other.end[columns])
+    kept = start < end
+    return Intervals(start[kept], end[kept])
 
 
 def busy_by_group(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:

@@ -139,7 +139,7 @@ class Origins:
 
     def repeats_forward(self, operator: HostSpan) -> bool:
         """Return whether an operator of the forward pass runs again within backward."""
-        if operator.sequence is None or operator.name not in self._names or _is_node(operator):
+        if operator.thread not in self._autograd or operator.sequence is None:
             return False
         around = self._operators.around(operator.thread, operator.start)
         return self.recomputed(around) is operator

@@ -90,9 +90,9 @@ def _whole(account: Account) -> str:
     return f"{micros(account.step_us)}{' a step' if account.marked_by else ''}"
 
 
-def remedy(finding: Finding) -> str:
+def remedy(finding: Finding, account: Account) -> str:
     """Return the line to type, and the sentence to it."""
-    return f"{finding.cause.remedy}. {finding.cause.also}"
+    return f"{finding.cause.line(account)}. {finding.cause.also}"
 
 
 def kernel_rows(account: Account) -> list[tuple[str, float, float, float]]:

@@ -125,10 +125,14 @@ class StepComparison:
 
     def action(self) -> str | None:
         """Return what to do about the first cause: a line to type, and why."""
-        cause = None if self.first is None else self.first.cause
-        if cause is None:
+        if self.first is None:
             return None
-        return f"in {self.slower}: {cause.remedy}. {cause.also}"
+        also = "" if self.first.cause is None else f". {self.first.cause.also}"
+        return f"in {self.slower}: {self.first.line(self._slow)}{also}"
+
+    @property
+    def _slow(self) -> Account:
+        return self.target if self.difference_us >= 0 else self.baseline
 
     def rows(self) -> list[tuple[str, float]]:
         """Return the parts of the difference in words and microseconds; they add up to it."""
@@ -153,7 +157,7 @@ class StepComparison:
             "difference_us": self.difference_us,
             "first_cause": None if first is None else first.id,
             "certainty": self.certainty,
-            "do": None if first is None or first.cause is None else first.cause.remedy,
+            "do": None if first is None else first.line(self._slow),
             "changes": [
                 {
                     "cause": each.id,

@@ -50,11 +50,13 @@ class Events:
             default=0.0,
         )
         self._threads: dict[tuple[str, str], int] = {}
+        self._by_category: dict[str, list[Event]] = {}
+        for event in self.timed:
+            self._by_category.setdefault(str(event.get("cat", "")).lower(), []).append(event)
 
     def of(self, *categories: str) -> list[Event]:
         """Return the events of some categories; PyTorch 1.8 wrote them with capitals."""
-        wanted = set(categories)
-        return [event for event in self.timed if str(event.get("cat", "")).lower() in wanted]
+        return [event for name in categories for event in self._by_category.get(name, ())]
 
     def span(self, event: Event) -> tuple[int, int]:
         """Return when an event began and ended, in nanoseconds from the first one.

@@ -112,5 +112,7 @@ def test_an_operator_is_compared_with_itself_and_the_kernels_names_tell_why():
     assert [each.id for each in changes(one, account(parts=[odd]))] == ["unaligned"]
     other = part("gemm_256x128", 60.0, does="product", traits=["type:half"])
     assert [each.id for each in changes(one, account(parts=[other]))] == ["other_kernels"]
+    single = part("gemm_tf32", 60.0, does="product", traits=["type:tf32"])
+    assert [each.id for each in changes(one, account(parts=[single]))] == ["wider_type"]
     again = part("gemm_align8", 60.0, does="product", traits=["type:half"], launches=6.0)
     assert [each.id for each in changes(one, account(parts=[again]))] == ["more_launches"]

@@ -35,7 +35,7 @@ def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
             (finding.cause.id,),
             finding.cause.words,
             evidence(finding, account),
-            remedy(finding),
+            remedy(finding, account),
             finding.saved_us / finding.step_us,
             finding.saved_us,
             finding.step_us,

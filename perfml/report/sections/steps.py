@@ -64,7 +64,7 @@ def step_sentences(account: Account) -> list[Sentence]:
     time = Sentence("time", "firm" if account.agree else "open", step_sentence(account))
     if first is not None:
         title = f"{first.cause.words[:1].upper()}{first.cause.words[1:]}"
-        text = f"{remedy(first)} Why: {evidence(first, account)}."
+        text = f"{remedy(first, account)} Why: {evidence(first, account)}."
         return [Sentence("do", "likely", text, title, saving(first, account)), time]
     return [*_longest(account), time]
 
