@@ -17,6 +17,8 @@ from perfml.account.recording import HostKind, HostSpan, Nesting, Recording
 from perfml.util.ranges import ITERATION
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?[#*](\d{1,15})")
+_BEFORE = 0.1
+"""From this part of a step's launches on before the first mark, marks end steps."""
 _MOST_DESCENTS = 8
 """Ranges around all steps, one in another, that are looked into."""
 
@@ -74,7 +76,7 @@ def find_steps(recording: Recording) -> Steps:
         nesting = Nesting(recording.spans(*kinds))
         found = None if thread is None else _repeated(nesting, nesting.outermost(thread))
         if found is not None:
-            return found
+            return _from_the_ends(found, _launches(recording))
     return _whole(recording)
 
 
@@ -118,6 +120,18 @@ def _cycle(
     return Steps(anchor, starts, tuple(ends), marks)
 
 
+def _from_the_ends(steps: Steps, launches: Sequence[int]) -> Steps:
+    """Return steps that end with their ranges, where the first one begins before its ranges.
+
+    Of a loop in which only the optimizer is marked, forward and backward come before the mark.
+    """
+    before = sum(launch < steps.starts[0] for launch in launches)
+    if before < _BEFORE * len(launches) / len(steps.starts):
+        return steps
+    starts = (min(launches), *steps.ends[:-1])
+    return Steps(steps.name, starts, steps.ends, steps.marks)
+
+
 def _step_name(span: HostSpan) -> str:
     return "step" if ITERATION.fullmatch(span.name.strip()) else span.name
 
@@ -132,12 +146,13 @@ def _of_spans(name: str, spans: Sequence[HostSpan]) -> Steps:
 
 
 def _whole(recording: Recording) -> Steps:
-    launched = {each.correlation for each in recording.activities} - {None}
-    begins = [each.start for each in recording.activities]
-    begins += [
-        span.start
-        for span in recording.host
-        if span.kind is HostKind.CALL and span.correlation in launched
-    ]
+    begins = [*_launches(recording), *(each.start for each in recording.activities)]
     ends = [each.end for each in recording.activities]
     return Steps("", (min(begins),), (max(ends),))
+
+
+def _launches(recording: Recording) -> list[int]:
+    """Return when the host launched what the devices did."""
+    launched = {each.correlation for each in recording.activities} - {None}
+    calls = recording.spans(HostKind.CALL)
+    return [span.start for span in calls if span.correlation in launched]

@@ -100,7 +100,7 @@ def test_idle_time_is_divided_by_what_the_host_did(account):
     # the device is idle from 150 to 10,050: the host loads until 8,000, and is in an operator then
     trace.event(
         "user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000, 7000
-    )  # noqa: E501
+    )
     trace.event("cpu_op", "aten::mul", 8500, 1000)
     found = account(trace)
     idle = {each.state: each.us * 2 for each in found.devices[0].idle}
@@ -153,3 +153,16 @@ def test_a_cycle_of_ranges_is_a_step_and_without_repeats_the_whole_is_one(accoun
     alone.launch("gemm()", 110, 120, 50.0)
     assert account(alone).walls_us == pytest.approx((160.0,))
     assert account(alone).marked_by == ""
+
+
+def test_where_only_the_optimizer_is_marked_its_range_ends_a_step(account):
+    trace = Trace()
+    for step in range(3):
+        base = step * 1000.0
+        trace.launch("forward()", base + 100, base + 110, 50.0, correlation=10 * step + 1)
+        trace.event("user_annotation", "Optimizer.step#SGD.step", base + 700, 100)
+        trace.launch("update()", base + 710, base + 720, 5.0, correlation=10 * step + 2)
+    found = account(trace)
+    # from the first launch at 100 to the end of the first range at 800, and on from there
+    assert found.walls_us == pytest.approx((700.0, 1000.0, 1000.0))
+    assert found.devices[0].launches == pytest.approx(2.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -68,10 +69,7 @@ def _sums(kernels: pd.DataFrame) -> Account:
     launches = kernels["launches"] if "launches" in kernels.columns else 1
     rows = kernels.assign(n=launches, us=kernels["time_us"] * launches)
     groups = rows.groupby(["kernel", "layer"], dropna=False, sort=False)[["us", "n"]].sum()
-    parts = tuple(
-        _part(str(name), "" if pd.isna(layer) else str(layer), row)
-        for (name, layer), row in groups.to_dict("index").items()
-    )
+    parts = tuple(map(_part, groups.reset_index().to_dict("records")))
     whole = sum(part.us for part in parts)
     step = DeviceStep(whole, whole, 0.0, 0.0, 0.0)
     device = DeviceAccount(0, step, (step,), (), parts, (), float(rows["n"].sum()), 0.0)
@@ -79,7 +77,8 @@ def _sums(kernels: pd.DataFrame) -> Account:
     return Account("", (whole,), False, (device,), (), trains, 1.0)
 
 
-def _part(name: str, layer: str, sums: Mapping[str, float]) -> Part:
+def _part(row: Mapping[Any, Any]) -> Part:
+    name = str(row["kernel"])
     traits = kernel_traits(name)
     return Part(
         "communication" if traits.does == "communication" else "",
@@ -88,7 +87,7 @@ def _part(name: str, layer: str, sums: Mapping[str, float]) -> Part:
         kernel_label(name),
         traits.does,
         tuple(sorted(traits.ids())),
-        layer,
-        float(sums["us"]),
-        float(sums["n"]),
+        "" if pd.isna(row["layer"]) else str(row["layer"]),
+        float(row["us"]),
+        float(row["n"]),
     )
