@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,17 @@ class Intervals:
     def length_us(self) -> float:
         """The length of all of them together, in microseconds."""
         return float((self.end - self.start).sum())
+
+    def before(self, times: npt.NDArray[Any]) -> Floats:
+        """Return how much of them lies before each of some times, shape as `times`."""
+        if not self.start.size:
+            return np.zeros(len(times))
+        length = self.end - self.start
+        total = np.concatenate([[0.0], np.cumsum(length)])
+        place = np.searchsorted(self.start, times, side="right")
+        last = np.maximum(place - 1, 0)
+        inside = np.clip(times - self.start[last], 0, length[last])
+        return np.where(place > 0, total[last] + inside, 0.0)
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
@@ -59,21 +71,17 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return the time that lies in both unions, by one pass over their ends."""
-    starts: list[float] = []
-    ends: list[float] = []
-    i = j = 0
-    while i < one.start.size and j < other.start.size:
-        start = max(one.start[i], other.start[j])
-        end = min(one.end[i], other.end[j])
-        if start < end:
-            starts.append(float(start))
-            ends.append(float(end))
-        if one.end[i] <= other.end[j]:
-            i += 1
-        else:
-            j += 1
-    return Intervals(np.asarray(starts, dtype=float), np.asarray(ends, dtype=float))
+    """Return the time that lies in both unions."""
+    first = np.searchsorted(other.end, one.start, side="right")
+    last = np.searchsorted(other.start, one.end, side="left")
+    pairs = np.maximum(last - first, 0)
+    rows = np.repeat(np.arange(one.start.size), pairs)
+    # the first of the other's intervals that each of one's meets, and those after it
+    columns = np.arange(rows.size) - np.repeat(np.cumsum(pairs) - pairs - first, pairs)
+    start = np.maximum(one.start[rows], other.start[columns])
+    end = np.minimum(one.end[rows], other.end[columns])
+    kept = start < end
+    return Intervals(start[kept], end[kept])
 
 
 @dataclass(frozen=True)
@@ -126,3 +134,19 @@ def group_times(
     np.fmax.at(last, codes, ends.to_numpy())
     unknown = np.bincount(codes, weights=np.isnan(starts + times), minlength=count) > 0
     return GroupTimes(np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first))
+
+
+def difference(one: Intervals, other: Intervals) -> Intervals:
+    """Return the time of one union that the other leaves out."""
+    if one.start.size == 0 or other.start.size == 0:
+        return one
+    rest_start = np.concatenate(([-np.inf], other.end))
+    rest_end = np.concatenate((other.start, [np.inf]))
+    return intersection(one, Intervals(rest_start, rest_end))
+
+
+def within(one: Intervals, start: float, end: float) -> Intervals:
+    """Return the part of a union between two times."""
+    starts, ends = np.clip(one.start, start, end), np.clip(one.end, start, end)
+    kept = ends > starts
+    return Intervals(starts[kept], ends[kept])

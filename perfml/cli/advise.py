@@ -20,6 +20,7 @@ from perfml.cli.dataset import (
     read,
 )
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli.step import show_step
 from perfml.errors import PerfmlError, did_you_mean
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def advise(
         ncu_min_speedup=ncu_min_speedup,
         rules=rules,
         layers=layer,
+        account=found.account,
     )
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:
@@ -107,6 +109,8 @@ def advise(
             rows,
             f"Kernels by their time{more}",
         )
+    if found.account is not None and not as_json:
+        show_step(out, found.account)
     shown_advice = advice_document(advice, top, everything=bool(out.verbose))
     out.document({"table": dataset, **times, **advice.to_dict()}, shown_advice)
 

@@ -10,6 +10,7 @@ import typer
 
 from perfml.cli.dataset import Dataset, KernelPattern, Skip
 from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli.step import show_step
 from perfml.cli.tables import run_summary, show_runs
 from perfml.errors import PerfmlError
 from perfml.util.words import count
@@ -99,7 +100,11 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     out_.result(document, [f"{found.kind} table, {counts}"])
     show_runs(out_, runs, (*(() if clock is None else clock.account()), *notes), "Runs")
-    _show_kernels(out_, kernels)
+    account = None if redact else given.account
+    if account is None:
+        _show_kernels(out_, kernels)
+    elif not out_.as_json:
+        show_step(out_, account)
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.account import Account, account_in
 from perfml.datasets.choosing import LaunchChoice, chosen_launches, only, split_place
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
@@ -173,6 +174,11 @@ class Given:
         if self.stored is not None:
             return Table(self.stored, "layers", self.provenance)
         return Table(self.untimed, "kernels", self.provenance)
+
+    @property
+    def account(self) -> Account | None:
+        """The account of a step, of one trace of which every launch is here."""
+        return account_in(self.provenance) if self.places is None else None
 
     @property
     def sources(self) -> list[Mapping[str, Any]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
     from perfml.explain.counters.terms import Term
     from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.steps import StepComparison
 
 LARGEST = 5_800
 """Bytes of an answer as indented JSON; the schema's name comes on top."""
@@ -121,8 +122,9 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     return _fitting(
         Brief(
             tuple(map(_cut, of)),
-            _cut(f"{title}: {explanation.headline}"),
-            tuple(
+            _cut(f"{title}: {_verdict(explanation)}"),
+            _of_step(explanation.step)
+            + tuple(
                 _layer(each, explanation.baseline)
                 for each in explanation.details
                 if each.layer in matter
@@ -131,6 +133,21 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
             tuple(map(_cut, notes)),
         )
     )
+
+
+def _verdict(explanation: Explanation) -> str:
+    step = explanation.step
+    return explanation.headline if step is None else step.sentence()
+
+
+def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
+    """Return the first cause of a step's difference."""
+    cause = None if step is None else step.cause()
+    if step is None or cause is None or step.first is None:
+        return ()
+    do = step.action() or "perfml explain --more shows which kernels changed."
+    found = BriefCause(step.first.id, _cut(cause), _cut(f"({step.certainty}) {do}"))
+    return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
 
 
 def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:

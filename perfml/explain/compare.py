@@ -33,6 +33,7 @@ from perfml.explain.layer_parts import LayerParts
 from perfml.explain.nested import pieces_apart
 from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.steps import StepComparison
 from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
 from perfml.explain.times import (
     OVERLAP,
@@ -154,7 +155,10 @@ def explain(
     readers = (LaunchReader(left), LaunchReader(right)) if chosen else ()
     names = (left.name, right.name)
     on_the_clock: dict[str, Waterfall] = {}
-    if len(pairs) > 1:  # of one layer that is said of the whole
+    step = None
+    if left.account is not None and right.account is not None:
+        step = StepComparison(names, left.account, right.account)
+    elif len(pairs) > 1:  # of one layer that is said of the whole
         on_the_clock = layers_on_the_clock(left.kernels, right.kernels, names, _names(pairs))
     details = []
     comparable = same_device(left, right)
@@ -184,7 +188,7 @@ def explain(
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=_total(left, right, alignment, ratios, tolerance),
+        total=_total(left, right, alignment, ratios, tolerance) if step is None else _of_step(step),
         layers=table,
         details=tuple(details),
         only_baseline=alignment.only_baseline,
@@ -193,10 +197,24 @@ def explain(
         pairing=alignment.said,
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
-            *(() if gaps is None else gaps.sentences()),
+            *(() if gaps is None or step is not None else gaps.sentences()),
             *_on_the_clock(on_the_clock, None if layers is None else table["layer"].iloc[chosen]),
         ),
         gaps=gaps,
+        step=step,
+    )
+
+
+def _of_step(step: StepComparison) -> Ratio:
+    """Return the ratio of a step on the clock, which has no interval."""
+    return Ratio(
+        baseline_us=step.baseline.step_us,
+        target_us=step.target.step_us,
+        log_ratio=step.log_ratio,
+        log_low=None,
+        log_high=None,
+        repeats=step.repeats,
+        verdict=step.verdict,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.account.account import Account
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.merge.rule import launch_numbers, launch_totals, merge, unattributed_time
 from perfml.util.words import Readable, count
@@ -40,6 +41,8 @@ class Side:
         What the user has to know of it.
     by
         Column that tells it from the other side; empty where they are two tables.
+    account
+        What a step takes on the clock, where a trace tells.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Side:
     kernels: pd.DataFrame | None
     warnings: tuple[str, ...] = ()
     by: str = ""
+    account: Account | None = None
 
     @cached_property
     def _repeats(self) -> dict[str, pd.DataFrame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -65,9 +66,16 @@ def given_sides(
             (right[0], right[1].timed),
             notes=(note if len(unranged) == 1 else "", *left_out),
         )
-        return paired.baseline, paired.target, paired.alignment
+        baseline, target = (
+            replace(side, account=each.account)
+            for side, each in ((paired.baseline, left[1]), (paired.target, right[1]))
+        )
+        return baseline, target, paired.alignment
     sides = [
-        make_side(name, each.table, each.kernels if each.ranged else None)
+        replace(
+            make_side(name, each.table, each.kernels if each.ranged else None),
+            account=each.account,
+        )
         for name, each in (left, right)
     ]
     return sides[0], sides[1], None

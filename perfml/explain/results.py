@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -19,6 +19,9 @@ from perfml.explain.gaps import Waterfall
 from perfml.util.json_values import json_object, json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
+
+if TYPE_CHECKING:
+    from perfml.explain.steps import StepComparison
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 
@@ -518,6 +521,9 @@ class Explanation:
         How kernels were paired where no ranges told, in sentences.
     gaps
         Both sides on the clock, with the gaps between kernels; None unless both are traces.
+    step
+        A step of both sides on the clock; `total` is its ratio then. None unless both are traces
+        that tell what the host did.
     """
 
     baseline: str
@@ -531,6 +537,7 @@ class Explanation:
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
     gaps: Waterfall | None = None
+    step: StepComparison | None = None
 
     @property
     def headline(self) -> str:
@@ -558,6 +565,7 @@ class Explanation:
             "time_notes": list(self.time_notes),
             "pairing": list(self.pairing),
             "gaps": None if self.gaps is None else self.gaps.to_dict(),
+            "step": None if self.step is None else self.step.to_dict(),
         }
         cleaned: dict[str, Any] = json_value(document)
         return cleaned

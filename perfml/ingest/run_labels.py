@@ -31,6 +31,8 @@ BACKENDS = {
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 _WORKLOADS = {"yolov4tiny": "yolov4-tiny"}
+_GPUS = frozenset({"b100", "b200", "b300"})
+"""GPUs of NVIDIA's that are called as a batch might be."""
 _BATCH = re.compile(r"b(?:atch)?_?(\d+)")
 _SUFFIXES = re.compile(
     r"(\.(csv|txt|log|ncu-rep|nvvp|nvprof|sqlite|db|gz|xz|bz2|profile|(?:(?:layers|graph)\.)?json|nsys-rep))+$",
@@ -90,7 +92,7 @@ def from_name(path: str | Path) -> Identity:
             backend = BACKENDS[lower]
         elif precision is None and lower in PRECISIONS:
             precision = lower
-        elif batch is None and number:
+        elif batch is None and number and lower not in _GPUS:
             batch = int(number.group(1))
         elif token:
             rest.append(token)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
+from perfml.account.intervals import union
 from perfml.readers.timeline import Spans, idle_before
 from perfml.tables import MOVED_COLUMNS
-from perfml.util.typing import Floats, Ints
+from perfml.util.typing import Floats
 
 _KINDS = (
     ("to_device", re.compile(r"Memcpy Hto[DA]\b")),
@@ -60,9 +60,9 @@ def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
 def _idle_before(kernels: Spans, moves: Spans) -> Floats:
     """Return how long neither a kernel nor a copy ran since the kernel before, microseconds."""
     idle = idle_before(kernels)
-    moving = _covered(moves)
+    moving = union(moves.start, moves.end)
     since = kernels.start - np.nan_to_num(1e3 * idle).round().astype(np.int64)
-    return idle - (moving(kernels.start) - moving(since)) / 1e3
+    return idle - (moving.before(kernels.start) - moving.before(since)) / 1e3
 
 
 def _spans(rows: pd.DataFrame) -> Spans:
@@ -73,32 +73,15 @@ def _spans(rows: pd.DataFrame) -> Spans:
 
 def _alone(moves: Spans, kernels: Spans) -> Floats:
     """Return how long each copy runs while no kernel and no earlier copy does, microseconds."""
-    covered = _covered(kernels)
+    covered = union(kernels.start, kernels.end)
     found = np.zeros(len(moves))
     for rows in moves.by_device():
         end = np.maximum.accumulate(moves.end[rows])
         before = np.concatenate([moves.start[rows[:1]], end[:-1]])
         start = np.minimum(np.maximum(moves.start[rows], before), moves.end[rows])
         over = moves.end[rows]
-        found[rows] = (over - start - (covered(over) - covered(start))) / 1e3
+        found[rows] = (over - start - (covered.before(over) - covered.before(start))) / 1e3
     return found
-
-
-def _covered(spans: Spans) -> Callable[[Ints], Ints]:
-    """Return a function of times: for how long one of some spans had been under way until then."""
-    order = np.argsort(spans.start, kind="stable")
-    start, end = spans.start[order], np.maximum.accumulate(spans.end[order])
-    begins = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
-    length = np.maximum(end - begins, 0)
-    total = np.concatenate([[0], np.cumsum(length)])
-
-    def until(times: Ints) -> Ints:
-        place = np.searchsorted(begins, times, side="right")
-        last = np.maximum(place - 1, 0)
-        inside = np.clip(times - begins[last], 0, length[last])
-        return np.where(place > 0, total[last] + inside, 0)
-
-    return until
 
 
 def _targets(kernels: pd.DataFrame, moves: pd.DataFrame) -> list[int]:

@@ -36,7 +36,8 @@ def occurrences(
     found = np.zeros(len(codes), dtype=np.int64)
     depths = np.array([len(layer) for layer in layers], dtype=np.int64)
     iteration = np.asarray(pd.factorize(iterations)[0], dtype=np.int64)
-    number = np.asarray(instances) if instances is not None else None
+    if instances is not None:
+        return _ranked(iteration, codes, np.asarray(instances))
     nodes = _nodes(layers)
     rows = np.arange(len(codes), dtype=np.int64)
     for depth in range(1, int(depths.max(initial=0)) + 1):
@@ -48,13 +49,24 @@ def occurrences(
         entered = (node != node_of[codes[before]]) | (iteration[rows] != iteration[before])
         entered |= rows == 0
         deepest = depths[codes[rows]] == depth
-        if number is not None:
-            same = codes[rows] == codes[before]
-            entered |= deepest & same & (number[rows] != number[before])
         key = iteration[rows][entered] * (int(node_of.max()) + 1) + node[entered]
         count = count_within(key)
         found[rows[deepest]] = count[np.cumsum(entered) - 1][deepest]
     return found
+
+
+def _ranked(iterations: Ints, codes: Ints, instances: Ints) -> Ints:
+    """Return how many other instances of its path came before each launch's in its iteration.
+
+    Launches of one instance need not follow each other: backward runs through a module with what
+    others wait for in between.
+    """
+    keys = pd.DataFrame({"iteration": iterations, "code": codes, "instance": instances})
+    first = keys.drop_duplicates()
+    rank = first.groupby(["iteration", "code"], sort=False).cumcount()
+    return np.asarray(
+        keys.merge(first.assign(rank=rank), how="left")["rank"].to_numpy(), dtype=np.int64
+    )
 
 
 def count_within(keys: Ints) -> Ints:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.account import Account, account_in
 from perfml.errors import PerfmlError
 from perfml.report.conditions import Condition, settings
 from perfml.report.figures.comparisons import Roofs, layer_roofs
@@ -88,6 +90,11 @@ class Results:
     stalls: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+
+    @cached_property
+    def account(self) -> Account | None:
+        """What a step takes on the clock, where the table is of one trace that tells."""
+        return account_in(self.provenance)
 
     @property
     def settings(self) -> str:

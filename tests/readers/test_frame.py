@@ -61,25 +61,22 @@ def test_launches_are_numbered_within_their_iteration():
     assert frame["kernel_index"].tolist() == [0, 1, 0]
 
 
-def one_by_one(iterations, paths, instances):
+def one_by_one(iterations, paths):
     """Count occurrences as the definition says: keep a list of the ranges that are open."""
-    opened, count, found, last = [], {}, [], (None, None)
-    for iteration, path, instance in zip(iterations, paths, instances, strict=True):
-        if iteration != last[0]:
+    opened, count, found, last = [], {}, [], None
+    for iteration, path in zip(iterations, paths, strict=True):
+        if iteration != last:
             opened = []
-        again = [name for name, _ in opened] == list(path) and instance != last[1]
         kept = 0
         while kept < min(len(opened), len(path)) and opened[kept][0] == path[kept]:
             kept += 1
-        if again and path:
-            kept -= 1
         opened = opened[:kept]
         for depth in range(kept, len(path)):
             key = (iteration, tuple(path[: depth + 1]))
             count[key] = count.get(key, -1) + 1
             opened.append((path[depth], count[key]))
         found.append(opened[-1][1] if path else 0)
-        last = (iteration, instance)
+        last = iteration
     return found
 
 
@@ -98,9 +95,12 @@ def test_occurrences_are_those_of_ranges_that_open_and_close(launches):
     layers = sorted(set(paths))
     codes = np.array([layers.index(path) for path in paths], dtype=np.int64)
     numbers = np.array(iterations, dtype=np.int64)
-    assert occurrences(numbers, codes, layers, instances).tolist() == one_by_one(
-        iterations, paths, instances
-    )
-    assert occurrences(numbers, codes, layers, None).tolist() == one_by_one(
-        iterations, paths, [0] * len(paths)
-    )
+    assert occurrences(numbers, codes, layers, None).tolist() == one_by_one(iterations, paths)
+    # where instances are known, launches of one need not follow each other
+    found = occurrences(numbers, codes, layers, instances).tolist()
+    keys = list(zip(iterations, paths, strict=True))
+    for key in set(keys):
+        mine = [n for n, each in zip(instances, keys, strict=True) if each == key]
+        order = list(dict.fromkeys(mine))
+        numbered = [n for n, each in zip(found, keys, strict=True) if each == key]
+        assert numbered == [order.index(instance) for instance in mine]

@@ -98,7 +98,7 @@ def test_gaps_count_copies_and_other_streams_as_work(readable):
     kernels = readable(trace)
     np.testing.assert_allclose(kernels.frame["gap_us"], [np.nan, 0.0, 6.0])
     assert kernels.provenance["streams"] == 2
-    assert any(text.startswith("1 memory copies") for text in kernels.warnings)
+    assert any(text.startswith("1 memory copy or set") for text in kernels.warnings)
 
 
 def test_a_trace_is_recognised_compressed_and_as_a_plain_list(tmp_path):

@@ -215,6 +215,29 @@ class Waterfall(TypedDict):
     term: Annotated[str, "the cause to look at first, of gaps and copies"]
 
 
+class StepChange(TypedDict):
+    """What a cause makes of the difference between two steps."""
+
+    cause: Annotated[str, "id of a cause"]
+    us: Annotated[Microseconds, "what the target takes more; all of them add up to the difference"]
+    operators: list[str]
+    where: Annotated[str, "the range in which most of it lies, or nothing"]
+
+
+class StepOnTheClock(TypedDict):
+    """A step of both sides on the clock."""
+
+    baseline_us: Microseconds
+    target_us: Microseconds
+    ratio: Number
+    verdict: str
+    difference_us: Microseconds
+    first_cause: str | None
+    certainty: Certainty
+    do: Annotated[str | None, "a line to type on the slower side"]
+    changes: list[StepChange]
+
+
 class Explain(TypedDict):
     """Two sides compared."""
 
@@ -230,6 +253,7 @@ class Explain(TypedDict):
     time_notes: list[str]
     pairing: Annotated[list[str], "how kernels were paired where no ranges told"]
     gaps: Waterfall | None
+    step: Annotated[StepOnTheClock | None, "of two traces that tell what the host did"]
 
 
 class NotChecked(TypedDict):

@@ -21,6 +21,7 @@ from perfml.explain.advice.situations import action_here
 from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
 from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.roofs.peaks import Peaks
+from perfml.kernel_names import kernel_traits
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 from perfml.util.typing import Flags
@@ -28,6 +29,8 @@ from perfml.util.words import micros
 
 Places = npt.NDArray[np.intp]
 
+_CONVOLVES = ("convolution", "layout")
+"""What kernels do where a layout of images matters (`perfml.kernel_names`)."""
 _TENSOR_CORES = "tensor cores"
 """The cure of rules of arithmetic that tensor cores could do."""
 
@@ -86,6 +89,7 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
             likely[place] = np.fmin(high[place], 1 - after)
     busy = _level(rule, inputs)
     found = []
+    convolving = _convolving(rows)
     for same in _by_kernel(rows, flagged):
         worst = int(same[(high[same] * share[same]).argmax()])
         said = filled(rule.evidence, {name: float(values[name][worst]) for name in rule.said})
@@ -105,6 +109,7 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
                 None if rule.term is None else action_here(rule.term, inputs.launches[worst]),
                 float(busy[worst]),
+                convolves=rows["group"].iloc[worst] in convolving,
             )
         )
     return found
@@ -156,6 +161,7 @@ def of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[s
         for gain in (rule.gain_low, rule.gain_high)
     )
     groups = sums.index.tolist()
+    convolving = _convolving(rows)
     found = []
     for place in np.flatnonzero(met & applies_to(rule, firsts) & ~np.isnan(high)):
         values = {str(name): float(value) for name, value in sums.iloc[place].items()}
@@ -165,9 +171,26 @@ def of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[s
         names = rows.loc[rows["group"] == groups[place], "kernel"].astype(str)
         gains = (least, most, most)
         found.append(
-            _finding(rule, firsts.iloc[place].to_dict(), said, gains, None, person_of_all(names))
+            _finding(
+                rule,
+                firsts.iloc[place].to_dict(),
+                said,
+                gains,
+                None,
+                person_of_all(names),
+                convolves=groups[place] in convolving,
+            )
         )
     return found
+
+
+def _convolving(rows: pd.DataFrame) -> frozenset[Any]:
+    """Return the layers in which convolutions run, by the names of their kernels."""
+    if "kernel" not in rows.columns:
+        return frozenset()
+    names = rows["kernel"].astype(str)
+    does = {name: kernel_traits(name).does for name in names.unique()}
+    return frozenset(rows["group"][names.map(does).isin(_CONVOLVES)])
 
 
 def _finding(
@@ -179,10 +202,12 @@ def _finding(
     person: Person,
     here: str | None = None,
     level: float = np.nan,
+    *,
+    convolves: bool,
 ) -> dict[str, Any]:
     low, likely, high = gains
     own = rule.mitigation if here is None else f"{here} {rule.mitigation}"
-    mitigation = own if person is Person.AUTHOR else rule.advice_for(person)
+    mitigation = own if person is Person.AUTHOR else rule.advice_for(person, convolves=convolves)
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {
         **cells,

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.account import Account
 from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
@@ -46,11 +47,13 @@ from perfml.explain.advice.representative import (
     representative_launches,
 )
 from perfml.explain.advice.rules import Rules, load_rules
+from perfml.explain.advice.step_findings import name_findings, step_findings
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
+from perfml.util.devices import is_amd
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
@@ -62,6 +65,10 @@ MIN_WHOLE = 0.001
 """The same of the time of all layers: from one iteration to the next a network's time differs by
 more (standard deviation, median of 221 recorded in the atlas: 0.13 %; of 18 of YOLOv4-Tiny on an
 H200: 0.14 %), so nobody would see it there."""
+
+
+_FOREIGN = "the rules read counters of NVIDIA's GPUs; of this device the times alone are judged"
+"""What is said of AMD's."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,6 +187,7 @@ def advise(
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
     min_whole: float = MIN_WHOLE,
+    account: Account | None = None,
 ) -> Advice:
     """Check every layer against the rules of advice.
 
@@ -207,6 +215,8 @@ def advise(
         Findings below this fraction of the time of all layers (of one backend, precision and batch)
         are counted, not listed, unless `layers` are named; those of equal layers together. 0 for a
         table of unrelated kernels.
+    account
+        What a step takes on the clock, for what no kernel shows; that of a named profile is read.
 
     Returns
     -------
@@ -230,6 +240,7 @@ def advise(
         read = read_given(table)
         read = read if read.ranged else read.by_kernel()
         table, kernels = read.layers, read.kernels if kernels is None else kernels
+        account = read.account if account is None else account
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
     source = kernels if kernels is not None or "kernel_names" in table.columns else table
@@ -268,15 +279,22 @@ def advise(
         # what is little in each of a hundred layers may be much in all
         every = with_certainty(_told(found, (min_gain, 0.0), book), by_id, inputs)
         network = network_findings(every, rows, book, equal, clock)
-    told = any(each.clock for each in network)
+    unchecked = not_checked_by(rows, book, given, merged)
+    foreign = _foreign(side.layers)
+    told = any(each.clock for each in network) or account is not None
+    if layers is None:
+        named = name_findings(side.kernels) if account is None else step_findings(account)
+        rest = network if account is None else ()
+        network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
     return Advice(
         table=_with_faster(findings, side.layers),
-        not_checked=not_checked_by(rows, book, given, merged),
+        not_checked=unchecked.iloc[:0] if foreign else unchecked,
         agreement=agreement,
         ncu_only=ncu_only,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=rows["group"].nunique(),
         warnings=side.warnings
+        + ((_FOREIGN,) if foreign else ())
         + (
             ("only merged layers were given: rules about launches were not checked",)
             if merged
@@ -286,6 +304,12 @@ def advise(
         network=network,
         equal=equal,
     )
+
+
+def _foreign(layers: pd.DataFrame) -> bool:
+    """Return whether all of a table ran on GPUs of which NVIDIA's tools count nothing."""
+    devices = layers["device"].dropna().unique() if "device" in layers.columns else ()
+    return len(devices) > 0 and all(is_amd(str(name)) for name in devices)
 
 
 def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:

@@ -89,7 +89,7 @@ class NetworkFinding:
     @property
     def clock(self) -> bool:
         """Whether it is of what passes between kernels, not in them."""
-        return self.rules == (_GAPS,)
+        return not self.layers
 
 
 def network_findings(

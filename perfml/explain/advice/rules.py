@@ -69,6 +69,8 @@ class OfUsers:
     ----------
     library, pytorch
         The texts.
+    convolutions
+        What is said besides where convolutions run.
     fuses
         Whether PyTorch's users fuse the kernel with its neighbours, so that the hazards of all that
         are fused have one cure.
@@ -77,6 +79,7 @@ class OfUsers:
     library: str
     pytorch: str
     fuses: bool = False
+    convolutions: str = ""
 
     def of(self, person: Person) -> str | None:
         """Return what a person can do; None for the author of the kernel."""
@@ -109,10 +112,13 @@ class Rule:
     exact: bool = False
     beside: tuple[str, ...] = ()
 
-    def advice_for(self, person: Person) -> str:
-        """Return what a person can do about it."""
+    def advice_for(self, person: Person, *, convolves: bool = True) -> str:
+        """Return what a person can do about it; `convolves` where convolutions run."""
         said = None if self.users is None else self.users.of(person)
-        return self.mitigation if said is None else f"The kernel is {person.whose}. {said}"
+        if self.users is None or said is None:
+            return self.mitigation
+        more = f" {self.users.convolutions}" if convolves and self.users.convolutions else ""
+        return f"The kernel is {person.whose}. {said}{more}"
 
     @property
     def inferred(self) -> bool:
@@ -253,7 +259,10 @@ def _users(tables: Any, where: str) -> dict[str, OfUsers]:
     try:
         return {
             str(name): OfUsers(
-                str(texts["library"]), str(texts["pytorch"]), bool(texts.get("fuses", False))
+                str(texts["library"]),
+                str(texts["pytorch"]),
+                bool(texts.get("fuses", False)),
+                str(texts.get("convolutions", "")),
             )
             for name, texts in tables.items()
         }

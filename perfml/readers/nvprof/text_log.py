@@ -25,6 +25,8 @@ NAME = "nvprof-text"
 _METRIC_HEADER = re.compile(r"\s*Invocations\s+Metric Name\s+Metric Description\s+Min\s+Max\s+Avg")
 _EVENT_HEADER = re.compile(r"\s*Invocations\s+Event Name\s+Min\s+Max\s+Avg(\s+Total)?")
 _SUMMARY_HEADER = re.compile(r"\s*(Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name")
+_HEADERLESS = re.compile(r"\s*GPU activities:\s+[\d.]+%\s+[\d.]+[num]?s\s+\d+\s")
+"""The first row of a summary, as it is posted without its header."""
 _TRACE_HEADER = re.compile(r"\s*(Start\s+Duration\s+Grid Size|Device\s+Context\s+Stream\s+).*")
 _UNIFIED_HEADER = re.compile(r"\s*Count\s+Avg Size\s+Min Size")
 _HEADERS = (_METRIC_HEADER, _EVENT_HEADER, _SUMMARY_HEADER, _TRACE_HEADER)
@@ -51,7 +53,7 @@ def recognises(source: Source) -> bool:
     if nvprof_csv.has_header(text):
         return False
     return is_banner(text) or any(
-        header.match(line) for line in text.split("\n") for header in _HEADERS
+        header.match(line) for line in text.split("\n") for header in (*_HEADERS, _HEADERLESS)
     )
 
 
@@ -67,7 +69,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         If a row is damaged or cut off, or the log has no kernels; the message says what it has.
     """
     text = source.text()
-    reader = _Reader(Tables(Log(source.path)))
+    headless = not any(_SUMMARY_HEADER.match(line) for line in text.split("\n"))
+    reader = _Reader(Tables(Log(source.path)), headless=headless)
     last = None
     for line in reader.tables.log.lines(text):
         reader.take(line)
@@ -85,9 +88,13 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 
 @dataclass
 class _Reader:
-    """Walks the lines; ``mode`` is the table that rows belong to."""
+    """Walks the lines; ``mode`` is the table that rows belong to.
+
+    ``headless`` is a log without the header of any summary.
+    """
 
     tables: Tables
+    headless: bool = False
     mode: str = ""
     device: str | None = None
     kernel: str | None = None
@@ -102,6 +109,8 @@ class _Reader:
             return
         if not line.text.strip() or self._header(line.text):
             return
+        if self.headless and not self.mode and not self.ranges and _HEADERLESS.match(line.text):
+            self._open("summary", "summary")
         if self.mode in {"", "ranges"}:
             return
         rows: dict[str, Callable[[Line], bool]] = {

@@ -36,6 +36,7 @@ from perfml.report.labels import listed, model, percent
 from perfml.report.results import Pair
 from perfml.report.sections.advice import findings_table
 from perfml.report.sections.main_points import main_points
+from perfml.report.sections.steps import step_section
 from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
 from perfml.util.words import count, factor_text, micros, micros_alike, multiple, number, ratio_text
 
@@ -117,10 +118,20 @@ def explanation_document(explanation: Explanation) -> Document:
         layers_table(explanation, by_share=True),
         *(Text(text) for text in (undecided_note(explanation), *layers_alone(explanation)) if text),
         *time_texts(explanation.further_notes),
-        summary=explanation.headline,
+        summary=_of_layers(explanation),
     )
     layers = (layer_section(each, explanation, evidence=True) for each in explanation.details)
-    return Document(title, (overview, *layers))
+    return Document(title, (*_step(explanation), overview, *layers))
+
+
+def _step(explanation: Explanation) -> tuple[Section, ...]:
+    """Return a step on the clock, where that is known."""
+    return () if explanation.step is None else (step_section(explanation.step),)
+
+
+def _of_layers(explanation: Explanation) -> str:
+    """Say what all layers take together, where a step on the clock does not say more."""
+    return "" if explanation.step is not None else explanation.headline
 
 
 def explanation_summary(explanation: Explanation, *, named: bool = False) -> Document:
@@ -143,7 +154,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         *(() if named or single else (table,)),
         *(Text(text) for text in (undecided_note(explanation),) if text and not named),
         *time_texts(explanation.time_notes if single else explanation.further_notes),
-        summary="" if single else explanation.headline,
+        summary="" if single else _of_layers(explanation),
     )
     layers = (
         section(
@@ -160,7 +171,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         for place, each in enumerate(explanation.details)
     )
     sections = (*layers, overview) if named or single else (overview, *layers)
-    return Document(title, (*sections, section("", Text(_MORE))))
+    return Document(title, (*_step(explanation), *sections, section("", Text(_MORE))))
 
 
 def _names(detail: LayerDiff) -> str:

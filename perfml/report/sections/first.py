@@ -20,6 +20,7 @@ from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.main_points import all_else
+from perfml.report.sections.steps import step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _NAMED = 2
 
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
+    if results.account is not None:
+        return [each for each in step_sentences(results.account) if each.about == "do"]
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]

@@ -1,0 +1,234 @@
+"""The account of a step: what each device did while a person waited for it.
+
+A step ends when the host has left it and the device has done what was launched in it. From one
+such end to the next a person waits, so that the walls of all steps add up to the time from the
+first step's start to the last activity's end, whether the host runs ahead or not. On a device
+
+    wall = computing + copying + both + idle
+
+where computing and copying are unions on the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from perfml.account.host import Waiting
+
+ACCOUNT = "step"
+"""Key of an account in what a reader notes of its source."""
+WARM_UP = 1.25
+"""A first step longer than all others by this factor may be out of line."""
+_APART = 3.0
+"""It is if it lies this many times as far from them as they lie apart."""
+AGREE = 1.1
+"""Steps that differ by less than this factor agree. Of the 22 recordings of three steps of
+2026-11-25 the second and third agree to 1.1 in 16 (``studies/truth/steps.py``)."""
+
+
+@dataclass(frozen=True)
+class DeviceStep:
+    """A step on one device, in microseconds that add up to `wall_us`."""
+
+    wall_us: float
+    computing_us: float
+    copying_us: float
+    both_us: float
+    idle_us: float
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Idle time of a step: what the host did, and in which range."""
+
+    state: str
+    us: float
+    where: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Kernels of one kind in a step.
+
+    Attributes
+    ----------
+    zone
+        ``recomputed``, ``optimizer``, ``attention`` (written out), ``communication``, or empty.
+    operator, backward
+        What they were launched for.
+    kernel
+        Label of the kernel.
+    does, traits
+        What its name tells (`perfml.kernel_names.KernelTraits`).
+    where
+        The range or module.
+    us
+        Microseconds of a step in which they run and none that is counted before does.
+    launches
+        Of a step.
+    """
+
+    zone: str
+    operator: str
+    backward: bool
+    kernel: str
+    does: str
+    traits: tuple[str, ...]
+    where: str = ""
+    us: float = 0.0
+    launches: float = 0.0
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies or fills of one kind in a step; `us` is what passes while no kernel runs."""
+
+    kind: str
+    pageable: bool
+    us: float
+    bytes: float
+    times: float
+
+
+@dataclass(frozen=True)
+class DeviceAccount:
+    """What one device did in a step: the mean of the steps that count.
+
+    Attributes
+    ----------
+    device
+        Its number.
+    step
+        The mean of `steps`.
+    steps
+        Those that count.
+    idle
+        Of `step`, by what the host did.
+    parts, copies
+        What it computed and copied; with `idle` they add up to the wall.
+    launches, graphs
+        Kernels, and CUDA graphs, launched in a step.
+    """
+
+    device: int
+    step: DeviceStep
+    steps: tuple[DeviceStep, ...]
+    idle: tuple[Idle, ...]
+    parts: tuple[Part, ...]
+    copies: tuple[Copies, ...]
+    launches: float
+    graphs: float
+
+    def idle_us(self, *states: str) -> float:
+        """Return how long it was idle while the host was in some states."""
+        return sum(idle.us for idle in self.idle if idle.state in states)
+
+    @property
+    def communication_us(self) -> float:
+        """Communication that nothing else runs beside."""
+        return sum(part.us for part in self.parts if part.zone == "communication")
+
+
+@dataclass(frozen=True)
+class Account:
+    """The account of the steps of a recording.
+
+    Attributes
+    ----------
+    marked_by
+        The range that marks the steps; empty where the whole recording is one.
+    walls_us
+        Every recorded step on the clock.
+    warm_up
+        Whether the first one is out of line, and does not count.
+    devices
+        One account each; never added up.
+    waits
+        Where the host waits for a device.
+    trains
+        Whether there is a backward pass.
+    covered
+        The part of the kernels' time that lies in layers.
+    """
+
+    marked_by: str
+    walls_us: tuple[float, ...]
+    warm_up: bool
+    devices: tuple[DeviceAccount, ...]
+    waits: tuple[Waiting, ...]
+    trains: bool
+    covered: float
+
+    @property
+    def kept_us(self) -> tuple[float, ...]:
+        """The walls of the steps that count."""
+        return self.walls_us[1:] if self.warm_up else self.walls_us
+
+    @property
+    def step_us(self) -> float:
+        """The headline: a step on the clock."""
+        return math.fsum(self.kept_us) / len(self.kept_us)
+
+    @property
+    def agree(self) -> bool:
+        """Whether the steps that count agree; a single one says nothing of that."""
+        return max(self.kept_us) <= AGREE * min(self.kept_us)
+
+    @property
+    def busiest(self) -> DeviceAccount:
+        """The device that is idle least."""
+        return min(self.devices, key=lambda each: each.step.idle_us)
+
+    def waits_in(self, steps: float) -> float:
+        """Return how often the host waits in a step."""
+        return sum(wait.times for wait in self.waits) / steps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Account:
+        """Return what `to_dict` wrote."""
+        return cls(
+            str(document["marked_by"]),
+            tuple(map(float, document["walls_us"])),
+            bool(document["warm_up"]),
+            tuple(map(_device, document["devices"])),
+            tuple(Waiting(**row) for row in document["waits"]),
+            bool(document["trains"]),
+            float(document["covered"]),
+        )
+
+
+def account_in(provenance: Mapping[str, Any]) -> Account | None:
+    """Return the account of the one trace that a whole table was read from; None without one."""
+    sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
+    accounts = [each[ACCOUNT] for each in sources if ACCOUNT in each]
+    if len(accounts) != 1 or "where" in provenance:
+        return None
+    return Account.from_dict(accounts[0])
+
+
+def _device(document: Mapping[str, Any]) -> DeviceAccount:
+    return DeviceAccount(
+        int(document["device"]),
+        DeviceStep(**document["step"]),
+        tuple(DeviceStep(**row) for row in document["steps"]),
+        tuple(Idle(**row) for row in document["idle"]),
+        tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
+        tuple(Copies(**row) for row in document["copies"]),
+        float(document["launches"]),
+        float(document["graphs"]),
+    )
+
+
+def is_warm_up(walls: Sequence[float]) -> bool:
+    """Return whether the first of three or more steps is out of line with the others."""
+    rest = walls[1:]
+    if len(rest) < 2 or walls[0] <= WARM_UP * max(rest):
+        return False
+    return walls[0] - max(rest) >= _APART * (max(rest) - min(rest))

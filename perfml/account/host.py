@@ -1,0 +1,217 @@
+"""What the host did while a device had nothing to do.
+
+Each idle microsecond goes to one state, the first in the order of `State` that holds: that of
+what a person can change goes before that of what only happened at the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from perfml.account.intervals import Intervals, difference, intersection, union
+from perfml.account.origins import Origin, Origins
+from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+
+LONG_US = 1000.0
+"""A stretch without any operator or API call from which on the host computes something of its own.
+Python takes 2 to 40 us from one operator to the next in the traces of 2026-11-25."""
+
+SYNCHRONISING = re.compile(
+    r"(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|(cuda|hip)Memcpy(2D|ToSymbol|FromSymbol)?"
+)
+_ALLOCATING = re.compile(r"(cuda|hip|cu)(Mem|Host)?(Malloc|Alloc|Free|Create|Map|Unmap|Release)\w*")
+_LOADING = re.compile(
+    r"enumerate\(DataLoader\).*|.*DataLoaderIter.*|"
+    r"(get_?|next_?|load_?|fetch_?|prepare_?|make_?|read_?)?(data|batch|inputs?|samples?)"
+    r"(_?(load(ing|er)?|time|fetch|prep\w*|wait|augment\w*))?|"
+    r"(dataload|load|fetch|augment|preprocess|collate|tokeni[sz])\w*",
+    re.IGNORECASE,
+)
+"""Ranges in which batches are made: PyTorch's own, and what people call theirs."""
+_OPTIMIZER = re.compile(r"Optimizer\.step#")
+_MANY_AT_ONCE = re.compile(r"_foreach_|_fused_|multi_tensor|fused_?(adam|sgd|lamb)", re.IGNORECASE)
+_PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
+_TO_DEVICE = re.compile(r"(Memcpy )?(HtoD|HtoA|Host ?To ?Device)\b", re.IGNORECASE)
+
+
+class State(StrEnum):
+    """What the host did, in the order in which idle time is given to it."""
+
+    PROFILING = "profiling"
+    LOADING = "loading"
+    ALLOCATING = "allocating"
+    PAGEABLE = "pageable"
+    SYNCHRONISING = "synchronising"
+    OPTIMIZER = "optimizer"
+    RECOMPUTING = "recomputing"
+    LAUNCHING = "launching"
+    OPERATORS = "operators"
+    PYTHON = "python"
+    COMPUTING = "host"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A kind of call at which the host waits for the device.
+
+    Attributes
+    ----------
+    call
+        Its API call.
+    operator
+        The innermost operator around it; empty without one.
+    times
+        In all steps that count.
+    """
+
+    call: str
+    operator: str
+    times: int
+
+
+def is_pageable(activity: Activity) -> bool:
+    """Return whether a copy is from or to pageable memory of the host; its name says so."""
+    return activity.kind is DeviceKind.COPY and _PAGEABLE.search(activity.name) is not None
+
+
+def is_to_device(activity: Activity) -> bool:
+    """Return whether a copy is from the host to a device."""
+    return activity.kind is DeviceKind.COPY and _TO_DEVICE.match(activity.name) is not None
+
+
+class Host:
+    """What the host did over a recording."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        origins: Origins,
+        launched: Sequence[Origin],
+    ) -> None:
+        self.recording = recording
+        pairs = list(zip(recording.activities, launched, strict=True))
+        calls = recording.spans(HostKind.CALL)
+        operators = recording.spans(HostKind.OPERATOR)
+        ranges = recording.spans(HostKind.RANGE)
+        blocking = {o.call for a, o in pairs if is_pageable(a) and o.call is not None}
+        self.synchronising = [span for span in calls if SYNCHRONISING.fullmatch(span.name)]
+        self._blocking = _union([*self.synchronising, *blocking])
+        self._copies = [(a, o) for a, o in pairs if is_to_device(a)]
+        self._busy = _union([*calls, *operators])
+        again = [span for span in operators if origins.repeats_forward(span)]
+        self.spans: dict[State, Intervals] = {
+            State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
+            State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
+            State.ALLOCATING: _union(s for s in calls if _ALLOCATING.fullmatch(s.name)),
+            State.PAGEABLE: _union(o.call for a, o in pairs if is_pageable(a) and o.call),
+            State.OPTIMIZER: _union(unfused_optimizers(ranges, operators)),
+            State.RECOMPUTING: _union(again),
+            State.LAUNCHING: _union(calls),
+            State.OPERATORS: _union(operators),
+        }
+        self._around = origins.innermost
+
+    def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:
+        """Return the idle time of a device by what the host did.
+
+        Parameters
+        ----------
+        gaps
+            When the device was idle.
+        activities
+            What it did.
+        """
+        drained = self._drained(gaps)
+        parts: dict[State, Intervals] = {}
+        rest = gaps
+        long = self._long(gaps)
+        special = {
+            State.LOADING: union(
+                *_both(self.spans[State.LOADING], intersection(self._fed(gaps, activities), long))
+            ),
+            State.SYNCHRONISING: difference(drained, long),
+            State.PYTHON: difference(gaps, long),
+            State.COMPUTING: gaps,
+        }
+        for state in State:
+            held = special.get(state, self.spans.get(state))
+            if held is None:
+                continue
+            parts[state] = intersection(rest, held)
+            rest = difference(rest, held)
+        return parts
+
+    def _drained(self, gaps: Intervals) -> Intervals:
+        """Return the gaps in which the host came back from waiting: it had nothing launched."""
+        ends = np.sort(self._blocking.end)
+        first = np.searchsorted(ends, gaps.start, side="left")
+        held = (
+            (first < ends.size) & (ends[np.minimum(first, ends.size - 1)] <= gaps.end)
+            if (ends.size)
+            else np.zeros(gaps.start.size, dtype=bool)
+        )
+        return Intervals(gaps.start[held], gaps.end[held])
+
+    def _long(self, gaps: Intervals) -> Intervals:
+        """Return long stretches of gaps in which no thread is in an operator or an API call."""
+        quiet = difference(gaps, self._busy)
+        held = quiet.end - quiet.start >= LONG_US
+        return Intervals(quiet.start[held], quiet.end[held])
+
+    def _fed(self, gaps: Intervals, activities: Sequence[Activity]) -> Intervals:
+        """Return the gaps that end with a copy to the device: the host had made what is copied."""
+        begins = np.array(sorted(a.start / 1e3 for a in activities if is_to_device(a)))
+        if not begins.size:
+            return Intervals(begins, begins)
+        near = np.searchsorted(begins, gaps.end - 1e-3)
+        held = np.abs(begins[np.minimum(near, begins.size - 1)] - gaps.end) < 1e-2
+        return Intervals(gaps.start[held], gaps.end[held])
+
+    def where(self, part: Intervals, marks: Iterable[HostSpan]) -> str:
+        """Return the innermost range that holds most of some time; empty where none does."""
+        own = set(marks)
+        names: dict[str, list[HostSpan]] = {}
+        for span in self.recording.spans(HostKind.RANGE):
+            if span not in own:
+                names.setdefault(span.name, []).append(span)
+        sizes = {name: _union(spans) for name, spans in names.items()}
+        held = {name: intersection(part, spans).length_us for name, spans in sizes.items()}
+        most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
+        return min(most, key=lambda name: sizes[name].length_us, default="")
+
+    def waits(self, start: int, end: int) -> tuple[Waiting, ...]:
+        """Return the calls at which the host waits between two times, those most often first."""
+        counts: dict[tuple[str, str], int] = {}
+        for span in self.synchronising:
+            if start <= span.start < end:
+                key = (span.name, self._around(span))
+                counts[key] = counts.get(key, 0) + 1
+        return tuple(
+            Waiting(call, operator, times)
+            for (call, operator), times in sorted(counts.items(), key=lambda item: -item[1])
+        )
+
+
+def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return the steps of optimizers that take parameter by parameter."""
+    steps = [span for span in ranges if _OPTIMIZER.match(span.name)]
+    at_once = np.array(sorted(o.start for o in operators if _MANY_AT_ONCE.search(o.name)))
+    return [
+        span
+        for span in steps
+        if not np.searchsorted(at_once, span.end) > np.searchsorted(at_once, span.start)
+    ]
+
+
+def _union(spans: Iterable[HostSpan]) -> Intervals:
+    held = list(spans)
+    return union([span.start / 1e3 for span in held], [span.end / 1e3 for span in held])
+
+
+def _both(one: Intervals, other: Intervals) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate([one.start, other.start]), np.concatenate([one.end, other.end])

@@ -1,0 +1,158 @@
+"""Where the steps of a recording begin and end.
+
+`ProfilerStep` tells it where the program calls ``profiler.step()``. Else the repeated outermost
+ranges do: one range a step, or a cycle of ranges (``data``, ``forward``, ``backward``). Without
+either the whole recording is one step.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfml.account.recording import HostKind, HostSpan, Nesting, Recording
+from perfml.util.ranges import ITERATION
+
+PROFILER_STEP = re.compile(r"ProfilerStep\s?[#*](\d{1,15})")
+_BEFORE = 0.1
+"""From this part of a step's launches on before the first mark, marks end steps."""
+_MOST_DESCENTS = 8
+"""Ranges around all steps, one in another, that are looked into."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a recording.
+
+    Attributes
+    ----------
+    name
+        What marks them, such as ``ProfilerStep``; empty where the whole recording is one step.
+    starts, ends
+        When the host began and ended each, nanoseconds.
+    marks
+        The ranges that are steps and nothing else, and those around all of them.
+    """
+
+    name: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    marks: frozenset[HostSpan] = frozenset()
+
+    def of(self, time: int) -> int:
+        """Return the step in which the host was at a time; -1 before the first, and after all.
+
+        What happens between two steps belongs to the first of them.
+        """
+        place = bisect_right(self.starts, time) - 1
+        return -1 if place == len(self.starts) - 1 and time > self.ends[-1] else place
+
+
+def main_thread(recording: Recording) -> int | None:
+    """Return the thread with most of the ranges, else with most of the operators, by time."""
+    for kinds in ((HostKind.RANGE,), (HostKind.MODULE,), (HostKind.OPERATOR,)):
+        nesting = Nesting(recording.spans(*kinds))
+        times = {
+            thread: sum(span.end - span.start for span in nesting.outermost(thread))
+            for thread in nesting.threads
+        }
+        if times:
+            return max(times, key=lambda thread: times[thread])
+    return None
+
+
+def find_steps(recording: Recording) -> Steps:
+    """Return the steps of a recording."""
+    ranges = recording.spans(HostKind.RANGE)
+    marked = [span for span in ranges if PROFILER_STEP.fullmatch(span.name)]
+    if marked:
+        own = [span for span in marked if span.thread == marked[0].thread]
+        return _of_spans("ProfilerStep", own)
+    thread = main_thread(recording)
+    for kinds in ((HostKind.RANGE,), (HostKind.RANGE, HostKind.MODULE)):
+        nesting = Nesting(recording.spans(*kinds))
+        found = None if thread is None else _repeated(nesting, nesting.outermost(thread))
+        if found is not None:
+            return _from_the_ends(found, _launches(recording))
+    return _whole(recording)
+
+
+def _repeated(nesting: Nesting, spans: Sequence[HostSpan]) -> Steps | None:
+    """Return the steps among spans beside each other; a range around all of them is opened."""
+    around: list[HostSpan] = []
+    for _ in range(_MOST_DESCENTS):
+        names = Counter(map(_step_name, spans))
+        times: Counter[str] = Counter()
+        for span in spans:
+            times[_step_name(span)] += span.end - span.start
+        repeated = {name: time for name, time in times.items() if names[name] > 1}
+        longest = max(spans, key=lambda span: span.end - span.start, default=None)
+        if repeated and longest is not None:
+            anchor = max(repeated, key=lambda name: repeated[name])
+            if 2 * repeated[anchor] >= longest.end - longest.start:
+                return _cycle(spans, names, anchor, around)
+        if longest is None:
+            return None
+        around.append(longest)
+        spans = nesting.inside(longest)
+    return None
+
+
+def _cycle(
+    spans: Sequence[HostSpan], names: Counter[str], anchor: str, around: Sequence[HostSpan]
+) -> Steps:
+    """Return steps that begin with the first range that comes as often as the longest one does."""
+    times = names[anchor]
+    # a loader is asked once more than it has batches
+    often = [span for span in spans if names[_step_name(span)] in (times, times + 1)]
+    begins = [span for span in often if _step_name(span) == _step_name(often[0])][:times]
+    alone = {_step_name(span) for span in often} == {anchor}
+    starts = tuple(span.start for span in begins)
+    ends = []
+    for place, start in enumerate(starts):
+        until = starts[place + 1] if place + 1 < len(starts) else None
+        mine = [s.end for s in spans if s.start >= start and (until is None or s.start < until)]
+        ends.append(max(mine))
+    marks = frozenset((*around, *(begins if alone else ())))
+    return Steps(anchor, starts, tuple(ends), marks)
+
+
+def _from_the_ends(steps: Steps, launches: Sequence[int]) -> Steps:
+    """Return steps that end with their ranges, where the first one begins before its ranges.
+
+    Of a loop in which only the optimizer is marked, forward and backward come before the mark.
+    """
+    before = sum(launch < steps.starts[0] for launch in launches)
+    if before < _BEFORE * len(launches) / len(steps.starts):
+        return steps
+    starts = (min(launches), *steps.ends[:-1])
+    return Steps(steps.name, starts, steps.ends, steps.marks)
+
+
+def _step_name(span: HostSpan) -> str:
+    return "step" if ITERATION.fullmatch(span.name.strip()) else span.name
+
+
+def _of_spans(name: str, spans: Sequence[HostSpan]) -> Steps:
+    return Steps(
+        name,
+        tuple(span.start for span in spans),
+        tuple(span.end for span in spans),
+        frozenset(spans),
+    )
+
+
+def _whole(recording: Recording) -> Steps:
+    begins = [*_launches(recording), *(each.start for each in recording.activities)]
+    ends = [each.end for each in recording.activities]
+    return Steps("", (min(begins),), (max(ends),))
+
+
+def _launches(recording: Recording) -> list[int]:
+    """Return when the host launched what the devices did."""
+    launched = {each.correlation for each in recording.activities} - {None}
+    calls = recording.spans(HostKind.CALL)
+    return [span.start for span in calls if span.correlation in launched]

@@ -1,0 +1,109 @@
+"""The account of a step in sentences: how long it takes, where that goes, what to do first."""
+
+from __future__ import annotations
+
+from perfml.account.account import Account, DeviceAccount
+from perfml.account.causes import Finding
+from perfml.util.words import Readable, count, micros
+
+_SHOWN = 0.01
+"""Parts of less than 1 % of a step have no words of their own."""
+_SYNCHRONISING = "synchronising"
+
+
+def step_sentence(account: Account, name: str = "") -> str:
+    """Say how long a step takes on the clock, and what passes in it.
+
+    Parameters
+    ----------
+    account
+        Of the steps.
+    name
+        What its side is called; empty where there is one.
+    """
+    whose = f"{name}: " if name else ""
+    what = "a step takes" if account.marked_by else "the recording takes"
+    parts = "; ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
+    text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}: {parts}."
+    return text[:1].upper() + text[1:] if not name else text
+
+
+def steps_text(account: Account) -> str:
+    """Say over which steps it is the mean, and what they differ by; in brackets."""
+    kept = account.kept_us
+    if len(account.walls_us) == 1:
+        return ""
+    low, high = micros(min(kept)), micros(max(kept))
+    said = f"{count(len(kept), 'step')}, {low} to {high}" if low != high else f"{len(kept)} steps"
+    if account.warm_up:
+        said += f"; the first recorded one took {micros(account.walls_us[0])}: warm-up, not counted"
+    elif not account.agree:
+        said += ", which disagree"
+    return f" ({said})"
+
+
+def _of_device(device: DeviceAccount, several: bool) -> str:
+    step = device.step
+    named = {
+        "computing": step.computing_us,
+        "copying": step.copying_us,
+        "both": step.both_us,
+        "idle": step.idle_us,
+    }
+    shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
+    where = f"device {device.device} " if several else "the device is "
+    return f"{where}{', '.join(shown)}"
+
+
+def evidence(finding: Finding, account: Account) -> str:
+    """Say what of a step a cause takes, and where."""
+    amount = finding.amount
+    parts = []
+    for name, us in (
+        ("idle", amount.idle_us),
+        ("copies", amount.copying_us),
+        ("kernels", amount.computing_us),
+    ):
+        if us >= _SHOWN * finding.step_us:
+            parts.append(f"{name} {micros(us)}")
+    said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account)}"
+    if amount.place:
+        said += f", most in {amount.place}"
+    if amount.operator and amount.computing_us >= amount.idle_us:
+        said += f" ({amount.operator})"
+    if finding.cause.id == _SYNCHRONISING and account.waits:
+        first = account.waits[0]
+        times = first.times / len(account.kept_us)
+        at = f"{first.operator} ({first.call})" if first.operator else first.call
+        said += f"; {times:,.0f} × {at}{' a step' if account.marked_by else ''}"
+    return said
+
+
+def saving(finding: Finding, account: Account) -> str:
+    """Say what the remedy is likely to save."""
+    share = Readable(finding.saved_us / finding.step_us)
+    return f"saves about {micros(finding.saved_us)} of {_whole(account)} ({share:.0%})"
+
+
+def _whole(account: Account) -> str:
+    """Say how long a step takes, or the recording where nothing marks steps."""
+    return f"{micros(account.step_us)}{' a step' if account.marked_by else ''}"
+
+
+def remedy(finding: Finding, account: Account) -> str:
+    """Return the line to type, and the sentence to it."""
+    return f"{finding.cause.line(account)}. {finding.cause.also}"
+
+
+def kernel_rows(account: Account) -> list[tuple[str, float, float, float]]:
+    """Return each kernel of a step: its label, launches, microseconds, share of all.
+
+    The longest comes first. Times are those in which nothing runs that is counted before it.
+    """
+    sums: dict[str, tuple[float, float]] = {}
+    for part in account.busiest.parts:
+        launches, us = sums.get(part.kernel, (0.0, 0.0))
+        sums[part.kernel] = (launches + part.launches, us + part.us)
+    whole = sum(us for _, us in sums.values())
+    rows = [(name, n, us, us / whole) for name, (n, us) in sums.items() if us > 0]
+    return sorted(rows, key=lambda row: -row[2])

@@ -1,0 +1,118 @@
+"""Causes of a step: what each takes, what its remedy saves, and what two steps differ by."""
+
+import pytest
+
+from perfml.account.account import Account, Copies, DeviceAccount, DeviceStep, Idle, Part
+from perfml.account.causes import amounts, causes, changes, findings
+
+
+def account(*, idle=(), parts=(), copies=(), trains=False):
+    """One step on one device; its wall is what is in it."""
+    idle = tuple(Idle(state, us, "") for state, us in idle)
+    parts, copies = tuple(parts), tuple(copies)
+    sums = [sum(each.us for each in group) for group in (parts, copies, idle)]
+    step = DeviceStep(sum(sums), sums[0], sums[1], 0.0, sums[2])
+    launches = sum(part.launches for part in parts)
+    device = DeviceAccount(0, step, (step,), idle, parts, copies, launches, 0.0)
+    return Account("step", (step.wall_us,), False, (device,), (), trains, 1.0)
+
+
+def part(kernel, us, *, operator="aten::op", launches=1.0, does="", traits=(), zone="", back=False):
+    return Part(zone, operator, back, kernel, does, tuple(traits), "", us, launches)
+
+
+def first(found):
+    return findings(found)[0].cause.id
+
+
+def test_every_cause_has_a_line_to_type_and_a_share_that_it_saves():
+    for cause in causes():
+        assert cause.remedy
+        assert 0 < cause.saves <= 1
+        assert cause.idle or cause.kernels or cause.copies is not None
+        assert len(cause.also.split()) <= 20
+
+
+def test_every_microsecond_has_one_cause_or_none():
+    found = account(
+        idle=[("loading", 100.0), ("python", 50.0), ("profiling", 7.0)],
+        parts=[
+            part("a", 30.0, traits=["type:double", "unaligned"], does="product"),
+            part("b", 20.0),
+        ],
+        copies=[Copies("to_device", True, 5.0, 1.0, 1.0), Copies("filled", False, 3.0, 1.0, 1.0)],
+    )
+    amount = amounts(found, found.devices[0])
+    assert sum(each.us for each in amount.values()) == pytest.approx(found.step_us)
+    assert amount["double_precision"].us == pytest.approx(30.0)
+    assert amount["unaligned"].us == 0.0
+    assert amount[""].us == pytest.approx(7.0 + 20.0 + 3.0)
+
+
+def test_batch_statistics_are_a_cause_only_where_nothing_is_trained():
+    norm = [part("bn_fw_tr", 90.0, does="normalisation", traits=["statistics"])]
+    assert first(account(parts=norm)) == "training_mode"
+    assert not any(
+        each.cause.id == "training_mode" for each in findings(account(parts=norm, trains=True))
+    )
+
+
+def test_no_layout_is_advised_where_nothing_is_converted():
+    norm = part("bn_bw_1C11", 90.0, does="normalisation", traits=["nchw"])
+    assert not any(each.cause.id == "layout" for each in findings(account(parts=[norm])))
+    turned = part("nchwToNhwcKernel", 40.0, does="layout", traits=["layout_conversion"])
+    assert first(account(parts=[norm, turned])) == "layout"
+
+
+def test_an_optimizer_that_takes_all_parameters_at_once_is_no_loop():
+    fused = part("multi_tensor_apply", 90.0, zone="optimizer", does="optimizer")
+    assert findings(account(parts=[fused])) == []
+    loop = part("elementwise", 90.0, zone="optimizer", does="elementwise", launches=300.0)
+    assert first(account(parts=[loop])) == "optimizer_loop"
+
+
+def test_what_two_steps_differ_by_adds_up_and_its_cause_comes_first():
+    one = account(idle=[("python", 40.0)], parts=[part("gemm", 100.0, does="product")])
+    other = account(
+        idle=[("python", 30.0), ("loading", 500.0)], parts=[part("gemm", 110.0, does="product")]
+    )
+    found = changes(one, other)
+    assert sum(each.us for each in found) == pytest.approx(other.step_us - one.step_us)
+    assert [(each.id, each.us) for each in found] == [
+        ("data_loading", 500.0),
+        ("same_kernels", 10.0),
+        ("launch_bound", -10.0),
+    ]
+    # the other way round the same causes have the other sign
+    assert {each.id: -each.us for each in changes(other, one)} == {
+        each.id: each.us for each in found
+    }
+    assert changes(other, one)[0].id == "data_loading"
+
+
+def test_launching_longer_is_the_fault_of_what_launches_more():
+    one = account(
+        idle=[("operators", 100.0)], parts=[part("gemm", 50.0, launches=100.0)], trains=True
+    )
+    other = account(
+        idle=[("operators", 190.0)],
+        parts=[
+            part("gemm", 50.0, launches=100.0),
+            part("gemm", 25.0, launches=90.0, zone="recomputed"),
+        ],
+        trains=True,
+    )
+    (change,) = changes(one, other)
+    assert (change.id, change.us) == ("recomputation", pytest.approx(90.0 + 25.0))
+
+
+def test_an_operator_is_compared_with_itself_and_the_kernels_names_tell_why():
+    one = account(parts=[part("gemm_align8", 10.0, does="product", traits=["type:half"])])
+    odd = part("gemm_align1", 60.0, does="product", traits=["type:half", "unaligned"])
+    assert [each.id for each in changes(one, account(parts=[odd]))] == ["unaligned"]
+    other = part("gemm_256x128", 60.0, does="product", traits=["type:half"])
+    assert [each.id for each in changes(one, account(parts=[other]))] == ["other_kernels"]
+    single = part("gemm_tf32", 60.0, does="product", traits=["type:tf32"])
+    assert [each.id for each in changes(one, account(parts=[single]))] == ["wider_type"]
+    again = part("gemm_align8", 60.0, does="product", traits=["type:half"], launches=6.0)
+    assert [each.id for each in changes(one, account(parts=[again]))] == ["more_launches"]

@@ -1,0 +1,128 @@
+"""Traces of old versions, of graphs and of other makers' GPUs; logs as people post them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.readers import read
+from tests.support.torch_trace import Trace
+
+RUN = CliRunner()
+
+
+def written(trace, folder, name="trace.json"):
+    path = folder / name
+    path.write_bytes(trace.data())
+    return path
+
+
+def two_operators(kinds):
+    trace = Trace()
+    annotation, operator, call, kernel = kinds
+    for step in (0, 1):
+        base = 1000.0 * step
+        trace.event(annotation, f"ProfilerStep#{step}", base, 900)
+        for place, (name, us) in enumerate((("aten::conv2d", 200.0), ("aten::relu", 50.0))):
+            start = base + 10 + 300 * place
+            trace.event(operator, name, start, 50)
+            trace.launch(f"{name[6:]}(float*)", start + 10, start + 30, us)
+            trace.events[-1]["cat"], trace.events[-2]["cat"] = call, kernel
+    return trace
+
+
+def test_categories_of_pytorch_1_8_read_like_todays(tmp_path):
+    old = two_operators(("Operator", "Operator", "Runtime", "Kernel"))
+    new = two_operators(("user_annotation", "cpu_op", "cuda_runtime", "kernel"))
+    frames = [read(written(trace, tmp_path)).frame for trace in (old, new)]
+    assert frames[0].equals(frames[1])
+    assert frames[0]["layer"].tolist() == ["aten::conv2d", "aten::relu"] * 2
+    assert frames[0]["iteration"].tolist() == [0, 0, 1, 1]
+
+
+def test_a_range_among_old_operators_is_a_range(tmp_path):
+    trace = Trace()
+    trace.event("Operator", "forward", 0, 400)
+    trace.event("Operator", "aten::conv2d", 10, 100)
+    trace.event("Operator", "detach", 20, 10)  # lies in an operator
+    trace.launch("conv()", 30, 100, 50.0)
+    assert read(written(trace, tmp_path)).frame["layer"].tolist() == ["forward"]
+
+
+@pytest.fixture
+def replay(tmp_path):
+    """One range around one graph: attention 10 x 300 us, norm 90 x 10 us."""
+    trace = Trace()
+    trace.event("user_annotation", "decode_step", 900, 200)
+    trace.event("cuda_runtime", "cudaGraphLaunch", 950, 20, args={"correlation": 7})
+    start = 1000.0
+    for place in range(100):
+        name, us = ("attention(half*)", 300.0) if place % 10 == 0 else ("norm(half*)", 10.0)
+        trace.launch(name, None, start, us, correlation=7)
+        start += us + 1
+    return written(trace, tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "advise"])
+def test_the_kernels_of_a_replayed_graph_are_named_with_their_share(replay, verb):
+    shown = RUN.invoke(app, [verb, str(replay)]).output
+    (line,) = (line for line in shown.splitlines() if line.startswith("attention"))
+    assert line.split() == ["attention", "10", "3,000", "77", "%"]
+
+
+def test_a_report_of_a_replayed_graph_names_its_kernel(replay, tmp_path):
+    ended = RUN.invoke(app, ["report", str(replay), "--out", str(tmp_path / "r.md")])
+    assert ended.output.startswith("1. Look at attention first: 77 % of all kernels")
+
+
+@pytest.mark.parametrize("listed", [0, 2])
+def test_a_gpu_of_amd_keeps_its_name_and_is_asked_for_no_counters_of_ncu(tmp_path, listed):
+    device = {"id": listed, "name": "AMD Instinct MI210", "computeMajor": 9, "computeMinor": 0}
+    trace = Trace(deviceProperties=[{**device, "warpSize": 64}])
+    trace.event("user_annotation", "fc", 900, 3000)
+    for place in range(10):
+        start = 1000 + 110.0 * place
+        trace.launch("Cijk_Ailk_Bljk", start - 5, start, 100.0, device=2)
+    path = written(trace, tmp_path)
+    frame = read(path).frame
+    assert frame["device"].unique().tolist() == ["AMD Instinct MI210"]
+    assert frame["compute_capability"].isna().all()
+    said = [RUN.invoke(app, [verb, str(path), *more]).output for verb, more in (
+        ("advise", ()),
+        ("report", ("--out", str(tmp_path / "r.md"))),
+    )]  # fmt: skip
+    page = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert not any("ncu --metrics" in text for text in (*said, page))
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "batch"),
+    [
+        ("llama_b200_fp16", "llama-b200", None),
+        ("llama_gb300_fp16", "llama-gb300", None),
+        ("llama_h100_fp16", "llama-h100", None),
+        ("llama_b16_b200_fp16", "llama-b200", 16),
+        ("llama_batch200_fp16", "llama", 200),
+    ],
+)
+def test_the_name_of_a_gpu_in_a_files_name_is_no_batch(tmp_path, name, workload, batch):
+    trace = Trace()
+    trace.launch("gemm()", 10, 20, 100.0)
+    path = written(trace, tmp_path, f"{name}.json")
+    (run,) = json.loads(RUN.invoke(app, ["inspect", str(path), "--json"]).stdout)["runs"]
+    assert (run["workload"], run["batch"]) == (workload, batch)
+
+
+def test_a_posted_summary_of_nvprof_without_its_header_is_read(tmp_path):
+    path = tmp_path / "posted.txt"
+    path.write_text(
+        " GPU activities:   60.00%  6.00000s     30000  200.00us  3.4240us  433.22us  gather_rows\n"
+        "                   30.00%  3.00000s     30000  100.00us  4.4480us  157.47us  scale\n"
+        "                   10.00%  1.00000s     10000  100.00us  16.000us  143.23us  "
+        "[CUDA memcpy DtoH]\n",
+        encoding="utf-8",
+    )
+    frame = read(path).frame
+    assert frame["kernel"].tolist() == ["gather_rows", "scale"]
+    assert (frame["time_us"] * frame["launches"]).sum() == pytest.approx(9e6)

@@ -1,0 +1,151 @@
+"""Two traces: the verdict is the step on the clock, with its first cause and what to do."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.account.account import Account, DeviceAccount, DeviceStep, Idle
+from perfml.cli import app
+from perfml.explain import explain
+from perfml.explain.steps import StepComparison
+from perfml.readers import read
+from perfml.report.sections.steps import step_sentences
+from tests.support.paths import ROOT
+from tests.support.torch_trace import Trace
+
+RUN = CliRunner()
+PAIRS = ROOT.parent / "shared" / "data" / "pairs_2026_11_25" / "torch"
+CAUSES = {
+    "p01": "synchronising",
+    "p03": "layout",
+    "p05": "optimizer_loop",
+    "p07": "attention_written_out",
+    "p08": "unaligned",
+    "p09": "data_loading",
+    "p10": "pageable_copies",
+    "p12": "double_precision",
+    "p13": "training_mode",
+    "p17": "fft_length",
+    "p18": "recomputation",
+}
+"""The frozen labels of the pairs, as ids."""
+
+
+def sides(one, other):
+    def account(walls):
+        step = DeviceStep(sum(walls) / len(walls), 0.0, 0.0, 0.0, sum(walls) / len(walls))
+        idle = (Idle("loading", step.wall_us, ""),)
+        device = DeviceAccount(0, step, (step,), idle, (), (), 0.0, 0.0)
+        return Account("step", tuple(walls), False, (device,), (), False, 1.0)
+
+    return StepComparison(("a", "b"), account(one), account(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        ([100.0, 101.0, 99.0], [200.0, 210.0, 190.0], "slower"),
+        ([200.0, 210.0, 190.0], [100.0, 101.0, 99.0], "faster"),
+        ([100.0, 101.0, 99.0], [100.0, 102.0, 101.0], "no difference"),
+        ([100.0, 150.0, 90.0], [160.0, 210.0, 190.0], "undecided"),  # apart, but scattered more
+        ([100.0, 101.0, 99.0], [90.0, 210.0, 300.0], "undecided"),
+        ([100.0], [140.0], "undecided"),
+        ([100.0], [160.0], "slower"),
+    ],
+)
+def test_steps_that_disagree_leave_it_undecided(one, other, verdict):
+    assert sides(one, other).verdict == verdict
+    assert sides(one, other).certainty == ("firm" if verdict in ("slower", "faster") else "open")
+
+
+def loop(loads):
+    """Three steps of a kernel of 100 us; the host loads for some time in each."""
+    trace = Trace()
+    base = 0.0
+    for step in range(3):
+        trace.event("user_annotation", "step", base, loads + 300)
+        trace.event("user_annotation", "data", base, loads)
+        trace.launch("gemm(float*)", base + loads + 10, base + loads + 20, 100.0, correlation=step)
+        base += loads + 310
+    return trace
+
+
+def test_data_loading_is_told_though_no_kernel_differs(tmp_path):
+    for name, loads in (("fast", 100.0), ("slow", 5000.0)):
+        (tmp_path / f"{name}.json").write_bytes(loop(loads).data())
+    names = [str(tmp_path / f"{name}.json") for name in ("fast", "slow")]
+    found = explain(*names, model=None)
+    assert found.total.verdict == "slower"
+    assert found.total.ratio == pytest.approx(5310 / 410, rel=0.01)
+    assert found.step.first.id == "data_loading"
+    assert sum(us for _, us in found.step.rows()[:-1]) == pytest.approx(found.step.rows()[-1][1])
+    shown = RUN.invoke(app, ["explain", *names]).output
+    assert "slower: a step takes" in shown.split("Every layer")[0]
+    assert "DataLoader(" in shown
+    brief = json.loads(RUN.invoke(app, ["explain", *names, "--brief", "--json"]).stdout)
+    assert "slower" in brief["verdict"]
+    advice = RUN.invoke(app, ["advise", names[1]]).output
+    assert "DataLoader(" in advice
+    report = RUN.invoke(app, ["report", names[1], "--out", str(tmp_path / "r.md")]).output
+    assert report.startswith("1. The device waits while the host prepares data")
+
+
+def test_a_part_of_a_trace_has_no_account(tmp_path):
+    path = tmp_path / "slow.json"
+    path.write_bytes(loop(5000.0).data())
+    whole = RUN.invoke(app, ["inspect", str(path)]).output
+    assert "a step takes" in whole.lower()
+    chosen = RUN.invoke(app, ["inspect", str(path), "--kernel", "gemm", "--skip", "1"]).output
+    assert "a step takes" not in chosen.lower()
+
+
+def truth(path):
+    """Return a step on the clock as ``truth.py`` beside the traces counts it, and each step's."""
+    import gzip
+
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    timed = [event for event in events if event.get("ph") == "X"]
+    steps = [e for e in timed if e.get("cat") == "user_annotation" and e["name"] == "step"]
+    kinds = ("kernel", "gpu_memcpy", "gpu_memset")
+    device = [e for e in timed if e.get("cat") in kinds]
+    end = max(event["ts"] + event["dur"] for event in (*steps, *device))
+    return (end - min(step["ts"] for step in steps)) / len(steps)
+
+
+if PAIRS.is_dir():
+
+    @pytest.fixture(scope="module")
+    def recorded():
+        return {
+            path.name.removesuffix(".json.gz"): (path, read(path))
+            for path in sorted(PAIRS.glob("p*.json.gz"))
+        }
+
+    def account(recorded, name):
+        return Account.from_dict(recorded[name][1].provenance["step"])
+
+    def test_the_headline_of_recorded_steps_is_the_step_on_the_clock(recorded):
+        for name, (path, kernels) in recorded.items():
+            found = Account.from_dict(kernels.provenance["step"])
+            known = truth(path)
+            assert sum(found.walls_us) / len(found.walls_us) == pytest.approx(known, abs=0.01), name
+            assert min(found.walls_us) <= found.step_us <= max(found.walls_us)
+            inside = kernels.frame["layer"].notna()
+            covered = kernels.frame["time_us"][inside].sum() / kernels.frame["time_us"].sum()
+            assert covered >= 0.95
+            assert found.covered == pytest.approx(covered, abs=1e-6)
+
+    @pytest.mark.parametrize("pair", CAUSES)
+    def test_the_labelled_cause_of_a_recorded_pair_comes_first(recorded, pair):
+        names = (f"{pair}_fast", f"{pair}_slow")
+        step = StepComparison(names, *(account(recorded, name) for name in names))
+        assert step.first.id == CAUSES[pair]
+        assert sum(each.us for each in step.changes) == pytest.approx(step.difference_us, abs=0.01)
+        ratio = truth(recorded[names[1]][0]) / truth(recorded[names[0]][0])
+        if ratio > 1.5:
+            assert step.verdict == "slower"
+        do, _ = step_sentences(account(recorded, names[1]))
+        words = step.first.cause.words
+        assert re.match(re.escape(words), do.title, re.IGNORECASE)
