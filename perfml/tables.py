@@ -73,8 +73,12 @@ PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes", "prod
 (`collectors.workloads.torch_models.work`).
 """
 
+CLOCK = "sm_clock_mhz"
+"""Column with the clock of the multiprocessors while a run was timed, MHz."""
+
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
+    CLOCK,
     *("stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )
 """Columns a Kernels table may have.
@@ -84,6 +88,7 @@ flushed) where ``time_us`` comes from a pass without counters. ``time_source`` s
 ``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch`` or ``trtexec``
 (`perfml.time_sources` has them in words). ``process`` numbers the processes of a run that was
 timed in several, from 1; iterations are numbered on through them.
+`CLOCK` is what `perfml collect` measured beside the times, NaN where it did not.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``stream``,
 ``start_us`` (since the first kernel) and ``gap_us`` (how long the device had been idle when the
@@ -99,7 +104,7 @@ LAYER_COLUMNS = (*RUN_COLUMNS, "iteration", "layer", "kernels", "kernel_names", 
 order.
 """
 
-LAYER_OPTIONAL = ("process", "time_source")
+LAYER_OPTIONAL = ("process", "time_source", CLOCK)
 """Columns that a Layers table has where its kernels have them.
 
 ``time_source`` is that of the layer's launches, or several of them as ``apportioned+timing``.
