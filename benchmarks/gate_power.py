@@ -34,7 +34,7 @@ REPEATS = (1, 2, 3, 5)
 OUTLIER = 1.25
 NOT_OF: dict[int, tuple[str, ...]] = {1: ("one ", "two ", "most "), 2: ("two ",)}
 """Disturbances of as many repeats as a side has: then all of it is disturbed."""
-ASKED, QUICK = 200, 5
+ASKED, QUICK = 60, 3
 """Layers and counters asked for a cell of the grid."""
 
 Sides = tuple[pd.DataFrame, pd.DataFrame]

@@ -278,11 +278,11 @@ class LaunchGroups:
         which = combined(list(held))
         rows = np.unique(which, return_index=True)[1]
         texts = [joined_sources(map(str, names[held[:, row]])) for row in rows]
-        kind = column.dtype
-        if isinstance(kind, pd.CategoricalDtype):
-            kind = kind.categories.dtype
-        known = pd.Series([text or None for text in texts], dtype=kind)
-        return known.take(which).reset_index(drop=True)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes, known = pd.factorize(np.array([text or None for text in texts], dtype=object))
+            return pd.Series(pd.Categorical.from_codes(codes[which], categories=pd.Index(known)))
+        sources = pd.Series([text or None for text in texts], dtype=column.dtype)
+        return sources.take(which).reset_index(drop=True)
 
     def _joined_names(self) -> Any:
         """Return each row's kernel names, one a line: the few distinct ones are joined once."""
