@@ -7,8 +7,8 @@ layers of a condition, and the two processes that each network of the atlas was 
 the gate stand, on the same pairs, the rule of nvbench's ``nvbench_compare.py`` (the means differ by
 more than the smaller of both relative standard deviations) and a threshold of 5 % on the mean time.
 
-Planted: each counter of one in eight layers grown by 2 %, with a time that grew by 2 % too, in one direction
-and, of the iterations, in odd against even ones.
+Planted: each counter of one in eight layers grown by 2 %, with a time that grew by 2 % too, in one
+direction and, of the iterations, in odd against even ones.
 
 ``--json FILE`` keeps the counts, as ``benchmarks/results/gate-repeats.json`` has them; ``--quick``
 takes some layers only. ``FIRST SECOND`` are two folders that ``perfml collect`` wrote of one
@@ -34,7 +34,7 @@ GROWTH = 1.02
 THRESHOLD = 1.05
 UNUSED = ("atlas", "nazir2024")
 """Data sets of which the atlas is taken by processes, and the other has to be fetched."""
-QUICK = 15
+QUICK = 60
 """Of so many pairs one is taken with ``--quick``."""
 PLANTED_EVERY = 8
 """In one of so many layers work is planted, counter by counter."""

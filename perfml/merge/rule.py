@@ -26,7 +26,7 @@ from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
 from perfml.merge.mean_times import launch_weights, mean_times
 from perfml.merge.numbering import Codes, combined, numbered
 from perfml.metrics import load_catalogue
-from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
+from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
 from perfml.util.shared import SharedList
 from perfml.util.typing import Floats
@@ -252,6 +252,8 @@ class LaunchGroups:
         layers["kernels"] = self._sums(self._number).astype(np.int64)
         layers["kernel_names"] = self._joined_names()
         layers["time_us"] = self._sums(self._time)
+        if CLOCK in self._kernels.columns:  # one a run
+            layers[CLOCK] = self._kernels[CLOCK].to_numpy(dtype=float)[rows]
         if "process" in self._kernels.columns:
             layers["process"] = self._processes()
         if "time_source" in self._kernels.columns:

@@ -94,7 +94,9 @@ class Tally:
         self._coverage += coverage
         if "time_source" in layers.columns:
             counts = layers["time_source"].value_counts()
-            self._sources.update({str(source): int(rows) for source, rows in counts.items() if rows})
+            self._sources.update(
+                {str(source): int(rows) for source, rows in counts.items() if rows}
+            )
         by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
         sums = by_run["time_us"].agg(["size", "sum"])
         identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))
