@@ -300,8 +300,15 @@ class _Clock:
         """Return whether the time rose or fell clearly; of one process a side, by so much more."""
         if self.ratio is None or not self.repeated or self.ratio.verdict != verdict:
             return False
+        # several processes a side show by themselves how much they differ
         across = min(self.ratio.processes) > 1
         return across or bool(abs(self.ratio.log_ratio) > np.log1p(least))
+
+    def single_beyond(self, share: float) -> bool:
+        """Return whether times without repeats on both sides rose by more than a share."""
+        if self.ratio is None or self.repeated:
+            return False
+        return bool(self.ratio.log_ratio > np.log1p(share))
 
 
 def _decide(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]:
@@ -338,6 +345,8 @@ def _by_time(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]
         return Verdict.SLOWER, f"slower on the clock, {basis}"
     if clock.moved("slower", limits.doubtful):
         return Verdict.UNCLEAR, f"slower, {basis}: time several processes a side"
+    if clock.single_beyond(limits.slower):
+        return Verdict.UNCLEAR, f"slower in a single repeat, {basis}: time several"
     if work.counted:
         return Verdict.SAME, "the same counted work"
     if clock.moved("faster", limits.doubtful):

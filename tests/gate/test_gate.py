@@ -90,6 +90,11 @@ def test_three_times_as_slow_with_equal_work_has_an_exit_code_of_its_own():
     assert result.layers[0].changed == ()
 
 
+def test_a_single_launch_that_takes_three_times_as_long_does_not_pass():
+    assert verdict(layers(repeats=1), layers(repeats=1, time=30)) is Verdict.UNCLEAR
+    assert verdict(layers(repeats=1), layers(repeats=1, time=11)) is Verdict.SAME
+
+
 def test_a_layer_alone_that_two_processes_may_time_so_is_not_called_slower():
     assert verdict(layers(), layers(time=11.5)) is Verdict.UNCLEAR
     assert verdict(layers(), layers(time=10.3)) is Verdict.SAME
