@@ -27,7 +27,7 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     "collect": ("--help",),
     "agreement": ("--help",),
 }
-"""Words of each benchmark's smallest form. Collecting needs a GPU, agreement four recordings of one,
+"""Words of each benchmark's smallest form. Collecting needs a GPU, agreement four recordings,
 and the suite a table without gaps, which the table's own row takes; these are only loaded here."""
 
 
