@@ -28,7 +28,8 @@ import pandas as pd
 from benchmarks.data import ROOT
 from perfml.datasets import DATASETS, load
 from perfml.gate import Verdict, judge
-from perfml.gate.work import COUNTED, INSTRUCTIONS, LAUNCHES
+from perfml.gate.work import COUNTED, LAUNCHES
+from perfml.metrics.sets import INSTRUCTIONS
 
 GROWTH = 1.02
 THRESHOLD = 1.05

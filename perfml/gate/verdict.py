@@ -34,7 +34,8 @@ from perfml.gate.conditions import (
 )
 from perfml.gate.exit_codes import EXIT_CODES, ExitCode, Verdict
 from perfml.gate.policy import Policy
-from perfml.gate.work import COUNTED, INSTRUCTIONS, Outcome, WorkChange, work_changes
+from perfml.gate.work import COUNTED, Outcome, WorkChange, work_changes
+from perfml.metrics.sets import INSTRUCTIONS
 from perfml.time_sources import time_notes
 from perfml.util.words import Readable
 
