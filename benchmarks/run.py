@@ -5,8 +5,9 @@ took in the same turn, so that whatever else the machine does hits both. Answers
 before anything is timed. Above 1 perfml is ahead.
 
 Run: ``make bench``, or ``python -m benchmarks.run [--rows csv,report] [--turns 5] [--quick]
-[--markdown] [--json FILE]``; ``--markdown`` writes the table into RESULTS.md. The
-rivals need polars and duckdb.
+[--markdown] [--json FILE]``; ``--markdown`` writes the table into RESULTS.md, ``--quick``
+takes smaller tables and then runs every other benchmark in its smallest form (`benchmarks.quick`).
+The rivals need polars and duckdb.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
-from benchmarks import data, rivals
+from benchmarks import data, quick, rivals
 from benchmarks.rows import COLUMNS, DOCS, MARKS, ROWS
 
 PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn")
@@ -369,11 +370,14 @@ def show(row: Row) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", default=",".join(ROOMS), help=f"of {', '.join(ROOMS)}")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="smaller tables")
+    parser.add_argument("--turns", type=int, help="5; with --quick 1")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller tables, and every other benchmark once"
+    )
     parser.add_argument("--markdown", action="store_true", help=f"write {DOCS.name}")
     parser.add_argument("--json", type=Path, help="also write the rows, with every ratio")
     options = parser.parse_args()
+    turns = options.turns or (1 if options.quick else 5)
     chosen = options.rows.split(",")
     unknown = [name for name in chosen if name not in ROOMS]
     if unknown:
@@ -383,19 +387,21 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="perfml-bench-") as name:
         for room in chosen:
-            for row in ROOMS[room](Path(name), options.quick, options.turns):
+            for row in ROOMS[room](Path(name), options.quick, turns):
                 rows.append(row)
                 show(row)
             found = tuple(row.rival for row in rows if row.room == room)
             if not options.quick and found != ROWS[room]:
                 parser.error(f"the rows of {room} are {found}; rows.py says {ROWS[room]}")
-    where = machine(options.turns)
+    where = machine(turns)
     print(f"measured on {where}")
     if options.json:
         document = {"where": where, "rows": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.markdown:
         write_docs(markdown(rows, where))
+    if options.quick and chosen == list(ROOMS):
+        sys.exit(1 if quick.run_all() else 0)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,13 @@ def resampled(rows: int) -> Iterator[Any]:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL
 
-    columns = [*KERNEL_COLUMNS, *KERNEL_OPTIONAL, *published()]
+    held = set(pq.read_schema(RECORDED).names)
+    optional = [name for name in KERNEL_OPTIONAL if name in held]
+    columns = [*KERNEL_COLUMNS, *optional, *published()]
     numbers = ["time_us", "ncu_time_us", *published()]
     recorded = pd.read_parquet(RECORDED, columns=columns)
     runs = [part.reset_index(drop=True) for _, part in recorded.groupby("run_id", sort=False)]

@@ -48,6 +48,8 @@ class TimingRecord(_Part):
         How many processes were timed, where there were several.
     why
         Why there was no pass without counters.
+    sm_clock_mhz
+        Clock of the multiprocessors right after it (`collectors.profilers.sm_clock`).
     warnings
         Sentences for the user; they become the run's.
     """
@@ -59,6 +61,7 @@ class TimingRecord(_Part):
     unattributed_share: float | None = None
     processes: int | None = None
     why: str | None = None
+    sm_clock_mhz: float | None = None
     warnings: tuple[str, ...] = ()
 
 

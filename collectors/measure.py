@@ -28,6 +28,7 @@ from collectors.timing_passes import (
     run_workload,
     time_again,
     traced,
+    with_clock,
 )
 from perfml import __version__
 from perfml.util.ranges import ITERATION
@@ -134,7 +135,7 @@ def measure(job: Job) -> RunRecord:
         if context.gpu is not None:
             nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
         measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
-    timing_record = time_again(job, measured.timing)
+    timing_record = with_clock(job, time_again(job, measured.timing))
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}

@@ -16,7 +16,7 @@ from pathlib import Path
 from collectors.checks import require_right
 from collectors.execution import Job
 from collectors.manifest import TimingRecord
-from collectors.profilers import timing
+from collectors.profilers import sm_clock, timing
 from collectors.profilers.process import Finished, ProfilerError, run
 
 TIMING_FILE = "timing.csv"
@@ -53,6 +53,13 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
         else:
             timing.write_timing(traced(job).launches, table)
     return replace(record, processes=processes)
+
+
+def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
+    """Add the SM clock; a profiler that took the times itself may have set another one."""
+    if record.source in _UNDER_PROFILER or job.context.gpu is None:
+        return record
+    return replace(record, sm_clock_mhz=sm_clock.measured(job.subject.environment()))
 
 
 def traced(job: Job) -> timing.Timing:

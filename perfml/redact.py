@@ -48,10 +48,10 @@ RUNS = _words(
     "device weights profiler started ended created timing source seconds launches "
     "options metrics raw_metrics workload_options "
     "unattributed_share kernels_per_iteration clock_control cache_control replay dedupe iteration "
-    "stands_for settings model library attention compile cudnn_enabled cudnn_benchmark allow_tf32 "
-    "memory_format metrics_requested metrics_missing launches_profiled passes profiling_seconds "
-    "conversion_seconds seconds_per_launch layers layer_map layer kernels skip check passed "
-    "outputs relative_error limit products operator m n k dtype count"
+    "sm_clock_mhz stands_for settings model library attention compile cudnn_enabled "
+    "cudnn_benchmark allow_tf32 memory_format metrics_requested metrics_missing launches_profiled "
+    "passes profiling_seconds conversion_seconds seconds_per_launch layers layer_map layer kernels "
+    "skip check passed outputs relative_error limit products operator m n k dtype count"
 )
 """Facts of a run."""
 
@@ -291,8 +291,8 @@ def redact_run(
 ) -> tuple[list[Path], list[str]]:
     """Copy what can be shared of a run's folder: its run.json and its CSV tables.
 
-    Logs and binary reports hold names that nobody can be sure to find, so they stay behind; the
-    tables hold all that perfml reads.
+    Logs and binary reports hold names that nobody can be sure to find, so they stay behind, and so
+    do links; the tables hold all that perfml reads.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def redact_run(
     Raises
     ------
     InputError
-        If there is no ``run.json``, or a table cannot be parsed.
+        If there is no ``run.json``, it is a link, or a table cannot be parsed.
     """
     from perfml.ingest.run_labels import MANIFEST, read_manifest
 
@@ -319,8 +319,14 @@ def redact_run(
     if not (folder / MANIFEST).is_file():
         msg = f"no {MANIFEST} in this folder"
         raise InputError(msg, where=str(folder), cure="Name a run's folder, or a Parquet table.")
+    if (folder / MANIFEST).is_symlink():
+        msg = "a link leads to a file that may not belong to the run"
+        cure = "Replace it by the file that it names, if that may be shared."
+        raise InputError(msg, where=str(folder / MANIFEST), cure=cure)
     manifest = read_manifest(folder / MANIFEST)
-    tables = sorted(path for path in folder.iterdir() if _TABLE.fullmatch(path.name))
+    # a link stays behind: what it names may be anything
+    files = [path for path in folder.iterdir() if not path.is_symlink()]
+    tables = sorted(path for path in files if _TABLE.fullmatch(path.name))
     strike = redactor([manifest], hide, safe=[str(manifest.get("device", ""))])
     found = {path.name.partition(".csv")[0] + ".csv": _rows(path) for path in tables}
     for _, each in found.values():

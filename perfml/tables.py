@@ -73,8 +73,12 @@ PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes", "prod
 (`collectors.workloads.torch_models.work`).
 """
 
+CLOCK = "sm_clock_mhz"
+"""Column with the clock of the multiprocessors while a run was timed, MHz."""
+
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
+    CLOCK,
     *("device_id", "stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )
 """Columns a Kernels table may have.
@@ -84,6 +88,7 @@ flushed) where ``time_us`` comes from a pass without counters. ``time_source`` s
 ``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch`` or ``trtexec``
 (`perfml.time_sources` has them in words). ``process`` numbers the processes of a run that was
 timed in several, from 1; iterations are numbered on through them.
+`CLOCK` is what `perfml collect` measured beside the times, NaN where it did not.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``device_id``
 (which of the devices in the file), ``stream``, ``start_us`` (since the first kernel) and ``gap_us``
@@ -109,7 +114,7 @@ by side; ``wall_us`` goes from the first start to the last end and is missing wh
 known; ``device_id`` is the device that was busy longest; ``streams`` is how many the layer is on.
 """
 
-LAYER_OPTIONAL = ("process", "time_source", *CLOCK_COLUMNS)
+LAYER_OPTIONAL = ("process", "time_source", CLOCK, *CLOCK_COLUMNS)
 """Columns that a Layers table has where its kernels tell them.
 
 ``time_source`` is that of the layer's launches, or several of them as ``apportioned+timing``.

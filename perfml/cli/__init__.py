@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import sys
 from typing import Annotated
 
@@ -84,6 +85,9 @@ def main() -> None:
     # Python looks once more when it ends, to free what the system takes back anyway: 0.6 s with all
     # libraries of a report loaded.
     atexit.register(gc.freeze)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # a terminal of another encoding gets a question mark for what it has no character for
+        sys.stdout.reconfigure(errors="replace")
     try:
         app()
         sys.stdout.flush()

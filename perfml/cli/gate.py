@@ -12,14 +12,14 @@ import typer
 from perfml.cli.dataset import KernelPattern, Skip, Where, read_several
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
+from perfml.gate.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from perfml.gate.policy import Policy
     from perfml.gate.verdict import GateResult
     from perfml.tables import Table
 
-FAILED = 3
-"""Exit code of a gate that got no answer, an input that cannot be read among the reasons."""
+CODES = "; ".join(f"{code}: {code.meaning}" for code in ExitCode)
 
 
 class Form(StrEnum):
@@ -32,7 +32,7 @@ class Form(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add this room's verb to the command line."""
-    app.command()(gate)
+    app.command(help=_HELP)(gate)
 
 
 def gate(
@@ -57,23 +57,26 @@ def gate(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say whether a new version does more work, for CI.
-
-    Exit 0: the same or better; 1: worse; 3: cannot tell.
-
-    Counted work decides (instructions, requests, sectors, launches), because it repeats; times
-    confirm. What cannot be read or compared is exit 3 too: a gate must not close on a broken file.
-
-    Example: perfml gate --save main run/; perfml gate main new_run/ --format md --out gate.md
-    """
+    """Say whether a new version does more work, by an exit code for CI."""
     out_ = Output(as_json, quiet, verbose)
     out_.place(out)
     try:
         code = _run(out_, base, new, save, tolerances, form, out, where, kernel, skip)
     except PerfmlError as error:
-        error.exit_code = FAILED
+        error.exit_code = ExitCode.UNREADABLE
         raise
     raise typer.Exit(code)
+
+
+_HELP = f"""Say whether a new version does more work, for CI.
+
+Exit {CODES}.
+
+Counted work decides (instructions, requests, sectors, launches), because it repeats; times confirm.
+Two kinds of GPU are not compared.
+
+Example: perfml gate --save main run/; perfml gate main new_run/ --format md --out gate.md
+"""
 
 
 def _run(

@@ -14,7 +14,6 @@ import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE, run_heads, run_rows
-from perfml.cli.step import show_step
 from perfml.errors import InputError, PerfmlError
 from perfml.util.words import count
 

@@ -1,10 +1,11 @@
 """Gate: is a new version worse, better, the same, or can nobody tell? A verdict for machines.
 
 Counted work decides, because it repeats: instructions, requests and sectors of the same code are
-the same to 3e-5 where times differ by 2 to 4 %. Times confirm, and decide nothing alone.
+the same to 3e-5 where times differ by 2 to 4 %. Times confirm; alone they are a verdict of its own.
 
-Here to change: which counters are work (`work`), the rule (`verdict`), tolerances (`policy`), and
-where named baselines lie (`baselines`).
+Here to change: which counters are work (`work`), what may be compared (`conditions`), the rule
+(`verdict`), verdicts and exit codes (`exit_codes`), tolerances (`policy`), and where named
+baselines lie (`baselines`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ _HOMES = {
     "judge": "verdict",
     "GateResult": "verdict",
     "LayerVerdict": "verdict",
-    "Verdict": "verdict",
+    "Verdict": "exit_codes",
+    "ExitCode": "exit_codes",
     "Policy": "policy",
     "load_policy": "policy",
     "load_baseline": "baselines",

@@ -27,7 +27,8 @@ class Policy:
     Attributes
     ----------
     work
-        Growth of counted work that passes. Repeats of the same code differ by 3e-5 at most.
+        Growth of counted work that passes. Repeats that differ by more do not agree; those of the
+        same code differ by 3e-5 at most.
     time
         Change of a time that is taken for one: its interval must lie beyond.
     layers

@@ -5,19 +5,28 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from perfml.errors import plain
-from perfml.gate.verdict import GateResult, LayerVerdict, Verdict
+from perfml.gate.exit_codes import Verdict
+from perfml.gate.verdict import GateResult, LayerVerdict
 from perfml.report.render.markdown import escape
 from perfml.util.words import count
 
 HEADLINES = {
     Verdict.SAME: "The same counted work",
-    Verdict.BETTER: "Less work",
+    Verdict.BETTER: "Better",
     Verdict.WORSE: "More work",
+    Verdict.SLOWER: "Slower on the clock without more work",
+    Verdict.NOT_COMPARABLE: "Not comparable",
     Verdict.UNCLEAR: "Cannot tell",
 }
 
-_ORDER = (Verdict.WORSE, Verdict.UNCLEAR, Verdict.BETTER)
+NO_COUNTS = "The times agree, and not all work was counted"
+"""In place of the same work, where instructions of some layer were not counted."""
+
+_ORDER = tuple(verdict for verdict in Verdict if verdict is not Verdict.SAME)
 """Layers that are the same are counted, not listed."""
+
+_UNDECIDED = (Verdict.UNCLEAR, Verdict.NOT_COMPARABLE)
+_FAILED = (Verdict.WORSE, Verdict.SLOWER)
 
 
 def text(result: GateResult, base: str, new: str) -> str:
@@ -26,7 +35,7 @@ def text(result: GateResult, base: str, new: str) -> str:
     for layer, alike in _alike(result):
         more = f" (and {count(alike - 1, 'more layer')} for the same reason)" if alike > 1 else ""
         lines.append(f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}{more}")
-    return "\n".join([*lines, *partners(result), *result.time_notes])
+    return "\n".join([*lines, *remarks(result), *result.time_notes])
 
 
 def markdown(result: GateResult, base: str, new: str) -> str:
@@ -40,26 +49,29 @@ def markdown(result: GateResult, base: str, new: str) -> str:
             for layer in listed(result)
         ]
         lines.append("")
-    below = (*partners(result), *result.time_notes)
+    below = (*remarks(result), *result.time_notes)
     return "\n".join([*lines, *(f"- {escape(line)}" for line in below)])
 
 
 def junit(result: GateResult, base: str, new: str) -> str:
-    """Return the verdict as JUnit: one test case a layer; worse fails, unclear is skipped."""
+    """Return the verdict as JUnit, a test case a layer.
+
+    Worse and slower layers fail; what nobody can tell or compare is skipped.
+    """
     suite = ElementTree.Element(
         "testsuite",
         name=f"perfml gate: {plain(new)} against {plain(base)}",
         tests=str(len(result.layers)),
-        failures=str(len(result.of(Verdict.WORSE))),
-        skipped=str(len(result.of(Verdict.UNCLEAR))),
+        failures=str(sum(layer.verdict in _FAILED for layer in result.layers)),
+        skipped=str(sum(layer.verdict in _UNDECIDED for layer in result.layers)),
     )
     for layer in result.layers:
         case = ElementTree.SubElement(
             suite, "testcase", classname="perfml.gate", name=plain(layer.layer)
         )
-        if layer.verdict is Verdict.WORSE:
+        if layer.verdict in _FAILED:
             ElementTree.SubElement(case, "failure", message=layer.reason)
-        elif layer.verdict is Verdict.UNCLEAR:
+        elif layer.verdict in _UNDECIDED:
             ElementTree.SubElement(case, "skipped", message=layer.reason)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -69,7 +81,9 @@ def headline(result: GateResult) -> str:
     """Return the answer as one clause, with how many layers it rests on."""
     counts = [f"{len(result.of(verdict))} {verdict}" for verdict in Verdict if result.of(verdict)]
     layers = count(len(result.layers), "layer")
-    return f"{HEADLINES[result.verdict]}: of {layers} {', '.join(counts)}"
+    same = result.verdict is Verdict.SAME and not all(layer.counted for layer in result.layers)
+    words = NO_COUNTS if same else HEADLINES[result.verdict]
+    return f"{words}: of {layers} {', '.join(counts)}"
 
 
 def listed(result: GateResult) -> list[LayerVerdict]:
@@ -81,17 +95,24 @@ def _alike(result: GateResult) -> list[tuple[LayerVerdict, int]]:
     """Return the layers that are shown; of those that cannot be told for one reason the first."""
     found: dict[tuple[str, ...], tuple[LayerVerdict, int]] = {}
     for layer in listed(result):
-        unclear = layer.verdict is Verdict.UNCLEAR
-        key = (layer.reason,) if unclear else (layer.reason, layer.layer)
+        key = (layer.reason,) if layer.verdict in _UNDECIDED else (layer.reason, layer.layer)
         first, number = found.get(key, (layer, 0))
         found[key] = (first, number + 1)
     return list(found.values())
 
 
-def partners(result: GateResult) -> list[str]:
-    """Return what was not compared, as sentences."""
+def remarks(result: GateResult) -> list[str]:
+    """Return what was not compared, as sentences, and which repeats did not decide."""
     pairs = (("Only in the baseline", result.missing), ("Only in the new version", result.added))
-    return [f"{words}, not compared: {plain(', '.join(names))}." for words, names in pairs if names]
+    lines = [
+        f"{words}, not compared: {plain(', '.join(names))}." for words, names in pairs if names
+    ]
+    odd = [layer for layer in result.layers if layer.odd_repeats]
+    if odd:
+        first = f"{odd[0].odd_repeats[0]} of {plain(odd[0].layer)}"
+        more = f", and in {count(len(odd) - 1, 'more layer')}" if len(odd) > 1 else ""
+        lines.append(f"Repeats apart from the others did not decide: {first}{more}.")
+    return lines
 
 
 def _ratio(layer: LayerVerdict) -> str:

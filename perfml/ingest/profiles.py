@@ -35,7 +35,7 @@ from perfml.ingest.substitutes import substitutes_note
 from perfml.ingest.timing import join_timing, with_gaps
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
-from perfml.tables import Kernels, validate_kernels
+from perfml.tables import CLOCK, Kernels, validate_kernels
 from perfml.util.typing import Progress
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
@@ -387,6 +387,9 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         named["backend"] = known.backend or "unknown"
         named["precision"] = known.precision or "unknown"
         named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
+        clock = (manifest.get("timing") or {}).get(CLOCK)
+        if isinstance(clock, int | float):
+            named[CLOCK] = float(clock)
         for name, key in (("device", "device"), ("compute_capability", "compute_capability")):
             if named[name].isna().all() and manifest.get(key):
                 named[name] = str(manifest[key])

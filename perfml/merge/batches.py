@@ -244,7 +244,7 @@ def _read_ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.unify_dictionaries().to_pandas()
+    frame: pd.DataFrame = table.unify_dictionaries().to_pandas(split_blocks=True)
     return frame
 
 

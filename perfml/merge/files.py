@@ -20,6 +20,7 @@ from perfml.errors import InputError, TableError
 from perfml.merge.clock import LAUNCH_CLOCK
 from perfml.metrics import load_catalogue
 from perfml.tables import (
+    CLOCK,
     KERNEL_COLUMNS,
     RUN_COLUMNS,
     document_in,
@@ -31,7 +32,7 @@ from perfml.tables import (
 IDENTITY = (*RUN_COLUMNS, "iteration", "layer", "kernel", "kernel_index", "time_us")
 """The columns that decide where a launch belongs and what it weighs."""
 
-OPTIONAL = ("launches", "process", "time_source", *LAUNCH_CLOCK)
+OPTIONAL = ("launches", "process", "time_source", CLOCK, *LAUNCH_CLOCK)
 """Columns that say more of a launch where a table has them."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())

@@ -28,7 +28,7 @@ from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
 from perfml.merge.mean_times import launch_weights, mean_times
 from perfml.merge.numbering import Codes, combined, numbered
 from perfml.metrics import load_catalogue
-from perfml.tables import RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
+from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
 from perfml.util.shared import SharedList
 from perfml.util.typing import Floats
@@ -255,6 +255,8 @@ class LaunchGroups:
         layers["kernel_names"] = self._joined_names()
         layers["time_us"] = self._sums(self._time)
         layers = layers.assign(**self._clock())
+        if CLOCK in self._kernels.columns:  # one a run
+            layers[CLOCK] = self._kernels[CLOCK].to_numpy(dtype=float)[rows]
         if "process" in self._kernels.columns:
             layers["process"] = self._processes()
         if "time_source" in self._kernels.columns:
@@ -290,11 +292,11 @@ class LaunchGroups:
         which = combined(list(held))
         rows = np.unique(which, return_index=True)[1]
         texts = [joined_sources(map(str, names[held[:, row]])) for row in rows]
-        kind = column.dtype
-        if isinstance(kind, pd.CategoricalDtype):
-            kind = kind.categories.dtype
-        known = pd.Series([text or None for text in texts], dtype=kind)
-        return known.take(which).reset_index(drop=True)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes, known = pd.factorize(np.array([text or None for text in texts], dtype=object))
+            return pd.Series(pd.Categorical.from_codes(codes[which], categories=pd.Index(known)))
+        sources = pd.Series([text or None for text in texts], dtype=column.dtype)
+        return sources.take(which).reset_index(drop=True)
 
     def _joined_names(self) -> Any:
         """Return each row's kernel names, one a line: the few distinct ones are joined once."""

@@ -94,7 +94,10 @@ class Tally:
         self.rows += len(layers)
         self._coverage += coverage
         if "time_source" in layers.columns:
-            self._sources.update(layers["time_source"].dropna().astype(str))
+            counts = layers["time_source"].value_counts()
+            self._sources.update(
+                {str(source): int(rows) for source, rows in counts.items() if rows}
+            )
         by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
         sums = by_run["time_us"].agg(["size", "sum"])
         identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))

@@ -23,6 +23,9 @@ from perfml.readers.source import HEAD, UNREADABLE, Source
 MOST = 200
 """Files of an archive that are looked at."""
 
+ENTRIES = 20_000
+"""Entries of an archive that are counted before it is given up: folders and links as well."""
+
 _NAMED = 5
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 _LONGEST = 120
@@ -143,6 +146,13 @@ def _require_few(files: int, source: Source, refusal: InputError) -> None:
         raise InputError(msg, where=str(source.path), cure=refusal.cure)
 
 
+def _require_entries(entries: int, source: Source) -> None:
+    if entries > ENTRIES:
+        msg = f"an archive of more than {ENTRIES:,} entries"
+        cure = "Unpack it, and name the profiles or their folder."
+        raise InputError(msg, where=str(source.path), cure=cure)
+
+
 @contextmanager
 def _intact(source: Source, refusal: InputError) -> Iterator[None]:
     """Say what is wrong with an archive that is damaged or locked."""
@@ -161,7 +171,9 @@ def _files(source: Source) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield name and content of each regular file; the content is to be read before the next."""
     if source.head.startswith(_ZIP):
         with source.stream() as whole, zipfile.ZipFile(whole) as archive:
-            for info in archive.infolist():
+            entries = archive.infolist()
+            _require_entries(len(entries), source)
+            for info in entries:
                 if not info.filename.endswith("/"):
                     with archive.open(info) as member:
                         yield info.filename, member
@@ -169,7 +181,8 @@ def _files(source: Source) -> Iterator[tuple[str, IO[bytes]]]:
     with source.stream() as whole:
         bounded = cast("IO[bytes]", _Bounded(source, whole))
         with tarfile.open(fileobj=bounded, mode="r|") as tar:
-            for entry in tar:
+            for number, entry in enumerate(tar, start=1):
+                _require_entries(number, source)
                 content = tar.extractfile(entry) if entry.isreg() else None
                 if content is not None:
                     yield entry.name, content

@@ -122,6 +122,21 @@ class Database:
         }
 
 
+_LATEST = 1 << 61
+"""Nanoseconds no clock reaches: 73 years from 1970 or from the machine's start. The difference of
+two times within fits into 64 bits."""
+
+
+def on_the_clock(raw: pd.DataFrame) -> pd.DataFrame:
+    """Return records in which those with an impossible start or end take no time."""
+    times = raw[["start", "end"]]
+    wrong = (times.lt(-_LATEST) | times.gt(_LATEST)).any(axis=1)
+    if not wrong.any():
+        return raw
+    first = raw["start"][~wrong].min() if not wrong.all() else 0
+    return raw.assign(**{name: raw[name].mask(wrong, first) for name in ("start", "end")})
+
+
 def is_database(source: Source) -> bool:
     """Tell whether a file is an SQLite database."""
     return source.head.startswith(_MAGIC)

@@ -1,6 +1,9 @@
 """What a command may write, and what it says of tables and extras that it cannot use."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -14,10 +17,24 @@ from perfml.util.installed import install_command
 from tests.support.paths import DATA, ROOT
 
 PROFILE = DATA / "ncu" / "vectors.csv"
+RECORDED = DATA / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
 
 
 def run(*words):
     return CliRunner().invoke(app, [*map(str, words)])
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_another_encoding_gets_what_it_has_characters_for(encoding):
+    def said(encoding):
+        command = [sys.executable, "-m", "perfml", "advise", str(RECORDED), "--top", "1"]
+        variables = {**os.environ, "PYTHONIOENCODING": encoding}
+        return subprocess.run(command, env=variables, capture_output=True, check=True).stdout
+
+    whole = said("utf-8").decode()
+    assert said(encoding) == whole.encode(encoding, errors="replace")
+    assert "?" in said(encoding).decode(encoding)
 
 
 @pytest.fixture

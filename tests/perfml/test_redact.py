@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from perfml.cli import app
-from perfml.errors import PerfmlError
+from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
 from perfml.redact import Redactor, redact_run, redact_table
 from perfml.tables import Table, read_table, write_table
@@ -266,6 +266,19 @@ def test_a_redacted_run_folder_holds_no_secret_and_reads_the_same(run_folder, tm
         assert_clean(path.read_bytes().lower())
     before, after = ingest([run_folder]).frame, ingest([out]).frame
     pd.testing.assert_frame_equal(before.drop(columns="run_id"), after.drop(columns="run_id"))
+
+
+def test_links_of_a_run_folder_stay_behind(run_folder, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("iteration,layer,kernel,time_us\n0,secret,secret,1\n")
+    (run_folder / "timing_2.csv").symlink_to(secret)
+    written, left = redact_run(run_folder, tmp_path / "shared")
+    assert "timing_2.csv" in left
+    assert "timing_2.csv" not in {path.name for path in written}
+    (run_folder / "run.json").rename(tmp_path / "run.json")
+    (run_folder / "run.json").symlink_to(tmp_path / "run.json")
+    with pytest.raises(InputError, match="a link leads to a file"):
+        redact_run(run_folder, tmp_path / "again")
 
 
 def test_a_run_measured_by_cupti_keeps_its_facts_copies_and_sizes(recorded, tmp_path):

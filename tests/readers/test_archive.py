@@ -100,6 +100,24 @@ def test_an_archive_of_very_many_files_is_refused(tmp_path, monkeypatch):
     assert "more than 3 files" in refusal(path)
 
 
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_folders_count_towards_what_an_archive_may_hold(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "ENTRIES", 3)
+    buffer = io.BytesIO()
+    names = [f"{number}/" for number in range(4)]
+    if kind == "zip":
+        buffer.write(zip_of(dict.fromkeys(names, b"")))
+    else:
+        with tarfile.open(fileobj=buffer, mode="w") as found:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.type = tarfile.DIRTYPE
+                found.addfile(member)
+    path = tmp_path / f"x.{kind}"
+    path.write_bytes(buffer.getvalue())
+    assert "more than 3 entries" in refusal(path)
+
+
 def test_a_locked_archive_says_so(tmp_path):
     path = tmp_path / "x.zip"
     data = bytearray(zip_of({"a.csv": PROFILE.read_bytes()}))

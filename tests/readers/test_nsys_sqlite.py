@@ -230,6 +230,17 @@ def test_invalid_timestamps_are_missing_times_with_a_warning(export):
     assert any("1 kernel has invalid timestamps" in text for text in kernels.warnings)
 
 
+@pytest.mark.filterwarnings("error")
+def test_times_that_no_clock_reaches_are_missing_and_leave_the_others_as_they_are(export):
+    export.launch("k()", 10, -(2**63), 2**63 - 1)
+    export.launch("k()", 20, 2**63 - 2, 2**63 - 1)
+    export.launch("k()", 30, 300, 310)
+    kernels = export.read()
+    np.testing.assert_equal(kernels.frame["time_us"].to_numpy(), [np.nan, np.nan, 0.01])
+    assert any("2 kernels have invalid timestamps" in text for text in kernels.warnings)
+    assert kernels.frame["start_us"].iloc[2] == 0.0
+
+
 @given(st.data())
 @examples(80)
 def test_damaged_bytes_give_a_table_or_one_error(tmp_path_factory, data):

@@ -19,7 +19,7 @@ from perfml.readers.frame import kernels_frame
 from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read_ranges
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
-from perfml.readers.sqlite_database import Database, is_database, opened
+from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
 from perfml.util.words import Readable, count
@@ -83,6 +83,7 @@ class _Reader:
         raw = raw.fillna(-1).astype("int64")
         if raw.empty:
             raise self._nothing()
+        raw = on_the_clock(raw)
         calls = self._calls(raw)
         began = raw["start"].tolist()
         order = sorted(range(len(raw)), key=lambda row: (calls[row].time, began[row]))
@@ -214,8 +215,7 @@ class _Reader:
         frames = [
             self.database.integers(table, ("start", "end"), ("deviceId",)) for table in _MEMORY
         ]
-        frame = pd.concat(frames, ignore_index=True).astype("int64")
-        return _spans(frame)
+        return _spans(on_the_clock(pd.concat(frames, ignore_index=True).astype("int64")))
 
     def _other_records(self, calls: list[LaunchCall], raw: pd.DataFrame) -> None:
         """Say what the file holds that is not in the table."""

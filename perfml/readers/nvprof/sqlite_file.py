@@ -21,7 +21,7 @@ from perfml.readers.nvprof.ranges import Marker, pair
 from perfml.readers.nvprof.values import dim3
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.sqlite_database import Database, is_database, opened
+from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -74,6 +74,7 @@ class _Reader:
         )
         if raw.empty:
             raise self._nothing()
+        raw = on_the_clock(raw)
         strings = self._strings()
         launched = self._launched(raw)
         began = raw["start"].tolist()

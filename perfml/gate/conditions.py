@@ -1,0 +1,89 @@
+"""Whether two sides were measured under one condition: the same GPU, at the same clock.
+
+Another kind of GPU executes other code and other counts for the same program, so nothing of it is
+compared. Another clock changes times alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import PerfmlError, plain
+from perfml.tables import CLOCK
+from perfml.time_sources import only_kernels
+
+CLOCKS = 0.03
+"""Relative difference of two SM clocks that is another clock. A time that depends on the clock
+moves by no more than it, and up to 3 % of one process a side is no difference of times either
+(`perfml.explain.times.SINGLE`)."""
+
+_DEVICE = ("device", "compute_capability")
+_UNKNOWN = {"", "unknown", "nan", "<NA>", "None"}
+
+
+def require_one_condition(name: str, table: pd.DataFrame) -> None:
+    """Refuse a side that holds several conditions.
+
+    Raises
+    ------
+    PerfmlError
+        If it has several backends, precisions, batches or devices.
+    """
+    for column in ("backend", "precision", "batch", "device"):
+        values = _known(table, column)
+        if len(values) > 1:
+            msg = f"the {name} side holds several values of {column}"
+            raise PerfmlError(
+                msg,
+                found=", ".join(values[:6]),
+                cure=f"Keep one, such as: --where '{column}={values[0]}'",
+            )
+
+
+def other_device(baseline: pd.DataFrame, new: pd.DataFrame) -> str:
+    """Return that the sides ran on two kinds of GPU, as a clause; empty where they did not.
+
+    A side that does not say its device is not another one.
+    """
+    for column in _DEVICE:
+        before, after = (_known(side, column) for side in (baseline, new))
+        if before and after and before != after:
+            what = "GPU" if column == "device" else "compute capability"
+            left, right = (plain(", ".join(side)) for side in (before, after))
+            return f"another {what}: {right} against {left}"
+    return ""
+
+
+def other_clock(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """Return that a layer's sides ran at other SM clocks, as a clause; empty where not known."""
+    clocks = [_clock(side) for side in (before, after)]
+    if not all(clock > 0 for clock in clocks):
+        return ""
+    if abs(np.log(clocks[1] / clocks[0])) <= np.log1p(CLOCKS):
+        return ""
+    return f"another SM clock: {clocks[1]:,.0f} MHz against {clocks[0]:,.0f} MHz"
+
+
+def times_go_together(before: pd.DataFrame, after: pd.DataFrame) -> bool:
+    """Return whether both sides' times were taken in the same way: under a profiler, or not."""
+    under = [only_kernels(side) for side in (before, after)]
+    unknown = any(
+        "time_source" not in side or side["time_source"].isna().all() for side in (before, after)
+    )
+    return unknown or under[0] == under[1]
+
+
+def _clock(side: pd.DataFrame) -> float:
+    if CLOCK not in side.columns:
+        return float("nan")
+    return float(side[CLOCK].astype(float).median())
+
+
+def _known(table: pd.DataFrame, column: str) -> list[str]:
+    if column not in table.columns:
+        return []
+    values: Any = table[column].dropna().astype(str).unique()
+    return sorted(value for value in values if value not in _UNKNOWN)
