@@ -32,7 +32,7 @@ from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
 from perfml.util.typing import Progress
-from perfml.util.words import percentage
+from perfml.util.words import listed, percentage
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
 """The published protocol and an honest one: neither is shown without the other by default."""
@@ -409,7 +409,7 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
         verb = "predicts" if len(worse) == 1 else "predict"
         notes.append(
             f"On {words.groups} not seen in training "
-            f"{_listed([title_of(name, task) for name in worse])} {verb} no better than the "
+            f"{listed([title_of(name, task) for name in worse])} {verb} no better than the "
             f"baseline {rival} ({percentage(simple[rival])})."
         )
     fallen = [
@@ -420,14 +420,10 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
     if fallen:
         notes.append(
             f"From random splits to {words.groups} not seen in training the mean error of a "
-            f"predicted {words.target} goes {_listed(fallen)}; the second number is what a new "
+            f"predicted {words.target} goes {listed(fallen)}; the second number is what a new "
             f"{words.group} will get."
         )
     return notes
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _means(scores: pd.DataFrame) -> dict[str, float]:
