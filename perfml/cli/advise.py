@@ -70,7 +70,7 @@ def advise(
     perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)
-    from perfml.datasets.kernel_layers import kernel_times
+    from perfml.merge.by_kernel import kernel_times
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines

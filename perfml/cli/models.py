@@ -25,7 +25,7 @@ Models = Annotated[
     typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.", autocompletion=models),
 ]
 Features = Annotated[
-    str, typer.Option(help="published, collected, before-run, published+before-run, or names.")
+    str, typer.Option(help="default, published, collected, before-run, or names with commas.")
 ]
 Target = Annotated[str, typer.Option(help="time, log-time, time-per-flop, time-per-byte.")]
 
@@ -51,7 +51,7 @@ def train(
         str, typer.Option(help="Comma-separated protocols; a grouped one is always shown.")
     ] = "random,leave-one-layer-out",
     splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 20,
-    features: Features = "published",
+    features: Features = "default",
     target: Target = "time",
     where: Where = None,
     seed: Seed = 0,
@@ -112,7 +112,7 @@ def rank(
         typer.Option(help="The Kernels table of the same data: rank under both merge weights."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 10,
-    features: Features = "published",
+    features: Features = "default",
     target: Target = "time",
     where: Where = None,
     permutations: Annotated[

@@ -200,7 +200,7 @@ class Given:
 
     def by_kernel(self) -> Given:
         """Return it with every kernel as a layer, whatever ranges there are."""
-        from perfml.datasets.kernel_layers import kernels_as_layers
+        from perfml.merge.by_kernel import kernels_as_layers
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfml.datasets.kernel_layers import KernelUnit, kernel_units, occurrences, with_layers
+from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
 from perfml.explain.align import Alignment
 from perfml.explain.compared import Side, make_side
 

@@ -79,7 +79,6 @@ def analysed(
                     permutations=FEWEST_PERMUTATIONS,
                     null_resamples=QUICK_RESAMPLES,
                     leakage=scored.leakage,
-                    quick=True,
                     **words,
                 )
             )

@@ -8,7 +8,7 @@ from hypothesis import given as tried_with
 from hypothesis import strategies as st
 
 from perfml.datasets import LaunchChoice, read_given
-from perfml.datasets.kernel_layers import kernels_as_layers
+from perfml.merge.by_kernel import kernels_as_layers
 from perfml.datasets.loading import Given, without_guesses
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.load import given_sides

@@ -2,13 +2,14 @@
 
 The importances of the table and of tables with permuted times (`permutations.py`) are measured
 alike: the same resamples, seeds and models. Each group's importance is put in standard deviations
-of all those tables, averaged over models and methods, and compared with the *largest* of any group
-in each permuted table (maxT, Westfall and Young 1993, Resampling-Based Multiple Testing). As all
-tables are treated alike, the p-value is exact where layers are exchangeable, whatever the models
-do (Phipson and Smyth 2010, Permutation p-values should never be zero, Statistical Applications in
-Genetics and Molecular Biology 9, 39); and it holds for the whole ranking, not for one metric of
-many. An importance has no ceiling, where a share of resamples has: with few metrics the leading one
-is among the first three every time, by chance too.
+of all those tables and averaged over models and methods, and so is its rank correlation with the
+target (`association.py`). The mean of both is the group's score, and is compared with the *largest*
+score of any group in each permuted table (maxT, Westfall and Young 1993, Resampling-Based Multiple
+Testing). As all tables are treated alike, the p-value is exact where layers are exchangeable,
+whatever the models do (Phipson and Smyth 2010, Permutation p-values should never be zero,
+Statistical Applications in Genetics and Molecular Biology 9, 39); and it holds for the whole
+ranking, not for one metric of many. A score has no ceiling, where a share of resamples has: with
+few metrics the leading one is among the first three every time, by chance too.
 
 The same tables give what each group's importance is by chance, so that neither a group's size nor
 its spread of values lifts it in the ranking (Altmann et al. 2010, Permutation importance: a
@@ -37,6 +38,10 @@ FEWEST_PERMUTATIONS = 19
 """Fewer cannot give a p-value of 5 %: the table itself is one of the arrangements."""
 
 PERMUTATIONS = 40
+
+FIRST_LOOK = 20
+"""Permutations after which a ranking that cannot be told any more is given up. Of fewer tables the
+standard deviations are too uncertain: of six, no score can lie above 2.04 of them."""
 
 NULL_RESAMPLES = 5
 """Resamples of each permuted table. The test holds for any number; more find weaker effects."""
@@ -163,15 +168,22 @@ def standardized(importance: Floats) -> Floats | None:
     return np.asarray((importance - importance.mean(axis=0)) / np.maximum(deviation, floor))
 
 
-def pooled_scores(importances: Mapping[Pair, Floats]) -> Floats | None:
-    """Return the scores of all tables and groups, the mean over models and methods.
+def pooled_scores(importances: Mapping[Pair, Floats], associations: Floats) -> Floats | None:
+    """Return the scores of all tables and groups; None where nothing differs between tables.
 
     Parameters
     ----------
     importances
         As for `standardized`, of each model and method.
+    associations
+        `group_associations` of each table, shape (tables, groups).
     """
-    scores = [standardized(importance) for importance in importances.values()]
+    scores = _mean([standardized(importance) for importance in importances.values()])
+    by_models = None if scores is None else standardized(scores)
+    return _mean([by_models, standardized(associations)])
+
+
+def _mean(scores: Sequence[Floats | None]) -> Floats | None:
     kept = [each for each in scores if each is not None]
     return np.asarray(np.mean(kept, axis=0)) if kept else None
 

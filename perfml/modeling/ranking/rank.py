@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
@@ -18,11 +19,13 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
+from perfml.modeling.ranking.association import group_associations
 from perfml.modeling.ranking.groups import Groups, spearman_groups
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
 from perfml.modeling.ranking.null import (
     FEWEST_PERMUTATIONS,
+    FIRST_LOOK,
     LEVEL,
     NULL_RESAMPLES,
     PERMUTATIONS,
@@ -76,7 +79,6 @@ class _Plan:
     permutations: int
     null_resamples: int
     seed: int
-    quick: bool
 
 
 def rank(
@@ -95,7 +97,6 @@ def rank(
     permutations: int = PERMUTATIONS,
     null_resamples: int = NULL_RESAMPLES,
     leakage: Leakage | None = None,
-    quick: bool = False,
     n_jobs: int | None = None,
 ) -> Ranking:
     """Rank the metrics of a Layers table, or features of your own, by what they say of the target.
@@ -104,6 +105,8 @@ def rank(
     (copies of a layer count as one, see `distinct_layers`), fits every model with a new seed and a
     new order of the metrics, and measures every importance; what was not drawn is held out. So
     the intervals cover the choice of layers, the models' own chance, and ties between metrics.
+    Ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use the first
+    trees decide.
 
     The same is done with times permuted between layers. That serves twice. A group of
     interchangeable metrics is scored by how far its importance lies above what that group gets by
@@ -129,16 +132,13 @@ def rank(
     methods
         One or some of `METHODS`; None for all that can run.
     permutations
-        How often times are permuted between layers. Fewer are drawn where the first quarter shows
+        How often times are permuted between layers. Only the first 20 are drawn where these show
         that the ranking is no more than chance.
     null_resamples
         Resamples of each permutation, at most `resamples`. The test holds for any number; with
         more of them weaker effects are found.
     leakage
         What a random split of the same table shows, where `evaluate` told it already.
-    quick
-        Whether ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use
-        the first trees decide.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -178,7 +178,7 @@ def rank(
     wanted = _methods(methods)
     if y is None:
         task = task or "regression"
-        features = features or "published"
+        features = features or "default"
         every_row = build_problem(X, task, features)
         averaged = _of_layers(every_row, X)
         pieces = _enough_layers(every_row, averaged)
@@ -200,12 +200,10 @@ def rank(
         permutations,
         min(null_resamples, resamples),
         seed,
-        quick,
     )
     fits: Notes = Counter()
-    observed, permuted = _measured(plan, progress, n_jobs, fits)
+    observed, permuted, scores = _measured(plan, progress, n_jobs, fits)
     baselines = {pair: Baseline.of(results) for pair, results in by_pair(_joined(permuted)).items()}
-    scores = _tables_scores(plan, observed, permuted)
     null = _null(plan, scores)
     leakage = leakage or detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
@@ -223,7 +221,7 @@ def rank(
         ),
         groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
-        warnings=(*warnings, *_cautions(problem), *sentences(fits)),
+        warnings=(*every_row.notes, *warnings, *_cautions(problem), *sentences(fits)),
         dropped=problem.design.dropped,
         resampling=problem.words.groups,
         resamples=resamples,
@@ -266,18 +264,24 @@ def _no_test(plan: _Plan) -> str:
 
 def _measured(
     plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
-) -> tuple[list[Measured], list[list[Measured]]]:
-    """Return the importances of the table, and those of each permutation of it.
+) -> tuple[list[Measured], list[list[Measured]], Floats | None]:
+    """Return the importances of the table, of its permutations, and the scores of all of them.
 
-    The permutations end after a quarter of them where the ranking can no longer be more than
-    chance. Ending only then, never because an effect shows, leaves the false alarms as they are.
+    The permutations end at the first look where the ranking can no longer be more than chance.
+    Ending only then, never because an effect shows, leaves the false alarms as they are.
     """
     chance = _chance_works(plan)
-    few = max(1, plan.permutations // 4)
+    few = min(FIRST_LOOK, plan.permutations)
     works = _works(plan)
     observed: list[Measured] = []
     permuted: list[list[Measured]] = []
-    for part in (chance[:few], chance[few:]):
+    associations = np.stack(
+        [
+            group_associations(problem, plan.pieces, plan.groups)
+            for problem in (plan.problem, *(works[0].problem for works in chance))
+        ]
+    )
+    for part in filter(None, (chance[:few], chance[few:])):
         wanted = [*works, *(work for one in part for work in one)]
         results = run_all(
             measure,
@@ -293,17 +297,21 @@ def _measured(
         step = plan.null_resamples
         permuted += [_joined(rest[at : at + step]) for at in range(0, len(rest), step)]
         works = []
-        if _null(plan, _tables_scores(plan, observed, permuted)).hopeless(plan.permutations):
+        scores = _tables_scores(plan, observed, permuted, associations)
+        if _null(plan, scores).hopeless(plan.permutations):
             break
-    return observed, permuted
+    return observed, permuted, scores
 
 
 def _tables_scores(
-    plan: _Plan, observed: Sequence[Measured], permuted: Sequence[Sequence[Measured]]
+    plan: _Plan,
+    observed: Sequence[Measured],
+    permuted: Sequence[Sequence[Measured]],
+    associations: Floats,
 ) -> Floats | None:
     """Return the score of each group in the table and its permutations, all measured alike."""
     tables = tables_importance(observed, permuted, plan.null_resamples, "joint")
-    return pooled_scores(tables)
+    return pooled_scores(tables, associations[: 1 + len(permuted)])
 
 
 def _works(plan: _Plan) -> list[Resample]:
@@ -322,7 +330,6 @@ def _works(plan: _Plan) -> list[Resample]:
             plan.groups,
             drawn,
             plan.seed + index,
-            plan.quick,
         )
         for index, drawn in enumerate(resampled(plan.problem, plan.pieces, seeds))
     ]
@@ -335,7 +342,7 @@ def _chance_works(plan: _Plan) -> list[list[Resample]]:
     seeds = range(plan.seed, plan.seed + plan.null_resamples)
     return [
         [
-            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed, plan.quick)
+            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
             for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
         ]
         for problem in permuted_problems(

@@ -11,6 +11,7 @@ integral of a polynomial (Owen 1972, Multilinear extensions of games, Management
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,12 +103,18 @@ def _of_products(known: npt.NDArray[np.bool_], share: Floats) -> Floats:
         Factor of one that is not, above 0; shape (leaves, factors).
     """
     inside, outside = known.astype(np.float64), share[:, :, None]
-    nodes, weights = np.polynomial.legendre.leggauss(share.shape[1] // 2 + 1)
     total = np.zeros_like(inside)
-    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+    for node, weight in zip(*_quadrature(share.shape[1]), strict=True):
         mixed = node * inside + (1 - node) * outside
         total += weight * mixed.prod(axis=1, keepdims=True) / mixed
     return np.asarray((inside - outside) * total)
+
+
+@functools.cache
+def _quadrature(factors: int) -> tuple[Floats, Floats]:
+    """Return nodes and weights that integrate polynomials below that degree over 0 to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(factors // 2 + 1)
+    return (nodes + 1) / 2, weights / 2
 
 
 def _leaf_paths(trees: Sequence[Any]) -> list[_Paths]:

@@ -107,7 +107,7 @@ def evaluate(
         features of your own a random split never comes without one that holds out groups.
     features
         A feature set or column names, see `perfml.modeling.features.FEATURE_SETS`; by default
-        ``published``. With features of your own, columns of `X`; by default all that hold numbers.
+        ``default``. With features of your own, columns of `X`; by default all that hold numbers.
     splits
         Random splits. Grouped protocols have as many splits as groups, and fit every model that
         has one with 3 to 10 seeds, so that about `splits` scores come together.
@@ -156,7 +156,7 @@ def evaluate(
     """
     _check_splits(splits)
     if y is None:
-        problem = build_problem(X, task or "regression", features or "published")
+        problem = build_problem(X, task or "regression", features or "default")
         frame = X
     else:
         problem = own_problem(X, y, groups, task, features)
@@ -171,7 +171,7 @@ def evaluate(
     for name in kept:
         data = whole
         if average and y is None and name.startswith("leave-one-"):
-            data = means = means or _averaged(X, problem.task, features or "published", target)
+            data = means = means or _averaged(X, problem.task, features or "default", target)
         protocol = make_protocol(name, data.problem, splits=splits, seed=seed)
         works = [
             Work(
@@ -321,7 +321,7 @@ def _result(
         scores=scores,
         predictions=_predictions(tasks),
         leakage=leakage,
-        warnings=(*notes, *warnings),
+        warnings=(*problem.notes, *notes, *warnings),
         folds=folds.drop(columns="baseline"),
         importances=_importances(tasks),
         classes=problem.classes,
