@@ -116,7 +116,7 @@ def rank(
     target: Target = "time",
     where: Where = None,
     permutations: Annotated[
-        int, typer.Option(min=20, help="Permutations of the times, for what chance gives.")
+        int, typer.Option(min=19, help="Permutations of the times, for what chance gives.")
     ] = 40,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the whole table, as CSV.")] = None,
@@ -124,11 +124,11 @@ def rank(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Rank the metrics, with intervals and what chance gives.
+    """Rank the metrics, with intervals and a test against chance.
 
-    With the probability of being among the first three, and what the leading metric gets by
-    chance: the 95 % point with the times permuted between layers. It needs five distinct layers.
-    With --kernels also by weights that do not hold the row's own time: does the ranking stay.
+    The p-value says how often a leading metric does as well with the times permuted between layers.
+    It needs five distinct layers. With --kernels also by weights that do not hold the row's own
+    time: does the ranking stay.
 
     Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
     """

@@ -46,6 +46,9 @@ standard deviations are too uncertain: of six, no score can lie above 2.04 of th
 NULL_RESAMPLES = 5
 """Resamples of each permuted table. The test holds for any number; more find weaker effects."""
 
+QUICK_RESAMPLES = 3
+"""Resamples of each permuted table in a report, which has to be quick."""
+
 ROUNDING = 1e-9
 """Difference of two scores that is none."""
 

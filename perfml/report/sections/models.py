@@ -121,16 +121,7 @@ def ranking_section(ranking: Ranking, settings: str = "") -> Section:
 
 
 def _null_note(ranking: Ranking) -> Text | None:
-    null = ranking.null
-    if null is None:
-        return None
-    what = "times" if ranking.task == "regression" else "backends"
-    text = (
-        f"By chance: with the {what} permuted between layers, a leading group is among the first "
-        f"three at most this often, in 95 % of the cases ({null.permutations} permutations of "
-        f"{null.resamples} resamples)."
-    )
-    return Text(text, note=True)
+    return Text(ranking.chance) if ranking.chance else None
 
 
 def _of(settings: str) -> str:
@@ -158,7 +149,7 @@ def ranks_table(summary: pd.DataFrame, most: int | None = _MOST_RANKS) -> Report
     from perfml.metrics import load_catalogue
 
     catalogue = load_catalogue()
-    with_null = "null_p_top3" in summary.columns
+    tested = "p_value" in summary.columns and bool(summary["p_value"].notna().any())
     rows = []
     for place, row in enumerate(summary.to_dict("records"), start=1):
         first, *others = members(row["members"])
@@ -173,14 +164,14 @@ def ranks_table(summary: pd.DataFrame, most: int | None = _MOST_RANKS) -> Report
                 Cell(f"{_rank(low)}–{_rank(high)}", value=low),
                 share(float(row["p_top1"]), bar=float(row["p_top1"])),
                 share(float(row["p_top3"]), bar=float(row["p_top3"])),
-                *([share(float(row["null_p_top3"]))] if with_null else []),
+                *([amount(float(row["p_value"]))] if tested else []),
             ]
         )
     columns = (
         *numbers("#"),
         *words("metric"),
         *numbers("mean rank", "interval", "first", "in top 3"),
-        *(numbers("by chance") if with_null else ()),
+        *(numbers("p-value") if tested else ()),
     )
     caption = "Metric groups over all models, methods and resamples"
     return ReportTable(caption, columns, rows, most=most, spare=("first", "interval"))
