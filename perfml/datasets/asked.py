@@ -1,4 +1,4 @@
-"""`perfml.rank` and `perfml.evaluate`: what a model is asked of may be a path, launches or layers."""
+"""`perfml.rank` and `perfml.evaluate` take a path, launches or layers."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
 from perfml.explain.align import Alignment
 from perfml.explain.compared import Side, make_side
+from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
 
 _SHOWN = 4
 """Pairs of kernels with different names that the sentence on pairing lists."""

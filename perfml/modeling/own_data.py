@@ -136,15 +136,15 @@ def _disguised(rest: pd.DataFrame, truth: npt.NDArray[Any], labels: Any) -> list
 
 def _notes(follows: Sequence[str], named: Sequence[str], target: str) -> tuple[str, ...]:
     """Say which columns are the target in disguise."""
+    target = "target" if target == "target" else f"target {target}"
     kept = [name for name in follows if name in named]
     if kept:
-        return (f"{listed(kept)}, which you named, is the target {target} in disguise.",)
+        return (f"{listed(kept)}, which you named, is the {target} in disguise.",)
     if named or not follows:
         return ()
     is_the, it = ("is the", "it") if len(follows) == 1 else ("are the", "them")
     return (
-        f"{listed(follows)} {is_the} target {target} in disguise, and left out; "
-        f"features= keeps {it}.",
+        f"{listed(follows)} {is_the} {target} in disguise, and left out; features= keeps {it}.",
     )
 
 

@@ -131,9 +131,10 @@ class Ranking:
         p_value``. In each resample a group stands where its joint importance stands, in standard
         deviations above what that group gets by chance. ``p_top3`` is the share of resamples in
         which it stands among the first three; the shares of all groups add up to three, so of
-        three groups each has 100 %. ``score`` is the mean of its importance and its rank correlation with
-        the target, each in standard deviations of the permuted tables, and ``p_value`` how often
-        the largest score of a permuted table reaches it: corrected for all groups.
+        three groups each has 100 %. ``score`` is the mean of its importance and its rank
+        correlation with the target, each in standard deviations of the permuted tables, and
+        ``p_value`` how often the largest score of a permuted table reaches it: corrected for all
+        groups.
     groups
         Members of each group.
     agreement

@@ -1,1 +1,1 @@
-"""How often `perfml.rank` says that a metric explains more than chance, where the truth is known."""
+"""How often a ranking says that a metric explains more than chance, where the truth is known."""

@@ -5,7 +5,7 @@ is standard normal; the first column explains a share of its variance (R2), chan
 is one row, or several whose target scatters by 2 %. "Said" is a ranking whose test puts the first
 column above chance at 5 %; without a signal (R2 of 0) it is one that puts any column there.
 
-Run: python -m studies.ranking.power [--quick] [--jobs 2] [--write]
+Run: python -m studies.ranking.power [--quick] [--tables 200] [--jobs 2] [--write]
 
 ``--quick`` takes a few tables of three cases, ``--write`` stores what the whole run gives beside
 this file. It exits with 1 where false alarms are more than 5 % and two standard errors, or the
@@ -25,15 +25,25 @@ import numpy as np
 import pandas as pd
 
 import perfml
-from perfml.modeling.ranking.null import LEVEL
+from perfml.modeling.ranking.leakage import Leakage
+from perfml.modeling.ranking.null import FIRST_LOOK, LEVEL, QUICK_RESAMPLES
 
 RESULTS = Path(__file__).parent / "power.json"
 
 GROUPS = 24
 COLUMNS = (2, 3, 4, 6, 12, 20)
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-OPTIONS = {"models": "dt", "resamples": 5, "methods": ("builtin", "permutation"), "n_jobs": 1}
-"""One model and two methods: a test of the method has to be repeated thousands of times."""
+OPTIONS = {
+    "models": "dt",
+    "methods": ("builtin", "permutation"),
+    "resamples": QUICK_RESAMPLES,
+    "permutations": FIRST_LOOK,
+    "null_resamples": QUICK_RESAMPLES,
+    "leakage": Leakage(0, 0, 0, 0.0, 0.0, "", 0.0, None, 0.0, (), None),
+    "n_jobs": 1,
+}
+"""As few permutations as a report has, one model and two methods: the test has to be repeated
+thousands of times. More of each find weaker effects; false alarms do not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def said(case: Case, seed: int) -> bool:
 
 
 def perfect(columns: int, seed: int = 0) -> bool:
-    """Return whether y = exp(2 m0) with 2 % noise, of 24 groups of 5 rows, is said with defaults."""
+    """Return whether y = exp(2 m0) with 2 % noise is said of 24 groups of 5 rows, by default."""
     rng = np.random.default_rng([seed, columns])
     values = np.repeat(rng.uniform(size=(GROUPS, columns)), 5, axis=0)
     target = np.exp(2 * values[:, 0]) * (1 + 0.02 * rng.normal(size=len(values)))
@@ -112,7 +122,7 @@ def too_many(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 def text(rows: list[dict[str, object]]) -> str:
     """Return the shares as a table: a row a number of columns, a column a share of variance."""
     frame = pd.DataFrame(rows)
-    frame["share"] = [f"{100 * s / n:.0f} %" for s, n in zip(frame["said"], frame["tables"])]
+    frame["share"] = (100 * frame["said"] / frame["tables"]).map("{:.0f} %".format)
     plain = [list(each) == [1, 1] for each in frame["rows"]]
     wide = frame[plain].pivot(index="columns", columns="r2", values="share")
     lines = [wide.to_string()]
@@ -127,14 +137,15 @@ def main() -> int:
     """Run it; see the module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tables", type=int, default=200, help="half as many with a signal")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     if given.quick:
         rows = measure((Case(3, 0.0), Case(3, 0.9), Case(12, 0.9)), 8, given.jobs)
     else:
-        rows = measure((*NOISE, *NOISE_IN_REPEATS), 200, given.jobs)
-        rows += measure(SIGNAL, 60, given.jobs)
+        rows = measure((*NOISE, *NOISE_IN_REPEATS), given.tables, given.jobs)
+        rows += measure(SIGNAL, given.tables // 2, given.jobs)
     missed = [columns for columns in ((2,) if given.quick else COLUMNS[:5]) if not perfect(columns)]
     print(text(rows))
     print(f"a perfect metric is missed with so many columns: {missed or 'none'}")

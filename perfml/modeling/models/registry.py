@@ -161,6 +161,7 @@ _CLASSIFICATION = _models(
 )
 _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 
+
 def get_model(name: str | Model, task: str) -> Model:
     """Return a model of the registry.
 
@@ -175,7 +176,8 @@ def get_model(name: str | Model, task: str) -> Model:
     Raises
     ------
     PerfmlError
-        If there is no such model for the task.    """
+        If there is no such model for the task.
+    """
     if isinstance(name, Model):
         return name
     registry = _REGISTRY[task]

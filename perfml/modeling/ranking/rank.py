@@ -31,7 +31,6 @@ from perfml.modeling.ranking.null import (
     PERMUTATIONS,
     Baseline,
     Null,
-    Pair,
     pooled_scores,
 )
 from perfml.modeling.ranking.permutations import arrangements, permuted_problems
@@ -216,9 +215,7 @@ def rank(
     return Ranking(
         task=problem.task,
         table=metric_table(problem, plan.groups, observed, permuted, plan.null_resamples),
-        summary=group_table(
-            problem, plan.groups, *group_scores(observed, baselines), scores, null
-        ),
+        summary=group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null),
         groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
         warnings=(*every_row.notes, *warnings, *_cautions(problem), *sentences(fits)),

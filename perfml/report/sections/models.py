@@ -80,7 +80,8 @@ def metrics_section(results: Results) -> Section | None:
         lead="A ranking is never one number: every metric has a mean rank over models, methods "
         "and resamples, the interval of that rank, and the share of resamples in which it is among "
         "the first three. Metrics that rise and fall together are interchangeable and stand as one "
-        "group. An importance says what a model uses; it is no proof of a cause."
+        "group. An importance says what a model uses; it is no proof of a cause. It is about all "
+        "layers: for one layer, believe the counters above."
         if results.rankings
         else "",
         anchor="metrics",
