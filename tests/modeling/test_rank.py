@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -22,7 +21,7 @@ from perfml.cli import app
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.merge.rule import merge
-from perfml.modeling import build_problem, compare_rankings, evaluate, rank, rank_both_weights
+from perfml.modeling import build_problem, evaluate, rank, rank_both_weights
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.groups import spearman_groups
 from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
@@ -300,23 +299,6 @@ def test_agreement_is_one_where_two_models_see_the_same():
     share = found.agreement.set_index(["left", "right"])["share"]
     assert share["dt/permutation", "dt/group-permutation"] > 0.6
     assert found.agreement["share"].between(0, 1).all()
-
-
-def test_a_ranking_agrees_with_itself_and_not_with_another_cause():
-    layers = linear_layers(layers=15)
-    one = rank(layers, models=["dt"], resamples=4, methods=FAST, **FEWEST)
-    same = compare_rankings(one, one, ("a", "a"))
-    assert same.common["same_first"].all()
-    assert (same.common["top3"] == 1).all()
-    assert same.common["spearman"].tolist() == pytest.approx([1.0, 1.0])
-    moved = layers.assign(time_us=100 + 900 * layers["gst_efficiency"])
-    other = rank(moved, models=["dt"], resamples=4, methods=FAST, **FEWEST)
-    compared = compare_rankings(one, other, ("dram", "gst"))
-    assert not compared.common["same_first"].any()
-    assert "the same in 0 of 2" in compared.verdict
-    assert json.loads(json.dumps(compared.to_dict(), allow_nan=False))["names"] == ["dram", "gst"]
-    with pytest.raises(PerfmlError, match="different tasks"):
-        compare_rankings(one, dataclasses.replace(one, task="classification"), ("a", "b"))
 
 
 def test_the_result_is_json_and_html():
