@@ -220,7 +220,9 @@ def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group")
     if len(column) != len(frame):
         msg = f"X and {what} differ in length"
         raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")
-    name = column.name if isinstance(column.name, str) and column.name else fallback
+    # a target made from a column of X keeps that column's name, which is not its own
+    own = isinstance(column.name, str) and column.name and column.name not in frame.columns
+    name = column.name if own else fallback
     return column.reset_index(drop=True), name
 
 

@@ -127,8 +127,8 @@ class Ranking:
         method ``group-permutation`` the metric is the whole group.
     summary
         One row a group of interchangeable metrics, over all models and methods but drop-column,
-        best first: ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3, score,
-        p_value``. In each resample a group stands where its joint importance stands, in standard
+        highest score first: ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3,
+        score, p_value``. In each resample a group stands where its joint importance stands, in standard
         deviations above what that group gets by chance. ``p_top3`` is the share of resamples in
         which it stands among the first three; the shares of all groups add up to three, so of
         three groups each has 100 %. ``score`` is the mean of its importance and its rank
@@ -153,8 +153,8 @@ class Ranking:
     null
         The test against chance; None for a ranking that was put together by hand.
     tied
-        Members of each group that shares the first place, in the order of the summary: another
-        draw of resamples may turn them round. Empty where one leads alone.
+        Members of each group that shares the first mean rank with the first of the summary, in its
+        order: another draw of resamples may turn them round. Empty where one leads alone.
     words
         What the target and the groups of rows are called.
     """

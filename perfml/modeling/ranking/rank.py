@@ -158,12 +158,14 @@ def rank(
     >>> from sklearn.linear_model import Ridge
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(40, 3))
-    >>> found = perfml.rank(
-    ...     X, 1 + 5 * X[:, 1], features=["a", "b", "c"], groups=np.repeat(range(20), 2),
+    >>> y = 2 + 5 * X[:, 1] + 0.3 * rng.normal(size=40)
+    >>> ranking = perfml.rank(
+    ...     X, y, features=["a", "b", "c"], groups=np.repeat(range(20), 2),
     ...     models=Ridge(), resamples=5, permutations=20, methods="permutation",
     ... )
-    >>> found.summary["members"][0]
-    'b'
+    >>> ranking.summary["members"][0], ranking.beyond_chance
+    ('b', ('b',))
+    >>> axes = ranking.plot()
     """
     if resamples < 2:
         msg = "an interval needs at least two resamples"
@@ -212,10 +214,11 @@ def rank(
     if not problem.words.grouped:
         warnings.insert(0, NO_GROUPS)
     names = problem.design.names
+    summary = group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null)
     return Ranking(
         task=problem.task,
         table=metric_table(problem, plan.groups, observed, permuted, plan.null_resamples),
-        summary=group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null),
+        summary=summary,
         groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
         warnings=(*every_row.notes, *warnings, *_cautions(problem), *sentences(fits)),
@@ -224,11 +227,22 @@ def rank(
         resamples=resamples,
         distinct_layers=int(pieces.max()) + 1,
         null=null,
-        tied=tuple(
-            tuple(names[j] for j in plan.groups[place]) for place in tied_first(observed, baselines)
+        tied=_tied(
+            summary, tuple(plan.groups[at] for at in tied_first(observed, baselines)), names
         ),
         words=problem.words,
     )
+
+
+def _tied(
+    summary: pd.DataFrame, groups: Groups, names: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the members of groups that share the first mean rank, if the first is among them."""
+    tied = {", ".join(names[j] for j in group): group for group in groups}
+    ordered = [tied[members] for members in summary["members"] if members in tied]
+    if summary["members"][0] not in tied:
+        return ()
+    return tuple(tuple(names[j] for j in group) for group in ordered)
 
 
 def _null(plan: _Plan, scores: Floats | None) -> Null:
@@ -428,4 +442,6 @@ def _seconds(plan: _Plan, resamples: int, permuted: int) -> float:
     if REFIT_METHOD in plan.methods:
         refits = resamples * len(plan.problem.design.names) / REFIT_SHARE
     fits = 1.5 * (resamples + permuted)
-    return sum(model.cost for model in plan.models) * size * (fits + refits)
+    # with fewer trees an ensemble takes about a quarter of its time
+    costs = sum(model.cost / (4 if model.fewer else 1) for model in plan.models)
+    return costs * size * (fits + refits)

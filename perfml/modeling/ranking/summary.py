@@ -156,7 +156,7 @@ def group_table(
     tables: Floats | None,
     null: Null,
 ) -> pd.DataFrame:
-    """Return one row a group, best mean rank first; see `Ranking.summary`.
+    """Return one row a group, highest score first; see `Ranking.summary`.
 
     Parameters
     ----------
@@ -187,7 +187,9 @@ def group_table(
             else adjusted(tables[0], np.array(null.highest)),
         }
     )
-    return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
+    # the score, not the mean rank: a column of many values wins ranks of trees by noise alone
+    order = ["score", "mean_rank"]
+    return frame.sort_values(order, ascending=[False, True], kind="stable", ignore_index=True)
 
 
 def tied_first(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> list[int]:
