@@ -128,13 +128,12 @@ class Ranking:
     summary
         One row a group of interchangeable metrics, over all models and methods but drop-column,
         highest score first: ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3,
-        score, p_value``. In each resample a group stands where its joint importance stands, in standard
-        deviations above what that group gets by chance. ``p_top3`` is the share of resamples in
-        which it stands among the first three; the shares of all groups add up to three, so of
-        three groups each has 100 %. ``score`` is the mean of its importance and its rank
-        correlation with the target, each in standard deviations of the permuted tables, and
-        ``p_value`` how often the largest score of a permuted table reaches it: corrected for all
-        groups.
+        score, p_value``. A group's rank in a resample is that of its joint importance, in standard
+        deviations above what the group gets by chance. ``p_top3`` is the share of resamples in
+        which it is among the first three; the shares of all groups add up to three, so of three
+        groups each has 100 %. ``score`` is the mean of its importance and its rank correlation
+        with the target, each in standard deviations of the permuted tables. ``p_value`` is how
+        often the largest score of a permuted table reaches it: corrected for all groups.
     groups
         Members of each group.
     agreement

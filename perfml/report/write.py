@@ -45,7 +45,7 @@ def analysed(
     """
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
-    from perfml.modeling.ranking.null import FIRST_LOOK, QUICK_RESAMPLES
+    from perfml.modeling.ranking.null import FIRST_LOOK
     from perfml.report.pairs import advise_conditions, explain_pairs
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
@@ -77,7 +77,6 @@ def analysed(
                     resamples=resamples,
                     methods=RANKED_BY,
                     permutations=FIRST_LOOK,
-                    null_resamples=QUICK_RESAMPLES,
                     leakage=scored.leakage,
                     **words,
                 )

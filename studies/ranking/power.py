@@ -26,7 +26,7 @@ import pandas as pd
 
 import perfml
 from perfml.modeling.ranking.leakage import Leakage
-from perfml.modeling.ranking.null import FIRST_LOOK, LEVEL, QUICK_RESAMPLES
+from perfml.modeling.ranking.null import FIRST_LOOK, LEVEL, NULL_RESAMPLES
 
 RESULTS = Path(__file__).parent / "power.json"
 
@@ -36,9 +36,8 @@ SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 OPTIONS = {
     "models": "dt",
     "methods": ("builtin", "permutation"),
-    "resamples": QUICK_RESAMPLES,
+    "resamples": NULL_RESAMPLES,
     "permutations": FIRST_LOOK,
-    "null_resamples": QUICK_RESAMPLES,
     "leakage": Leakage(0, 0, 0, 0.0, 0.0, "", 0.0, None, 0.0, (), None),
     "n_jobs": 1,
 }

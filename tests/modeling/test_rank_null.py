@@ -146,7 +146,7 @@ def test_every_method_has_its_own_chance():
     found = rank(layers, models="dt", resamples=6, permutations=20, n_jobs=1)
     rows = found.table.set_index(["method", "metric"])
     for method in ("gini", "permutation", "shapley"):
-        real, noise = (rows.loc[(method, name)] for name in ("dram_utilization", "ipc"))
+        real, noise = (rows.loc[(method, name)] for name in ("dram_utilization", "gst_efficiency"))
         assert real["importance"] > real["by_chance"]
         assert real["p_value"] <= 0.05 < noise["p_value"]
     assert found.table[found.table["method"] == "drop-column"]["p_value"].isna().all()

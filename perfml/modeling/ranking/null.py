@@ -43,11 +43,8 @@ FIRST_LOOK = 20
 """Permutations after which a ranking that cannot be told any more is given up. Of fewer tables the
 standard deviations are too uncertain: of six, no score can lie above 2.04 of them."""
 
-NULL_RESAMPLES = 5
+NULL_RESAMPLES = 3
 """Resamples of each permuted table. The test holds for any number; more find weaker effects."""
-
-QUICK_RESAMPLES = 3
-"""Resamples of each permuted table in a report, which has to be quick."""
 
 ROUNDING = 1e-9
 """Difference of two scores that is none."""

@@ -60,8 +60,8 @@ held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the
 Shapley value on held-out rows.
 """
 
-REFIT_SHARE = 5
-"""Drop-column fits a model once a metric, so it runs on every fifth resample only."""
+REFIT_SHARE = 8
+"""Drop-column fits a model once a metric, so it runs on every eighth resample only."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,7 @@ def rank(
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(X)) is not None:
         warnings.append(note)
-    if not problem.words.grouped:
-        warnings.insert(0, NO_GROUPS)
+    said = [*([] if problem.words.grouped else [NO_GROUPS]), *every_row.notes]
     names = problem.design.names
     summary = group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null)
     return Ranking(
@@ -221,7 +220,7 @@ def rank(
         summary=summary,
         groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
-        warnings=(*every_row.notes, *warnings, *_cautions(problem), *sentences(fits)),
+        warnings=(*said, *warnings, *_cautions(problem), *sentences(fits)),
         dropped=problem.design.dropped,
         resampling=problem.words.groups,
         resamples=resamples,

@@ -311,7 +311,7 @@ def _result(
     folds = _folds(tasks)
     scores = _scores(folds, problem.task)
     leakage = _leakage(problem, scores, models, seed)
-    notes = [] if problem.words.grouped else [NO_GROUPS]
+    notes = [*([] if problem.words.grouped else [NO_GROUPS]), *problem.notes]
     notes += [leakage.warning] if leakage.warning else []
     notes += _gap_warnings(scores, problem)
     return Evaluation(
@@ -321,7 +321,7 @@ def _result(
         scores=scores,
         predictions=_predictions(tasks),
         leakage=leakage,
-        warnings=(*problem.notes, *notes, *warnings),
+        warnings=(*notes, *warnings),
         folds=folds.drop(columns="baseline"),
         importances=_importances(tasks),
         classes=problem.classes,
