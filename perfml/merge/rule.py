@@ -431,6 +431,6 @@ def no_layer(kernels: int) -> PerfmlError:
     return PerfmlError(
         msg,
         found=f"{kernels} launches outside every NVTX range",
-        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map; "
-        "explain, advise, report and rank take the profile as it is, each kernel as a layer.",
+        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map. "
+        "Without either, explain, advise, report and rank of the profile take each kernel as one.",
     )

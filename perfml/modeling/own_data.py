@@ -26,6 +26,9 @@ NO_GROUPS = (
 )
 
 
+_BY_KERNEL = "Launches of one kernel were kept together; groups= names something else."
+
+
 def own_problem(
     X: Any,
     y: Any,
@@ -44,7 +47,7 @@ def own_problem(
         any unit, or labels.
     groups
         What must not be on both sides of a split, one label a row, or the name of a column of
-        `X`. Without, rows with equal features are a group.
+        `X`. Without, launches of one kernel, or rows with equal features.
     task
         ``regression`` or ``classification``; by default what `y` looks like.
     features
@@ -59,6 +62,9 @@ def own_problem(
         If a target or a group is missing or not usable, or a feature holds text.
     """
     frame, named = _frame(X, features)
+    by_kernel = groups is None and {"run_id", "kernel"} <= set(frame.columns)
+    if by_kernel:  # launches of a Kernels table: those of a kernel repeat each other
+        groups = "kernel"
     target, target_name = _column(frame, y, "y", "target")
     labels, group_name = (None, "group") if groups is None else _column(frame, groups, "groups")
     taken = {name for name in (y, groups) if isinstance(name, str)}
@@ -104,7 +110,7 @@ def own_problem(
         layer_names=names,
         backend=np.full(len(truth), None, dtype=object),
         words=Words(target_name, group_name, own=True, grouped=labels is not None),
-        notes=_notes(follows, named, target_name),
+        notes=(*([_BY_KERNEL] if by_kernel else []), *_notes(follows, named, target_name)),
     )
 
 
