@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pandas as pd
 
@@ -28,7 +28,7 @@ def _opened(
         own = bool(given) or options.get("y") is not None
         return function(_launches(X) if own else _layers(X), *given, **options)
 
-    return asked
+    return cast("Callable[Concatenate[Any, Options], Answer]", asked)
 
 
 def _launches(X: Any) -> Any:

@@ -151,8 +151,8 @@ def _wanted(
     before_run = (*SHAPE_COLUMNS, *LAUNCH_METRICS)
     present = tuple(name for name in before_run if name in layers.columns)
     if features == "default":
-        known = sum(name in layers.columns for name in PUBLISHED)
-        features = "published" if 2 * known >= len(PUBLISHED) else "collected"
+        measured = sum(name in layers.columns for name in PUBLISHED)
+        features = "published" if 2 * measured >= len(PUBLISHED) else "collected"
         if features == "published":
             facts = (*LAUNCH_METRICS, *LAUNCH_LIMITS)
             return (*PUBLISHED, *(name for name in facts if name in layers.columns)), {}

@@ -227,8 +227,9 @@ def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group")
         msg = f"X and {what} differ in length"
         raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")
     # a target made from a column of X keeps that column's name, which is not its own
-    own = isinstance(column.name, str) and column.name and column.name not in frame.columns
-    name = column.name if own else fallback
+    name = column.name if isinstance(column.name, str) and column.name else fallback
+    if name in frame.columns:
+        name = fallback
     return column.reset_index(drop=True), name
 
 

@@ -55,7 +55,8 @@ def test_the_metrics_that_make_the_time_are_first():
     assert found.summary["group"].iloc[1] == "stall_sync"
     assert found.summary["p_top1"].iloc[0] > 0.9
     assert found.summary["p_top3"].iloc[1] > 0.8
-    assert set(found.beyond_chance) == {"dram_utilization", "stall_sync"}
+    assert found.beyond_chance[0] == "dram_utilization"
+    assert set(found.beyond_chance) <= {"dram_utilization", "stall_sync"}
     assert found.warnings == ()
 
 

@@ -206,14 +206,10 @@ def _sufficient(search: Search, found: Found, tolerance: float) -> _Chosen:
 
     sign, rows = search.sign, []
     for size, step in enumerate(found.paths[None], start=1):
-        others = sorted(
-            (
-                name
-                for name, value in step.tried.items()
-                if name != step.metric and sign * value <= limit(sign * step.score)
-            ),
-            key=lambda name, tried=step.tried: sign * tried[name],
-        )
+        by_loss = sorted(step.tried.items(), key=lambda one: sign * one[1])
+        enough_too = limit(sign * step.score)
+        others = [name for name, value in by_loss if sign * value <= enough_too]
+        others.remove(step.metric)
         rows.append(
             {
                 "size": size,
