@@ -16,12 +16,12 @@ from perfml._version import __version__ as __version__
 
 _HOMES = {
     "advise": "perfml.explain.advice.hazards",
-    "evaluate": "perfml.modeling.scoring.evaluate",
+    "evaluate": "perfml.datasets.asked",
     "iteration": "collectors.layers",
     "layers": "collectors.layers",
     "load_dataset": "perfml.datasets.frames",
     "plot": "perfml.report.figures.registry",
-    "rank": "perfml.modeling.ranking.rank",
+    "rank": "perfml.datasets.asked",
     "read": "perfml.datasets.frames",
 }
 """Public name to the module that defines it."""

@@ -1,13 +1,13 @@
 from collectors.layers import iteration as iteration
 from collectors.layers import layers as layers
 from perfml._version import __version__ as __version__
+from perfml.datasets.asked import evaluate as evaluate
+from perfml.datasets.asked import rank as rank
 from perfml.datasets.frames import load_dataset as load_dataset
 from perfml.datasets.frames import read as read
 from perfml.explain.advice.hazards import advise as advise
 from perfml.explain.compare import explain as explain
 from perfml.merge.rule import merge as merge
-from perfml.modeling.ranking.rank import rank as rank
-from perfml.modeling.scoring.evaluate import evaluate as evaluate
 from perfml.report.figures.registry import plot as plot
 from perfml.report.write import report as report
 

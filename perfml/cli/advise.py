@@ -71,11 +71,11 @@ def advise(
     perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)
-    from perfml.datasets.kernel_layers import kernel_times
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
+    from perfml.merge.by_kernel import kernel_times
     from perfml.report.labels import percent
     from perfml.report.verbs import advice_document
 

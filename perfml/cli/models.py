@@ -25,7 +25,7 @@ Models = Annotated[
     typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.", autocompletion=models),
 ]
 Features = Annotated[
-    str, typer.Option(help="published, collected, before-run, published+before-run, or names.")
+    str, typer.Option(help="default, published, collected, before-run, or names with commas.")
 ]
 Target = Annotated[str, typer.Option(help="time, log-time, time-per-flop, time-per-byte.")]
 
@@ -51,7 +51,7 @@ def train(
         str, typer.Option(help="Comma-separated protocols; a grouped one is always shown.")
     ] = "random,leave-one-layer-out",
     splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 20,
-    features: Features = "published",
+    features: Features = "default",
     target: Target = "time",
     where: Where = None,
     seed: Seed = 0,
@@ -112,11 +112,11 @@ def rank(
         typer.Option(help="The Kernels table of the same data: rank under both merge weights."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 10,
-    features: Features = "published",
+    features: Features = "default",
     target: Target = "time",
     where: Where = None,
     permutations: Annotated[
-        int, typer.Option(min=20, help="Permutations of the times, for what chance gives.")
+        int, typer.Option(min=19, help="Permutations of the times, for what chance gives.")
     ] = 40,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the whole table, as CSV.")] = None,
@@ -124,11 +124,11 @@ def rank(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Rank the metrics, with intervals and what chance gives.
+    """Rank the metrics, with intervals and a test against chance.
 
-    With the probability of being among the first three, and what the leading metric gets by
-    chance: the 95 % point with the times permuted between layers. It needs five distinct layers.
-    With --kernels also by weights that do not hold the row's own time: does the ranking stay.
+    The p-value says how often a leading metric does as well with the times permuted between layers.
+    It needs five distinct layers. With --kernels also by weights that do not hold the row's own
+    time: does the ranking stay.
 
     Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
     """

@@ -15,7 +15,7 @@ from perfml.util.words import number, percentage
 if TYPE_CHECKING:
     from perfml.modeling.selection.budget_plan import Plan
 
-Model = Annotated[str, typer.Option(help="One model: dt, gbr, lmt, power-law, ... or dt, lr, rf.")]
+Model = Annotated[str, typer.Option(help="One model: dt, gbr, lmt or dt, lr, rf.")]
 Protocol = Annotated[
     str, typer.Option(help="leave-one-layer-out, leave-one-shape-out, by-run, random, ...")
 ]

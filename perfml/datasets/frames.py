@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfml.datasets.loading import Given, read_given
 from perfml.errors import PerfmlError
+from perfml.merge.rule import BY_KERNEL
 
 Where = str | Sequence[str] | Mapping[str, Any]
 """Conditions on columns: ``"batch=1"``, several of them, or ``{"batch": 1}``."""
@@ -57,12 +58,13 @@ def load_dataset(name: str | Path, *, where: Where = ()) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A Layers table: what `rank`, `evaluate`, `advise`, `report` and `plot` take.
+        A Layers table: what `rank`, `evaluate`, `advise`, `report` and `plot` take. Without
+        ranges each kernel is a layer, and its launches are repeats.
 
     Raises
     ------
     PerfmlError
-        If it is no such thing, or no launch lies in a range.
+        If it is no such thing, or no launch has a time.
 
     Examples
     --------
@@ -73,7 +75,8 @@ def load_dataset(name: str | Path, *, where: Where = ()) -> pd.DataFrame:
     """
     given = _given(name, where)
     frame = given.layers
-    frame.attrs["warnings"] = list(given.warnings)
+    by_kernel = [] if given.ranged else [BY_KERNEL]
+    frame.attrs["warnings"] = [*given.warnings, *by_kernel]
     return frame
 
 

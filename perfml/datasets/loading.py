@@ -206,14 +206,14 @@ class Given:
 
     def by_kernel(self) -> Given:
         """Return it with every kernel as a layer, whatever ranges there are."""
-        from perfml.datasets.kernel_layers import kernels_as_layers
+        from perfml.merge.by_kernel import kernels_as_layers
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 
     @property
     def kernel_layers(self) -> pd.DataFrame:
         """The Layers table in which every kernel is a layer, with all its launches in a repeat."""
-        from perfml.datasets.kernel_layers import layers_of_kernels
+        from perfml.merge.by_kernel import layers_of_kernels
 
         return self._marked(layers_of_kernels(self.timed))
 

@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfml.errors import PerfmlError, TableError
+from perfml.merge.by_kernel import kernels_as_layers
 from perfml.merge.clock import LAUNCH_CLOCK, layer_clock
 from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
 from perfml.merge.mean_times import launch_weights, mean_times
@@ -35,12 +36,17 @@ from perfml.util.typing import Floats
 
 Weights = Literal["own", "layer-mean"]
 
+BY_KERNEL = (
+    "The profile names no layers, so each kernel stands as a layer, and its launches as repeats."
+)
+"""What is said where launches lie in no range."""
+
 KEY = ("run_id", "iteration", "layer")
 """What tells one row of the Layers table from all others."""
 
 
 def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
-    """Merge kernels into layers.
+    """Merge kernels into layers; without any layer, each kernel is one and its launches repeats.
 
     Parameters
     ----------
@@ -59,7 +65,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
         no kernel of a layer has is NaN; so is a sum of which a part was not measured, and a mean
         that covers less than `perfml.merge.coverage.LEAST_SHARE` of the layer's time.
         ``attrs["coverage"]`` lists the metrics of which some launches were not measured
-        (`Coverage.as_dict`).
+        (`Coverage.as_dict`); ``attrs["warnings"]`` has `BY_KERNEL` where no launch is in a layer.
 
     Raises
     ------
@@ -67,9 +73,14 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
         If `kernels` is no Kernels table, or a launch in a layer has a time that is missing, zero
         or negative, or stands for no launch; the message names the kernel.
     PerfmlError
-        If no launch belongs to a layer.
+        If there is no launch.
     """
     kernels = validate_kernels(kernels)
+    by_kernel = not kernels["layer"].notna().any()
+    if by_kernel:
+        timed = kernels["time_us"].notna()
+        # a program that fails while it is profiled leaves its last launch without values
+        kernels = kernels_as_layers(kernels[timed] if timed.any() else kernels)
     attributed = np.flatnonzero(kernels["layer"].notna().to_numpy(dtype=bool))
     if not len(attributed):
         raise no_layer(len(kernels))
@@ -83,6 +94,8 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     layers, coverage = merged_layers(groups, merged_columns(kernels), values)
     layers = validate_layers(layers)
     layers.attrs["coverage"] = SharedList(each.as_dict() for each in coverage)
+    if by_kernel:
+        layers.attrs["warnings"] = [BY_KERNEL]
     return layers
 
 
@@ -432,6 +445,6 @@ def no_layer(kernels: int) -> PerfmlError:
     return PerfmlError(
         msg,
         found=f"{kernels} launches outside every NVTX range",
-        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map; "
-        "explain, advise, report and rank take the profile as it is, each kernel as a layer.",
+        cure="Profile with NVTX ranges around the layers (ncu --nvtx), or give a --layer-map. "
+        "Without either, explain, advise, report and rank of the profile take each kernel as one.",
     )

@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
+from perfml.merge.rule import BY_KERNEL
 from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.modeling.disguise import A_TIME, TIME_COLUMNS
 from perfml.tables import metric_columns
 from perfml.util.typing import Floats, Ints
 
@@ -38,6 +40,11 @@ LAUNCH_METRICS = (
 )
 """Fixed by the launch, so known before the kernel runs."""
 
+LAUNCH_LIMITS = tuple(
+    f"resident_blocks_limit_{what}" for what in ("slots", "registers", "shared_memory", "warps")
+)
+"""Blocks that fit on a multiprocessor, by what runs out first: the limits of occupancy."""
+
 SHAPE_COLUMNS = (
     "flops",
     "weight_bytes",
@@ -54,9 +61,13 @@ SHAPE_AMOUNTS: tuple[str, ...] = SHAPE_COLUMNS[:4]
 BOUND = "bound_us"
 """Column with the least time, in microseconds, that the machine's peaks allow a row's work."""
 
-FEATURE_SETS = ("published", "collected", "before-run", "published+before-run")
+FEATURE_SETS = ("default", "published", "collected", "before-run", "published+before-run")
 """``published``: the 19 of the study. ``collected``: every metric of the table that does not
-contain the time. ``before-run``: shapes and launch facts. The last: both, side by side."""
+contain the time. ``before-run``: shapes and launch facts. ``published+before-run``: both.
+
+``default``: the published ones, and the facts of the launch that `perfml.explain` finds causes in
+(`LAUNCH_METRICS`, `LAUNCH_LIMITS`), so that a model can name those causes too; or the collected
+ones, where the table has less than half of the published."""
 
 KNOWN_BACKENDS = ("trt", "tensorrt", "cublas", "cudnn")
 """Class order of the study (TensorRT 0, cuBLAS 1, cuDNN 2); other backends follow by name."""
@@ -86,7 +97,7 @@ class Design:
         return bool(np.isnan(self.values).any())
 
 
-def build_design(layers: pd.DataFrame, features: str | Sequence[str] = "published") -> Design:
+def build_design(layers: pd.DataFrame, features: str | Sequence[str] = "default") -> Design:
     """Return the features of a Layers table.
 
     Parameters
@@ -135,9 +146,16 @@ def _wanted(
     if not isinstance(features, str):
         for name in features:
             _check_known(layers, name)
-        return list(dict.fromkeys(features)), {}
+        times = {name: A_TIME for name in features if name in TIME_COLUMNS}
+        return [name for name in dict.fromkeys(features) if name not in times], times
     before_run = (*SHAPE_COLUMNS, *LAUNCH_METRICS)
     present = tuple(name for name in before_run if name in layers.columns)
+    if features == "default":
+        measured = sum(name in layers.columns for name in PUBLISHED)
+        features = "published" if 2 * measured >= len(PUBLISHED) else "collected"
+        if features == "published":
+            facts = (*LAUNCH_METRICS, *LAUNCH_LIMITS)
+            return (*PUBLISHED, *(name for name in facts if name in layers.columns)), {}
     if features == "published":
         return PUBLISHED, {}
     if features == "before-run":
@@ -145,17 +163,20 @@ def _wanted(
     if features == "published+before-run":
         return (*PUBLISHED, *present), {}
     if features == "collected":
-        catalogue = load_catalogue()
-        collected = metric_columns(layers)
-        rates = {
-            name: "a rate: it contains the time that is predicted"
-            for name in collected
-            if catalogue[name].kind == "rate"
-        }
-        return [name for name in collected if name not in rates], rates
+        reasons = {name: holds_time(name) for name in metric_columns(layers)}
+        timed = {name: reason for name, reason in reasons.items() if reason is not None}
+        return [name for name in reasons if name not in timed], timed
     msg = f"no feature set is called {features!r}"
     known = f"There are: {', '.join(FEATURE_SETS)}; or give column names."
     raise PerfmlError(msg, cure=did_you_mean(features, [*FEATURE_SETS, *layers.columns], known))
+
+
+def holds_time(metric: str) -> str | None:
+    """Return why a metric of the catalogue contains the time that is predicted, or None."""
+    known = load_catalogue()[metric]
+    if known.kind == "rate":
+        return "a rate: it contains the time that is predicted"
+    return "cycles: the time by another clock" if known.unit == "cycle" else None
 
 
 def _check_known(layers: pd.DataFrame, name: str) -> None:
@@ -260,6 +281,8 @@ class Problem:
         What the machine's peaks alone would take (column `BOUND`); None where no row has it.
     words
         What sentences call its parts.
+    notes
+        Sentences on what was left out or taken otherwise than the user may expect.
     """
 
     task: str
@@ -279,6 +302,7 @@ class Problem:
     backend: npt.NDArray[np.object_]
     bound_ms: Floats | None = None
     words: Words = OF_LAYERS
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -302,7 +326,7 @@ class Problem:
 
 
 def build_problem(
-    layers: pd.DataFrame, task: str = "regression", features: str | Sequence[str] = "published"
+    layers: pd.DataFrame, task: str = "regression", features: str | Sequence[str] = "default"
 ) -> Problem:
     """Turn a Layers table into the arrays that models use.
 
@@ -353,6 +377,7 @@ def build_problem(
         layer_names=layer_names,
         backend=backend,
         bound_ms=_numeric(layers, BOUND) / 1000.0 if BOUND in layers.columns else None,
+        notes=tuple(note for note in layers.attrs.get("warnings", ()) if note == BY_KERNEL),
     )
 
 

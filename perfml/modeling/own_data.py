@@ -10,9 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.modeling.features import Problem, Words, build_design, require_positive
+from perfml.metrics import load_catalogue
+from perfml.modeling.disguise import TIME_COLUMNS, disguised, no_feature
+from perfml.modeling.features import Problem, Words, build_design, holds_time, require_positive
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 from perfml.util.typing import Ints
+from perfml.util.words import listed
 
 _MOST_FOLDS = 50
 """Groups above which they are held out in ten folds instead of one by one."""
@@ -21,6 +24,9 @@ NO_GROUPS = (
     "No groups were given: only rows with equal features were kept together, so a row's near-copy "
     "may stand on both sides. Name what must not (a layer, a kernel, an input) with groups=."
 )
+
+
+_BY_KERNEL = "Launches of one kernel were kept together; groups= names something else."
 
 
 def own_problem(
@@ -41,11 +47,12 @@ def own_problem(
         any unit, or labels.
     groups
         What must not be on both sides of a split, one label a row, or the name of a column of
-        `X`. Without, rows with equal features are a group.
+        `X`. Without, launches of one kernel, or rows with equal features.
     task
         ``regression`` or ``classification``; by default what `y` looks like.
     features
-        Columns of `X`; by default all that hold numbers. Of an array, the names of its columns.
+        Columns of `X`; by default all that hold numbers, but for times, names and row numbers, and
+        the target in disguise (`perfml.modeling.disguise`). Of an array, the names of its columns.
 
     Raises
     ------
@@ -55,6 +62,9 @@ def own_problem(
         If a target or a group is missing or not usable, or a feature holds text.
     """
     frame, named = _frame(X, features)
+    by_kernel = groups is None and {"run_id", "kernel"} <= set(frame.columns)
+    if by_kernel:  # launches of a Kernels table: those of a kernel repeat each other
+        groups = "kernel"
     target, target_name = _column(frame, y, "y", "target")
     labels, group_name = (None, "group") if groups is None else _column(frame, groups, "groups")
     taken = {name for name in (y, groups) if isinstance(name, str)}
@@ -65,12 +75,15 @@ def own_problem(
     if len(frame) < 4:
         msg = "too few rows to learn from"
         raise PerfmlError(msg, found=f"{len(frame)} rows", cure="Give more rows.")
-    rest = frame.drop(columns=list(taken))
-    chosen = named or [name for name in rest.columns if _is_number(rest[name])]
-    design = build_design(rest, chosen)
-    text = [name for name in rest.columns if name not in chosen and not named]
-    design.dropped.update(dict.fromkeys(text, "holds no numbers"))
     truth, classes = _truth(target, task, target_name)
+    rest = frame.drop(columns=list(taken))
+    dropped = {} if named else _no_features(rest, target_name)
+    follows = [] if task != "regression" else _disguised(rest, truth, labels)
+    if not named:
+        dropped |= dict.fromkeys(follows, "the target in disguise")
+    chosen = named or [name for name in rest.columns if name not in dropped]
+    design = build_design(rest, chosen)
+    design.dropped.update(dropped)
     twins = twin_codes(design.values)
     group = twins if labels is None else _codes(labels, group_name)
     names = np.asarray(
@@ -97,6 +110,47 @@ def own_problem(
         layer_names=names,
         backend=np.full(len(truth), None, dtype=object),
         words=Words(target_name, group_name, own=True, grouped=labels is not None),
+        notes=(*([_BY_KERNEL] if by_kernel else []), *_notes(follows, named, target_name)),
+    )
+
+
+def _no_features(rest: pd.DataFrame, target: str) -> dict[str, str]:
+    """Return the columns that no model may see unless they are named, and why."""
+    catalogue = load_catalogue()
+    is_table = {"run_id", "time_us"} <= {*rest.columns, target}
+    found = {}
+    for name in rest.columns:
+        reason: str | None = "holds no numbers"
+        if _is_number(rest[name]):
+            reason = no_feature(name, rest[name], is_table)
+            if name in catalogue and target in TIME_COLUMNS:
+                reason = reason or holds_time(name)
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def _disguised(rest: pd.DataFrame, truth: npt.NDArray[Any], labels: Any) -> list[str]:
+    codes = np.arange(len(truth)) if labels is None else pd.factorize(labels)[0]
+    numbers = [name for name in rest.columns if _is_number(rest[name])]
+    return [
+        name
+        for name in numbers
+        if disguised(rest[name].to_numpy(dtype=float, na_value=np.nan), truth, codes)
+    ]
+
+
+def _notes(follows: Sequence[str], named: Sequence[str], target: str) -> tuple[str, ...]:
+    """Say which columns are the target in disguise."""
+    target = "target" if target == "target" else f"target {target}"
+    kept = [name for name in follows if name in named]
+    if kept:
+        return (f"{listed(kept)}, which you named, is the {target} in disguise.",)
+    if named or not follows:
+        return ()
+    is_the, it = ("is the", "it") if len(follows) == 1 else ("are the", "them")
+    return (
+        f"{listed(follows)} {is_the} {target} in disguise, and left out; features= keeps {it}.",
     )
 
 
@@ -172,7 +226,10 @@ def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group")
     if len(column) != len(frame):
         msg = f"X and {what} differ in length"
         raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")
+    # a target made from a column of X keeps that column's name, which is not its own
     name = column.name if isinstance(column.name, str) and column.name else fallback
+    if name in frame.columns:
+        name = fallback
     return column.reset_index(drop=True), name
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.modeling.features import OF_LAYERS, Words
 from perfml.modeling.ranking.leakage import Leakage
-from perfml.modeling.ranking.null import ROUNDING, Null
+from perfml.modeling.ranking.null import LEVEL, Null
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
-from perfml.util.words import Readable, count, number, percentage
+from perfml.util.typing import Floats
+from perfml.util.words import Readable, count, listed, number, percentage
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,15 +120,20 @@ class Ranking:
         ``regression`` or ``classification``.
     table
         One row a (model, method, metric): ``model, method, metric, group, importance, low, high,
-        mean_rank, rank_low, rank_high, p_top1, p_top3``. Intervals hold 95 % of the resamples.
-        For the method ``group-permutation`` the metric is the whole group.
+        mean_rank, rank_low, rank_high, p_top1, p_top3, by_chance, p_value``. Intervals hold 95 %
+        of the resamples. ``by_chance`` is the importance that this metric stays below in 95 % of
+        the permutations; ``p_value`` is corrected for all metrics of this model and method. Both
+        are NaN for drop-column, which would have to be fitted again for every permutation. For the
+        method ``group-permutation`` the metric is the whole group.
     summary
-        One row a group of interchangeable metrics, over all models and methods, best first:
-        ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3, null_p_top3``. In each
-        resample a group stands where its joint importance stands, in standard deviations above
-        what that group gets when times are permuted between layers. ``null_p_top3`` is what the
-        p_top3 of a leading group exceeds by chance in at most 5 % of the permutations.
-        Drop-column is left out: it would have to be fitted again for every permutation.
+        One row a group of interchangeable metrics, over all models and methods but drop-column,
+        highest score first: ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3,
+        score, p_value``. A group's rank in a resample is that of its joint importance, in standard
+        deviations above what the group gets by chance. ``p_top3`` is the share of resamples in
+        which it is among the first three; the shares of all groups add up to three, so of three
+        groups each has 100 %. ``score`` is the mean of its importance and its rank correlation
+        with the target, each in standard deviations of the permuted tables. ``p_value`` is how
+        often the largest score of a permuted table reaches it: corrected for all groups.
     groups
         Members of each group.
     agreement
@@ -140,10 +150,10 @@ class Ranking:
     distinct_layers
         How many there are; copies count once.
     null
-        What a leading group gets by chance; None for a ranking that was put together by hand.
+        The test against chance; None for a ranking that was put together by hand.
     tied
-        Members of each group that shares the first place, in the order of the summary: another
-        draw of resamples may turn them round. Empty where one leads alone.
+        Members of each group that shares the first mean rank with the first of the summary, in its
+        order: another draw of resamples may turn them round. Empty where one leads alone.
     words
         What the target and the groups of rows are called.
     """
@@ -180,18 +190,55 @@ class Ranking:
         }
 
     @property
+    def feature_names_in_(self) -> npt.NDArray[np.object_]:
+        """Names of the metrics that were ranked, group by group."""
+        return np.array([name for group in self.groups for name in group], dtype=object)
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """Score of each of `feature_names_in_`: that of its group, see `summary`."""
+        score = {
+            name: value
+            for members, value in zip(self.summary["members"], self.summary["score"], strict=True)
+            for name in members.split(", ")
+        }
+        return np.array([score[name] for name in self.feature_names_in_], dtype=np.float64)
+
+    @property
+    def beyond_chance(self) -> tuple[str, ...]:
+        """The first metric of each group that explains more than chance does, best p-value first.
+
+        Empty where there is none, or where it cannot be told (`Null.reason`).
+        """
+        if "p_value" not in self.summary:
+            return ()
+        clear = self.summary[self.summary["p_value"] <= LEVEL]
+        ordered = clear.sort_values("score", ascending=False, kind="stable")["members"]
+        return tuple(str(members).split(", ")[0] for members in ordered)
+
+    @property
     def chance(self) -> str:
         """Whether the ranking shows more than chance does, in a sentence; empty without a null."""
-        if self.summary.empty or "null_p_top3" not in self.summary:
+        null = self.null
+        if self.summary.empty or null is None:
             return ""
-        leader = self.summary.nlargest(1, "p_top3").iloc[0]
-        share, limit = Readable(leader["p_top3"]), Readable(leader["null_p_top3"])
-        beyond = "more than" if share > limit + ROUNDING else "no more than"
+        if null.reason:
+            return f"Whether any metric explains more than chance cannot be told: {null.reason}."
         what = self.words.target if self.words.own else _PERMUTED[self.task]
+        how = f"{null.permutations} permutations of {what} between {self.words.groups}"
+        names, groups = self.beyond_chance, count(len(self.summary), "metric group")
+        if not names:
+            return (
+                f"No metric explains more than chance does (p = {number(null.p_value)}, corrected "
+                f"for {groups}; {how})."
+            )
+        more = len(names) - _MOST_NAMED
+        shown = listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+        verb = "explains" if len(names) == 1 else "explain"
+        worst = self.summary["p_value"][self.summary["p_value"] <= LEVEL].max()
         return (
-            f"{str(leader['members']).split(', ')[0]} is in the top 3 of {share:.0%} of the "
-            f"resamples, {beyond} chance gives: with {what} permuted between {self.words.groups} a "
-            f"leading metric stays at or below {limit:.0%} in 95 % of the cases."
+            f"{shown} {verb} more than chance does (p = {number(worst)}"
+            f"{' or less' if len(names) > 1 else ''}, corrected for {groups}; {how})."
         )
 
     @property
@@ -204,6 +251,24 @@ class Ranking:
             f"{', '.join(names[:-1])} and {names[-1]} tie for the first place: which of them leads "
             "changes from one draw of resamples to the next."
         )
+
+    def plot(self, *, top: int = 12, ax: Axes | None = None) -> Axes:
+        """Draw the scores of the first groups, beside what a leading group gets by chance.
+
+        Parameters
+        ----------
+        top
+            Groups drawn, best mean rank first.
+        ax
+            Where to draw; a new figure without.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from perfml.modeling.ranking.display import draw_scores
+
+        return draw_scores(self, top, ax)
 
     def __repr__(self) -> str:
         after = [said for said in (self.chance, self.tie) if said]
@@ -220,15 +285,19 @@ class Ranking:
     def _shown(self) -> pd.DataFrame:
         """Return the summary as people read it: shares in percent, ranks as an interval."""
         shown = self.summary.copy()
-        for name in ("p_top1", "p_top3", "null_p_top3"):
+        for name in ("p_top1", "p_top3"):
             if name in shown:
                 shown[name] = [f"{Readable(value):.0%}" for value in shown[name]]
-        shown["mean_rank"] = shown["mean_rank"].map(number)
+        for name in ("mean_rank", "p_value"):
+            if name in shown:
+                shown[name] = shown[name].map(number)
         if {"rank_low", "rank_high"} <= set(shown):
             ends = zip(shown.pop("rank_low"), shown.pop("rank_high"), strict=True)
             spread = [f"{low:.0f}–{high:.0f}" for low, high in ends]
             shown["interval"] = spread
-        order = ["members", "mean_rank", "interval", "p_top3", "null_p_top3", "p_top1"]
+        order = ["members", "mean_rank", "interval", "p_top1", "p_top3", "p_value"]
+        if len(shown) <= 3:  # all of them are among the first three
+            order.remove("p_top3")
         return shown[[name for name in order if name in shown]]
 
     def _title(self) -> str:
@@ -237,11 +306,14 @@ class Ranking:
 
 _PERMUTED = {"regression": "times", "classification": "backends"}
 
+_MOST_NAMED = 3
+"""Metrics named in the sentence on chance."""
+
 _HEADS = {
     "members": "interchangeable metrics",
     "mean_rank": "mean rank",
     "p_top1": "first",
     "p_top3": "in top 3",
-    "null_p_top3": "by chance",
+    "p_value": "p-value",
 }
 """Columns of `Ranking.summary`, for people."""

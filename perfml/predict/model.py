@@ -143,10 +143,9 @@ def deal(groups: Ints, folds: int, seed: int = 0) -> Ints:
     dealt = np.empty(len(groups), dtype=np.int64)
     if count <= folds:
         return np.asarray(pd.factorize(groups)[0], dtype=np.int64)
-    from perfml.modeling.scoring.protocols import GroupFolds
+    from perfml.modeling.scoring.protocols import group_folds
 
-    splitter = GroupFolds(folds, random_state=seed)
-    for fold, (_, test) in enumerate(splitter.split(np.zeros((len(groups), 1)), groups=groups)):
+    for fold, (_, test) in enumerate(group_folds(groups, folds, seed=seed)):
         dealt[test] = fold
     return dealt
 

@@ -108,9 +108,9 @@ WORDS = (
         "Metrics that rise and fall together; the data cannot tell which of them matters.",
     ),
     Entry(
-        "by chance",
-        "What a leading metric reaches although the times were exchanged between layers.",
-        ("chance alone",),
+        "p-value",
+        "How often a leading metric does as well when the times are exchanged between layers.",
+        ("by chance", "chance alone"),
     ),
     Entry("importance", "How much a model uses a metric; it is no proof of a cause."),
     Entry(

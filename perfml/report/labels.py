@@ -16,7 +16,6 @@ MODELS = {
     "lmt": "linear model tree",
     "lr": "logistic regression",
     "rf": "random forest",
-    "ebm": "explainable boosting",
     "training-mean": "mean of all rows",
     "backend-mean": "mean of the backend",
     "condition-mean": "mean of the condition",

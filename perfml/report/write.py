@@ -45,7 +45,7 @@ def analysed(
     """
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
-    from perfml.modeling.ranking.null import FEWEST_PERMUTATIONS, QUICK_RESAMPLES
+    from perfml.modeling.ranking.null import FIRST_LOOK
     from perfml.report.pairs import advise_conditions, explain_pairs
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
@@ -76,10 +76,8 @@ def analysed(
                     learnt,
                     resamples=resamples,
                     methods=RANKED_BY,
-                    permutations=FEWEST_PERMUTATIONS,
-                    null_resamples=QUICK_RESAMPLES,
+                    permutations=FIRST_LOOK,
                     leakage=scored.leakage,
-                    quick=True,
                     **words,
                 )
             )

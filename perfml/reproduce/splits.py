@@ -18,7 +18,7 @@ from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.models.sklearn_compat import LinearTreeRegressorCompat
 from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.folds import Outcome, Work, run_split
-from perfml.modeling.scoring.protocols import LeaveOneLayerOut, RepeatedRandomSplit
+from perfml.modeling.scoring.protocols import leave_one_out, random_splits
 from perfml.modeling.scoring.targets import Target
 from perfml.reproduce.published import KEY_METRIC
 from perfml.util.typing import Floats, Progress
@@ -243,9 +243,9 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     most = {OWN: plan.own_splits}
     if plan.study_splits is not None:
         most["lmt"] = plan.study_splits
-    splitter = RepeatedRandomSplit(plan.splits, test_size=plan.test_size)
+    splits = random_splits(problem.rows, plan.splits, test_size=plan.test_size)
     works, work = [], work_maker(problem)
-    for seed, split in enumerate(splitter.split(problem.design.values)):
+    for seed, split in enumerate(splits):
         some = tuple(name for name in models if seed < most.get(name, plan.splits))
         works.append(work(some, tuple(random), split, (seed,), ("builtin", "classes")))
     if not problem.has_layers or problem.n_layers < 2:
@@ -253,7 +253,7 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     # many layers average over the seeds by themselves
     seeds = tuple(range(max(2, plan.model_seeds * 2 // problem.n_layers)))
     unseen = tuple(name for name in random if name != "condition-mean")
-    for split in LeaveOneLayerOut().split(problem.design.values, groups=problem.layer):
+    for split in leave_one_out(problem.layer, "layer"):
         works.append(work(models, unseen, split, seeds, ("builtin",)))
     return works
 

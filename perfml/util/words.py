@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
@@ -103,6 +104,17 @@ def percentage(value: float, digits: int = 3) -> str:
     ('19.7 %', '0.646 %', '1.00 %', '100 %')
     """
     return f"{number(100 * value, digits)} %" if math.isfinite(value) else "–"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return parts of a sentence joined with commas and an "and".
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def count(amount: int, noun: str, plural: str | None = None) -> str:

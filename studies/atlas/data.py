@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from perfml.modeling.features import BOUND
-from perfml.modeling.models.registry import get_model, make_imputer
+from perfml.modeling.models.registry import make_imputer
 from perfml.modeling.parallel import quietly
 from perfml.predict.describe import Vocabulary, describe
 from perfml.predict.model import codes_of
 from perfml.predict.reference import reference
+from studies import yardsticks
 
 TIERS = ("shape", "counted", "clocked")
 FOLDS = 10
@@ -79,7 +80,7 @@ def fitted(model, train, ratio, seed=0):
     if model not in ("lgbm", "hgb"):
         imputer = make_imputer().fit(values)
         values = imputer.transform(values)
-    made = get_model(model, "regression").make(seed)
+    made = yardsticks.make(model, seed)
     estimator, _ = quietly(lambda x: made.fit(x, ratio), values)
 
     def predict(table):

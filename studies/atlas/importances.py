@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_1samp
 
-from perfml.modeling.models.registry import get_model, make_imputer
+from perfml.modeling.models.registry import make_imputer
 from perfml.predict.model import codes_of, deal, log_ratio
+from studies import yardsticks
 from studies.atlas.data import (
     FOLDS,
     features,
@@ -57,7 +58,7 @@ def given_all_others():
     folds, costs = deal(codes, 5), np.empty((len(groups), len(ratio)))
     for fold in range(5):
         test, train = folds == fold, folds != fold
-        model = get_model("lgbm", "regression").make(0).fit(filled[train], ratio[train])
+        model = yardsticks.make("lgbm", 0).fit(filled[train], ratio[train])
         tool = CFI(
             model,
             loss=_absolute,

@@ -35,6 +35,7 @@ from perfml.predict.model import (
 )
 from perfml.util.files import replacing
 from perfml.util.json_values import json_value
+from studies import yardsticks
 from studies.atlas.data import (
     FOLDS,
     TIERS,
@@ -89,7 +90,7 @@ def scored(tier, models, protocols, target="time-per-bound", only=None):
         table = table[only].reset_index(drop=True)
     found = evaluate(
         table,
-        models=models,
+        models=yardsticks.named(models),
         protocols=protocols,
         features=columns,
         target=target,

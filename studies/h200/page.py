@@ -20,6 +20,7 @@ from perfml.datasets import load
 from perfml.ingest.profiles import ingest
 from perfml.modeling import average_repeats, evaluate, rank_both_weights, smallest_sufficient_set
 from perfml.tables import read_table, replacing
+from studies import yardsticks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -60,7 +61,7 @@ def evaluated(data, features, target, models=MODELS):
     """Return the scores of models, repeats averaged."""
     return evaluate(
         average_repeats(frame_of(data)),
-        models=models,
+        models=yardsticks.named(models),
         protocols=PROTOCOLS,
         features=features,
         target=target,
@@ -103,7 +104,7 @@ def ranks(data):
     gld = groups[place]
     alone = "" if gld["members"] == "gld_efficiency" else f" ({gld['members']})"
     mine = f"{place + 1} of {len(groups)}{alone}, {_place(gld)}, {gld['p_top3']:.2f}"
-    return [first, f"{groups[0]['null_p_top3']:.2f}", mine]
+    return [first, f"{groups[0]['p_value']:.3f}", mine]
 
 
 def _place(group):

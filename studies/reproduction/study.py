@@ -8,7 +8,7 @@ from typing import Any
 
 from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem, build_problem
-from perfml.modeling.scoring.protocols import LeaveOneLayerOut
+from perfml.modeling.scoring.protocols import leave_one_out
 from perfml.reproduce import Plan, Reproduction
 from perfml.reproduce import reproduce as analyse
 from perfml.reproduce.claims import Claim
@@ -88,7 +88,7 @@ def _recording() -> tuple[Recording | None, str]:
 
 def run_recording(problem: Problem, plan: Plan, progress: Progress | None = None) -> Runs:
     """Fit the trees on a recording with each of its layers held out, one model seed a layer."""
-    splits = list(LeaveOneLayerOut().split(problem.design.values, groups=problem.layer))
+    splits = leave_one_out(problem.layer, "layer")
     works = [
         work_maker(problem)(("dt", "gbr"), ("training-mean",), split, (seed,), ("builtin",))
         for seed, split in enumerate(splits)

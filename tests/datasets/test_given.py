@@ -8,12 +8,12 @@ from hypothesis import given as tried_with
 from hypothesis import strategies as st
 
 from perfml.datasets import LaunchChoice, read_given
-from perfml.datasets.kernel_layers import kernels_as_layers
 from perfml.datasets.loading import Given, without_guesses
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.load import given_sides
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
+from perfml.merge.by_kernel import kernels_as_layers
 from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.tables import make_kernels

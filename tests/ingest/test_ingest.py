@@ -130,9 +130,9 @@ def test_nvprof_metrics_take_their_times_from_a_log_of_the_same_program(recorded
     assert metric_columns(frame)
 
 
-def test_a_log_without_ranges_says_in_merge_how_to_get_layers(recorded):
+def test_a_log_without_times_says_in_merge_how_to_get_them(recorded):
     kernels = ingest([recorded / "nvprof" / "metrics.csv"]).frame
-    with pytest.raises(PerfmlError, match="no launch belongs to a layer"):
+    with pytest.raises(PerfmlError, match="no usable time"):
         merge(kernels)
 
 

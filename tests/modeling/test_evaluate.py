@@ -27,6 +27,7 @@ from perfml.modeling.models import forest, gradient_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
 from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
 from perfml.modeling.models.registry import get_model, get_models
+from studies import yardsticks
 from tests.support.modeling_data import linear_layers, published_file, six_conditions
 
 pytestmark = pytest.mark.long
@@ -347,7 +348,7 @@ def test_layers_nobody_measured_are_predicted_from_what_is_known_before_a_run(re
     assert len(recorded_layers) == 63
     found = evaluate(
         recorded_layers,
-        models=["gp"],
+        models=yardsticks.named(["gp"]),
         protocols=["leave-one-layer-out", "leave-one-shape-out"],
         features="before-run",
         target="time-per-flop",

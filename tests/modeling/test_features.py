@@ -21,6 +21,7 @@ from perfml.modeling.models.registry import get_model, imputed_owners, make_impu
 from perfml.modeling.ranking.importance import builtin_importance
 from perfml.modeling.scoring.folds import prepare
 from perfml.modeling.scoring.targets import make_target
+from studies import yardsticks
 from tests.support.modeling_data import linear_layers, published_file, six_conditions
 
 
@@ -305,6 +306,6 @@ def test_a_product_of_powers_is_learned_by_the_models_on_logarithms():
     layers["time_us"] = 80 * layers["dram_utilization"] ** -1.0 * layers["stall_sync"] ** 0.5
     problem = build_problem(layers)
     for name in ("power-law", "gp"):
-        model = make_estimator(name).fit(problem.design.values[9:], np.log(problem.truth[9:]))
+        model = yardsticks.make(name, 0).fit(problem.design.values[9:], np.log(problem.truth[9:]))
         guess = np.exp(model.predict(problem.design.values[:9]))
         assert np.mean(np.abs(guess / problem.truth[:9] - 1)) < 0.05, name

@@ -10,6 +10,7 @@ from perfml.errors import TableError
 from perfml.modeling import average_copies, average_repeats, evaluate, with_layer_facts
 from perfml.modeling.features import BOUND
 from perfml.modeling.layer_shapes import FACTS
+from studies import yardsticks
 from tests.support.modeling_data import networks_with_law
 
 MANIFEST = {
@@ -85,7 +86,7 @@ def test_the_roofline_stands_beside_the_models_where_bounds_are_known(layers):
     bounded = layers.assign(**{BOUND: layers["time_us"] / 3})
     found = evaluate(
         bounded,
-        models="power-law",
+        models=yardsticks.named(["power-law"]),
         protocols="leave-one-network-out",
         features="before-run",
         target="time-per-bound",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,7 +27,7 @@ FEW = {"resamples": 4, "permutations": 20, "methods": ("builtin", "permutation")
 
 
 def operators(groups: int = 12, repeats: int = 3, seed: int = 0) -> pd.DataFrame:
-    """Return repeats of operators: ``latency`` is 10 + 90 * ``bytes``, each operator has one."""
+    """Return repeats of operators: ``latency`` is 10 + 90 * ``bytes``, with 1 % of noise."""
     rng = np.random.default_rng(seed)
     size = np.repeat(rng.uniform(size=groups), repeats)
     return pd.DataFrame(
@@ -39,7 +37,7 @@ def operators(groups: int = 12, repeats: int = 3, seed: int = 0) -> pd.DataFrame
             "noise": rng.uniform(size=groups * repeats),
             "always": 1.0,
             "kind": np.where(size > 0.5, "big", "small"),
-            "latency": 10 + 90 * size,
+            "latency": (10 + 90 * size) * (1 + 0.01 * rng.normal(size=len(size))),
         }
     )
 
@@ -67,7 +65,7 @@ def test_columns_by_name_or_beside_the_table_give_the_same_scores():
         pd.testing.assert_frame_equal(named.scores, other.scores)
     assert named.features == ("bytes", "noise")
     assert named.dropped == {"always": "constant: always 1", "kind": "holds no numbers"}
-    assert score_of(named, "LinearRegression", "leave-one-group-out") < 1e-9
+    assert score_of(named, "LinearRegression", "leave-one-group-out") < 0.03
 
 
 def test_a_table_of_layers_as_features_and_times_scores_as_the_table_does():
@@ -136,12 +134,12 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
     models = [make_pipeline(StandardScaler(), Ridge()), KNeighborsRegressor(3), "dt"]
     found = rank(operators(), "latency", groups="op", models=models, **FEW)
     assert found.summary["members"][0] == "bytes"
-    assert {"rank_low", "rank_high", "null_p_top3"} <= set(found.summary.columns)
+    assert {"rank_low", "rank_high", "score", "p_value"} <= set(found.summary.columns)
     pairs = set(zip(found.table["model"], found.table["method"], strict=True))
     assert {("Ridge", "own"), ("Ridge", "permutation"), ("dt", "gini")} <= pairs
     assert ("KNeighborsRegressor", "own") not in pairs
-    assert "with latency permuted between values of op" in found.chance
-    assert re.search(r"\S+ is in the top 3 of \d+ % of ", found.chance), "a share, as in the table"
+    assert found.beyond_chance == ("bytes",)
+    assert "permutations of latency between values of op" in found.chance
     assert found.distinct_layers == 12
 
 

@@ -7,22 +7,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.model_selection import cross_validate, train_test_split
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.model_selection import train_test_split
 
 from perfml.errors import PerfmlError
-from perfml.modeling import (
-    ByRun,
-    ExcludeDuplicates,
-    LeaveOneConditionOut,
-    LeaveOneLayerOut,
-    RepeatedRandomSplit,
-    build_problem,
-    make_protocol,
-)
+from perfml.modeling import build_problem, make_protocol
 from perfml.modeling.features import SHAPE_AMOUNTS
-from perfml.modeling.scoring.protocols import PROTOCOLS, twin_codes
-from tests.support.modeling_data import linear_layers, networks_with_law, six_conditions
+from perfml.modeling.scoring.protocols import PROTOCOLS, group_folds, random_splits, twin_codes
+from tests.support.modeling_data import networks_with_law, six_conditions
 
 
 def test_every_protocol_tests_rows_it_did_not_train_on():
@@ -44,7 +35,7 @@ def test_grouped_protocols_test_every_row_once():
 
 def test_random_split_is_train_test_split_with_consecutive_seeds():
     X = np.arange(50)
-    found = list(RepeatedRandomSplit(3, test_size=0.25, random_state=7).split(X))
+    found = random_splits(len(X), 3, test_size=0.25, seed=7)
     for offset, (train, test) in enumerate(found):
         expected = train_test_split(X, test_size=0.25, random_state=7 + offset)
         assert list(train) == list(expected[0])
@@ -52,30 +43,20 @@ def test_random_split_is_train_test_split_with_consecutive_seeds():
 
 
 @pytest.mark.parametrize(
-    ("splitter", "columns"),
+    ("name", "columns", "splits"),
     [
-        (LeaveOneLayerOut(), ["layer"]),
-        (LeaveOneConditionOut(), ["backend", "layer"]),
-        (ByRun(4), ["run_id", "iteration"]),
+        ("leave-one-layer-out", ["layer"], 2),
+        ("leave-one-condition-out", ["backend", "layer"], 6),
+        ("by-run", ["run_id", "iteration"], 10),
     ],
 )
-def test_groups_of_a_layers_table_are_never_split(splitter, columns):
+def test_groups_of_a_layers_table_are_never_split(name, columns, splits):
     layers = six_conditions()
     label = layers[columns].astype(str).agg("/".join, axis=1)
-    for train, test in splitter.split(layers):
+    found = make_protocol(name, build_problem(layers)).splits
+    assert len(found) == splits
+    for train, test in found:
         assert not set(label.iloc[train]) & set(label.iloc[test])
-
-
-def test_leave_one_layer_out_has_a_split_a_layer():
-    layers = linear_layers(layers=7)
-    assert LeaveOneLayerOut().get_n_splits(layers) == 7
-    held_out = [set(layers["layer"].iloc[test]) for _, test in LeaveOneLayerOut().split(layers)]
-    assert all(len(names) == 1 for names in held_out)
-    assert len(set.union(*held_out)) == 7
-
-
-def test_leave_one_condition_out_has_a_split_a_condition():
-    assert LeaveOneConditionOut().get_n_splits(six_conditions()) == 6
 
 
 @pytest.mark.parametrize(
@@ -117,7 +98,7 @@ def test_no_twin_leaves_no_copy_of_a_test_row_in_training():
     X = rng.integers(0, 3, size=(200, 3)).astype(float)
     X[rng.random(X.shape) < 0.1] = np.nan
     rows = [tuple(np.nan_to_num(row, nan=-1.0)) for row in X]
-    splits = list(ExcludeDuplicates(5).split(X))
+    splits = group_folds(twin_codes(X), 5)
     assert len(splits) == 5
     for train, test in splits:
         assert not {rows[i] for i in train} & {rows[i] for i in test}
@@ -140,41 +121,21 @@ def test_rows_have_one_code_exactly_if_their_features_are_equal(rows):
 
 def test_folds_by_run_have_nearly_equal_sizes():
     layers = six_conditions(repeats=21)
-    sizes = [len(test) for _, test in ByRun(10).split(layers)]
+    sizes = [len(test) for _, test in make_protocol("by-run", build_problem(layers)).splits]
     assert len(sizes) == 10
     assert max(sizes) - min(sizes) <= 6  # a run is six rows
 
 
-def test_splitters_work_in_cross_validate():
-    layers = linear_layers()
-    X = layers[["dram_utilization", "stall_sync"]].to_numpy()
-    found = cross_validate(
-        DecisionTreeRegressor(random_state=0),
-        X,
-        layers["time_us"],
-        groups=layers["layer"],
-        cv=LeaveOneLayerOut(),
-    )
-    assert len(found["test_score"]) == 12
-    random = cross_validate(
-        DecisionTreeRegressor(random_state=0), X, layers["time_us"], cv=RepeatedRandomSplit(3)
-    )
-    assert len(random["test_score"]) == 3
-
-
 def test_rows_without_a_layer_are_an_error():
-    layers = six_conditions().assign(layer=None)
     with pytest.raises(PerfmlError, match="which layer"):
-        list(LeaveOneLayerOut().split(layers))
-    with pytest.raises(PerfmlError, match="groups="):
-        list(LeaveOneLayerOut().split(np.zeros((3, 2))))
+        make_protocol("leave-one-layer-out", build_problem(six_conditions().assign(layer=None)))
 
 
 def test_one_layer_cannot_be_left_out():
     layers = six_conditions()
-    one = layers[layers["layer"] == "conv_03"]
+    one = build_problem(layers[layers["layer"] == "conv_03"])
     with pytest.raises(PerfmlError, match="at least 2 layers") as error:
-        list(LeaveOneLayerOut().split(one))
+        make_protocol("leave-one-layer-out", one)
     assert error.value.found == "1"
 
 

@@ -7,18 +7,19 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 
-from benchmarks.ranking import CASES, METRICS, ask
-from benchmarks.ranking import table as simulated
 from perfml.datasets import load
 from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.measure import Measured
-from perfml.modeling.ranking.null import Baseline, Null, permuted_problems
+from perfml.modeling.ranking.null import Baseline, Null
+from perfml.modeling.ranking.permutations import arrangements, permuted_problems
 from perfml.modeling.ranking.summary import tied_first
 from perfml.modeling.scoring.targets import make_target
 from perfml.report.verbs import rank_document
+from studies.ranking.power import Case, said
 from tests.support.modeling_data import linear_layers
 
 
@@ -99,32 +100,75 @@ def test_an_importance_is_scored_by_what_its_group_gets_by_chance():
     assert baseline.scores(np.array([-1.0, -1.0])).max() <= 0.0
 
 
-def test_the_limit_of_the_null_is_exceeded_by_chance_in_one_case_of_twenty():
-    null = Null(39, 10, tuple(np.arange(39) / 39))
-    # with the observed table there are 40: two may lie beyond
-    assert sum(share > null.limit for share in null.p_top3) == 1
-    assert Null(20, 10, (0.5,) * 19 + (0.9,)).limit == 0.9
+def test_a_p_value_counts_the_table_itself_and_is_not_below_the_share_of_chance():
+    # 39 permuted tables, of which one reaches the score: 2 of 40
+    null = Null(39, 5, tuple(np.arange(39.0)), 38.0)
+    assert null.p_value == pytest.approx(2 / 40)
+    assert null.exceeded
+    assert null.limit == 37.0
+    assert not Null(39, 5, tuple(np.arange(39.0)), 37.0).exceeded
+    assert not Null(18, 5, tuple(np.arange(18.0)), 99.0).exceeded, "19 tables cannot tell 5 %"
 
 
-def test_a_share_equal_to_the_limit_but_for_rounding_is_no_more_than_chance():
-    null = Null(20, 3, (0.5,) * 17 + (7 / 9,) * 3)
-    assert null.exceeded_by(0.8)
-    assert not null.exceeded_by(7 / 9 + 1e-15)
+def test_a_ranking_is_given_up_only_where_no_further_permutation_can_help():
+    behind = tuple(np.arange(20.0))
+    assert Null(20, 5, behind, 17.5).hopeless(40), "two of at most 41 are ahead already"
+    assert not Null(20, 5, behind, 18.5).hopeless(40)
 
 
-def test_a_null_in_stages_ends_above_chance_and_is_the_whole_one_where_it_does_not():
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 6, 12])
+def test_a_perfect_metric_is_more_than_chance_among_however_few_columns(columns):
+    rng = np.random.default_rng(columns)
+    X = np.repeat(rng.uniform(size=(24, columns)), 5, axis=0)
+    y = np.exp(2 * X[:, 0]) * (1 + 0.02 * rng.normal(size=120))
+    found = rank(
+        pd.DataFrame(X).add_prefix("m"),
+        y,
+        groups=np.repeat(range(24), 5),
+        models=RandomForestRegressor(20),
+        methods="permutation",
+        resamples=20,
+        permutations=20,
+        n_jobs=1,
+    )
+    assert found.beyond_chance == ("m0",)
+    assert found.chance.startswith("m0 explains more than chance does (p = 0.0476")
+
+
+def test_noise_is_more_than_chance_in_no_more_than_a_few_of_many_tables():
+    alarms = sum(said(Case(3, 0.0), seed) for seed in range(20))
+    # more than four of twenty would be of 5 % in 3 of 1000 such tests
+    assert alarms <= 4
+
+
+def test_every_method_has_its_own_chance():
     layers = linear_layers(layers=12)
-    layers["time_us"] = 100 + 900 * layers["dram_utilization"]
-    few = {"models": "dt", "methods": "builtin", "resamples": 12, "permutations": 20}
-    whole = rank(layers, null_resamples=12, **few)
-    early = rank(layers, null_resamples=(8, 12), **few)
-    assert (early.null.resamples, whole.null.resamples) == (8, 12)
-    # chance is measured less often, the metrics are measured the same
-    pd.testing.assert_frame_equal(early.table, whole.table)
-    assert early.summary["members"][0] == whole.summary["members"][0] == "dram_utilization"
-    open_question = rank(layers, null_resamples=(1, 12), **few)
-    pd.testing.assert_frame_equal(open_question.summary, whole.summary)
-    assert open_question.null == whole.null
+    found = rank(layers, models="dt", resamples=6, permutations=20, n_jobs=1)
+    rows = found.table.set_index(["method", "metric"])
+    for method in ("gini", "permutation", "shapley"):
+        real, noise = (rows.loc[(method, name)] for name in ("dram_utilization", "gst_efficiency"))
+        assert real["importance"] > real["by_chance"]
+        assert real["p_value"] < noise["p_value"]
+    assert found.table[found.table["method"] == "drop-column"]["p_value"].isna().all()
+
+
+def test_what_cannot_be_permuted_is_not_tested_and_it_is_said():
+    layers = average_repeats(linear_layers(layers=6)).drop_duplicates("layer")
+    alone = layers.assign(workload=layers["layer"])  # each layer under settings of its own
+    problem, pieces = build_problem(alone), distinct_layers(alone)
+    assert arrangements(problem, pieces) == 1
+    assert arrangements(build_problem(layers), distinct_layers(layers)) == 720
+    found = rank(alone, models="dt", methods="builtin", resamples=4, permutations=20, n_jobs=1)
+    assert "can be permuted in only 1 ways" in found.chance
+    assert found.summary["p_value"].isna().all()
+    assert found.beyond_chance == ()
+
+
+def test_backends_of_a_layer_are_permuted_in_as_many_ways_as_give_other_answers():
+    layers = average_repeats(linear_layers(layers=3))
+    problem = build_problem(layers, "classification")
+    # three names exchanged in each of three layers, but for exchanging all alike: 6 * 6 * 6 / 6
+    assert arrangements(problem, distinct_layers(layers)) == 36
 
 
 def test_metrics_whose_order_the_resamples_decide_tie_for_the_first_place():
@@ -150,28 +194,3 @@ def test_a_tie_is_said_and_one_that_leads_alone_is_not():
     assert tied.tie.startswith(sentence)
     assert sentence in " ".join(repr(tied).split())
     assert sentence in rank_document(tied, 3).sections[0].blocks[-1].text
-
-
-@pytest.mark.slow
-def test_the_quick_null_of_a_report_raises_no_more_false_alarms_than_one_in_twenty():
-    answers = [ask(CASES["no signal, 7 layers"], seed, ["dt"], quick=True) for seed in range(12)]
-    # more than two of twelve would be of 5 % in 20 of 1000 such tests
-    assert sum(each.largest > each.limit for each in answers) <= 2
-
-
-@pytest.mark.slow
-def test_a_group_of_five_noise_metrics_has_no_advantage():
-    firsts = 0
-    for seed in range(8):
-        found = rank(
-            simulated(CASES["no signal, five metrics are one group"], seed),
-            models="dt",
-            resamples=20,
-            permutations=20,
-            methods=("builtin", "permutation"),
-            features=METRICS,
-            seed=100 * seed,
-        )
-        firsts += len(found.summary["members"].iloc[0].split(", ")) == 5
-    # by its best member it was first in 95 of 100; one of six groups is due a sixth
-    assert firsts <= 4

@@ -449,7 +449,7 @@ def test_svg_escapes_markup_in_names():
 
 def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
     found = ranking()
-    told = dataclasses.replace(found, summary=found.summary.assign(null_p_top3=0.4))
+    told = dataclasses.replace(found, summary=found.summary.assign(p_value=0.4))
     method = told.table["method"].iloc[0]
     models = told.table[told.table["method"] == method]["model"].unique()
     ax = figures.model_importances([told, told], method=method, measured="fp32, batch 1")

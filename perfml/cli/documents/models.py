@@ -45,7 +45,8 @@ class RankGroup(TypedDict):
     rank_high: Number
     p_top1: Number
     p_top3: Number
-    null_p_top3: Number
+    score: Number
+    p_value: Number
 
 
 class RankMetric(TypedDict):
@@ -63,6 +64,8 @@ class RankMetric(TypedDict):
     rank_high: Number
     p_top1: Number
     p_top3: Number
+    by_chance: Number
+    p_value: Number
 
 
 class RankAgreement(TypedDict):
@@ -74,12 +77,14 @@ class RankAgreement(TypedDict):
 
 
 class RankNull(TypedDict):
-    """What a leading group gets by chance."""
+    """The test of the ranking against permuted tables."""
 
     permutations: int
     resamples: int
-    p_top3_median: Number
-    p_top3_95: Number
+    observed: Number
+    limit: Number
+    p_value: Number
+    reason: str
 
 
 class Rank(TypedDict):

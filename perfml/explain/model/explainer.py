@@ -59,7 +59,7 @@ class Explainer:
         if layers < MIN_LAYERS:
             msg = f"a model needs {MIN_LAYERS} layers or more to learn from"
             raise PerfmlError(msg, found=f"{layers}", cure="Compare tables with more layers.")
-        design = build_design(training, "published")
+        design = build_design(training)
         self.model = model
         self.seed = seed
         self.names = design.names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +11,12 @@ import numpy.typing as npt
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.modeling.models.ebm import make_boosting, require_boosting
 from perfml.modeling.models.forest import QuickForestClassifier
 from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
-from perfml.modeling.models.lightgbm import make_lightgbm, require_lightgbm
-from perfml.modeling.models.sampled import SampledGaussianProcess
 
 REGRESSION = ("dt", "gbr", "lmt")
 """Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
@@ -45,13 +41,11 @@ class Model:
         Returns an unfitted scikit-learn estimator for a seed.
     builtin
         Name of the importance that the fitted model brings along: ``gini``, ``coefficient``,
-        ``explained-variance``, ``term-importance``; None if it has none.
+        ``explained-variance``; None if it has none.
     seeded
         Whether the fit depends on the seed.
     cost
         Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
-    require
-        Raises MissingExtraError where a package that the model needs is not installed.
     counts
         Whether it learns a row that was drawn three times faster as one row of weight 3, with the
         same result.
@@ -69,7 +63,6 @@ class Model:
     builtin: str | None
     seeded: bool
     cost: float
-    require: Callable[[], None] | None = None
     counts: bool = False
     fewer: Callable[[int], Any] | None = None
     own: bool = False
@@ -94,39 +87,6 @@ def _linear_model_tree(seed: int) -> Any:
     from perfml.modeling.linear_model_tree.regressor import LinearModelTreeRegressor
 
     return LinearModelTreeRegressor()
-
-
-def log_features(X: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the logarithm of features, with 0.001 added so that 0 stays finite.
-
-    A time is a product (operations / rate / utilization), which logarithms turn into a sum.
-    """
-    return np.asarray(np.log(np.maximum(X, 0.0) + 1e-3), dtype=np.float64)
-
-
-def _power_law(seed: int) -> Any:
-    from sklearn.linear_model import RidgeCV
-
-    return make_pipeline(
-        FunctionTransformer(log_features), StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))
-    )
-
-
-def _log_tree(seed: int) -> Any:
-    return make_pipeline(FunctionTransformer(log_features), _linear_model_tree(seed))
-
-
-def _gaussian_process(seed: int) -> Any:
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
-    kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(10.0, (1.0, 1e3)) + WhiteKernel(
-        1e-2, (1e-6, 1.0)
-    )
-    return make_pipeline(
-        FunctionTransformer(log_features),
-        StandardScaler(),
-        SampledGaussianProcess(kernel, normalize_y=True, random_state=seed),
-    )
 
 
 def _histogram_boosting(seed: int) -> Any:
@@ -161,11 +121,9 @@ def _models(task: str, *rows: tuple[Any, ...]) -> dict[str, Model]:
     found = {}
     for name, title, make, builtin, seeded, cost in rows:
         counts, fewer = name in _COUNTING, _FEWER.get(name)
-        found[name] = Model(name, title, task, make, builtin, seeded, cost, None, counts, fewer)
+        found[name] = Model(name, title, task, make, builtin, seeded, cost, counts, fewer)
     return found
 
-
-_LOGS = "on the logarithms of the features"
 
 _COUNTING = ("gbr", "lmt", "rf")
 """Models whose time grows with the rows; see `Model.counts`."""
@@ -185,9 +143,6 @@ _REGRESSION = _models(
     ("gbr", "gradient boosting", _seeded(QuickGradientBoostingRegressor), "gini", True, 0.04),
     ("lmt", "linear model tree", _linear_model_tree, "explained-variance", False, 0.025),
     ("lmt:linear-tree", "linear model tree (linear-tree)", _linear_tree, "gini", False, 0.4),
-    ("lmt:log", f"linear model tree {_LOGS}", _log_tree, "explained-variance", False, 0.025),
-    ("power-law", f"ridge regression {_LOGS}", _power_law, "coefficient", False, 0.005),
-    ("gp", f"Gaussian process {_LOGS}", _gaussian_process, None, False, 0.3),
     ("hgb", "histogram gradient boosting, absolute errors", _histogram_boosting, None, True, 0.3),
 )
 _CLASSIFICATION = _models(
@@ -206,35 +161,6 @@ _CLASSIFICATION = _models(
 )
 _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 
-_EXTRA = {
-    "ebm": {
-        task: Model(
-            "ebm",
-            "explainable boosting machine",
-            task,
-            functools.partial(make_boosting, task),
-            "term-importance",
-            seeded=True,
-            cost=0.7,
-            require=require_boosting,
-        )
-        for task in _REGISTRY
-    },
-    "lgbm": {
-        "regression": Model(
-            "lgbm",
-            "LightGBM",
-            "regression",
-            make_lightgbm,
-            None,
-            seeded=True,
-            cost=0.1,
-            require=require_lightgbm,
-        )
-    },
-}
-"""Models of optional packages: name, task, model."""
-
 
 def get_model(name: str | Model, task: str) -> Model:
     """Return a model of the registry.
@@ -242,9 +168,8 @@ def get_model(name: str | Model, task: str) -> Model:
     Parameters
     ----------
     name
-        One of `CLASSIFICATION` or `REGRESSION`, ``ebm`` or ``lgbm`` (regression, extra
-        ``explain``), or ``lr:0.1`` for logistic regression with another C; a model is returned as
-        it is.
+        One of `CLASSIFICATION` or `REGRESSION`, or ``lr:0.1`` for logistic regression with another
+        C; a model is returned as it is.
     task
         ``regression`` or ``classification``.
 
@@ -252,19 +177,12 @@ def get_model(name: str | Model, task: str) -> Model:
     ------
     PerfmlError
         If there is no such model for the task.
-    MissingExtraError
-        If the model's package is not installed.
     """
     if isinstance(name, Model):
         return name
     registry = _REGISTRY[task]
     if name in registry:
         return registry[name]
-    if task in _EXTRA.get(name, {}):
-        model = _EXTRA[name][task]
-        if model.require is not None:
-            model.require()
-        return model
     base, _, argument = name.partition(":")
     if task == "classification" and base == "lr" and argument:
         try:
@@ -274,13 +192,11 @@ def get_model(name: str | Model, task: str) -> Model:
         if 0 < c < float("inf"):
             title = f"logistic regression, C = {c:g}"
             return Model(name, title, task, lambda seed: _logistic(c), "coefficient", False, 0.01)
-    others = [each for each in _REGISTRY if each != task]
-    other = [each for each in others if name in _REGISTRY[each] or each in _EXTRA.get(name, {})]
+    other = next((each for each in _REGISTRY if each != task and name in _REGISTRY[each]), None)
     msg = f"no {task} model is called {name!r}"
     extra = " and lr:C, such as lr:0.1" if task == "classification" else ""
-    known = [*registry, *(each for each in _EXTRA if task in _EXTRA[each])]
-    cure = did_you_mean(name, known, f"Models are: {', '.join(known)}{extra}.")
-    raise PerfmlError(msg, found=f"a {other[0]} model" if other else None, cure=cure)
+    cure = did_you_mean(name, [*registry], f"Models are: {', '.join(registry)}{extra}.")
+    raise PerfmlError(msg, found=f"a {other} model" if other else None, cure=cure)
 
 
 def title_of(name: str, task: str) -> str:
@@ -294,7 +210,7 @@ def title_of(name: str, task: str) -> str:
     known = _REGISTRY[task].get(name)
     if known is None:
         return name
-    thing = any(word in known.title for word in ("tree", "forest", "process"))
+    thing = any(word in known.title for word in ("tree", "forest"))
     return f"the {known.title}" if thing else known.title
 
 
@@ -306,7 +222,7 @@ def get_models(names: str | Sequence[str] | None, task: str) -> tuple[Model, ...
         names = REGRESSION if task == "regression" else CLASSIFICATION
     if not names:
         msg = "no model was named"
-        raise PerfmlError(msg, cure=f"Models are: {', '.join([*_REGISTRY[task], *_EXTRA])}.")
+        raise PerfmlError(msg, cure=f"Models are: {', '.join(_REGISTRY[task])}.")
     return tuple(get_model(name, task) for name in dict.fromkeys(names))
 
 

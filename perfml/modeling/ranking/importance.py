@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.util.extras import import_extra
+from perfml.modeling.ranking.tree_shapley import tree_shapley
 from perfml.util.typing import Floats, Ints
 
 Score = Callable[[npt.NDArray[Any]], Floats]
@@ -26,8 +26,7 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     """Return the importance that a fitted model brings along.
 
     Trees: mean decrease in impurity (Gini). Linear models: mean over the classes of the absolute
-    coefficient. Linear model tree: share of variance explained. Explainable boosting machine: mean
-    absolute contribution of each term over the training rows (and classes).
+    coefficient. Linear model tree: share of variance explained.
 
     `fitted` is an estimator, or a pipeline that ends in one; `owners` the feature of each column.
     """
@@ -36,11 +35,6 @@ def builtin_importance(fitted: Any, owners: Ints, n_features: int) -> Floats:
     brought = getattr(last, "feature_importances_", None)
     if brought is not None:
         columns = np.asarray(brought, dtype=np.float64)
-    elif hasattr(last, "term_importances"):
-        columns = np.zeros(len(owners))
-        for features, value in zip(last.term_features_, last.term_importances(), strict=True):
-            # the importance of a term of several features is shared among them
-            np.add.at(columns, list(features), value / len(features))
     else:
         columns = np.abs(class_coefficients(last)).mean(axis=0)
     return np.asarray(np.bincount(owners, weights=columns, minlength=n_features), dtype=np.float64)
@@ -110,8 +104,8 @@ def shapley_importance(
 ) -> tuple[Floats, ...] | None:
     """Return the mean absolute Shapley value of each owner over the rows of `X`.
 
-    Trees: exact, path dependent (Lundberg et al. 2020, Algorithm 2), averaged over classes, by
-    the package shap. Linear models: exact for independent features, ``coef * (x - mean)``.
+    Trees: exact, path dependent, averaged over classes (`tree_shapley`). Linear models: exact for
+    independent features, ``coef * (x - mean)``.
 
     Parameters
     ----------
@@ -131,11 +125,6 @@ def shapley_importance(
     tuple of ndarrays, or None
         One array for each way, one number an owner; None for a model without an exact and fast
         Shapley value.
-
-    Raises
-    ------
-    MissingExtraError
-        If the model is a tree and shap is not installed.
     """
     last = fitted[-1] if hasattr(fitted, "named_steps") else fitted
     if hasattr(last, "coef_") and hasattr(last, "classes_"):
@@ -159,17 +148,9 @@ def _owned(values: Floats, owners: Ints) -> Floats:
     return np.asarray(np.abs(sums).mean(axis=(0, 1)))
 
 
-def has_shap() -> bool:
-    """Return whether the package shap is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("shap") is not None
-
-
 def _tree_values(fitted: Any, X: Floats) -> Floats:
     """Return Shapley values of shape (outputs, rows, columns)."""
-    shap = import_extra("shap", "explain", "Shapley values of trees")
-    values = np.asarray(shap.TreeExplainer(fitted).shap_values(X, check_additivity=False))
-    if values.ndim == 2:
-        return values[None]
-    return np.moveaxis(values, -1, 0)
+    if hasattr(fitted, "tree_"):
+        return tree_shapley([fitted.tree_], X)
+    trees = [estimator.tree_ for estimator in np.ravel(fitted.estimators_)]
+    return tree_shapley(trees, X, getattr(fitted, "learning_rate", 1.0 / len(trees)))

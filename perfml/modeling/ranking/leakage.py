@@ -18,7 +18,7 @@ from perfml.modeling.models.registry import title_of
 from perfml.modeling.parallel import quietly
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
-from perfml.modeling.scoring.protocols import RepeatedRandomSplit, Split, twin_codes
+from perfml.modeling.scoring.protocols import Split, random_splits, twin_codes
 from perfml.modeling.scoring.targets import Target
 from perfml.util.words import percentage
 
@@ -98,7 +98,7 @@ def detect_leakage(
     baseline_scores
         Median score of each baseline on the same splits as `model_scores`.
     """
-    splits = list(RepeatedRandomSplit(PROBE_SPLITS, random_state=seed).split(problem.design.values))
+    splits = random_splits(problem.rows, PROBE_SPLITS, seed=seed)
     twins = twin_codes(problem.design.values)
     shares = [float(np.isin(twins[test], twins[train]).mean()) for train, test in splits]
     metrics = [_lookup_metric(problem, train) for train, _ in splits]

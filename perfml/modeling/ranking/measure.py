@@ -35,7 +35,7 @@ MAX_EXPLAINED = 64
 
 @dataclass(frozen=True)
 class Resample:
-    """One resample, and what to measure on it; `quick` takes few trees."""
+    """One resample, and what to measure on it."""
 
     problem: Problem
     target: Target
@@ -44,7 +44,6 @@ class Resample:
     groups: Groups
     drawn: Drawn
     seed: int
-    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def measure(work: Resample) -> list[Measured]:
             prepared.train[:, order], prepared.test[:, order], prepared.owners[order]
         )
         model = get_model(name, problem.task)
-        if work.quick and model.fewer is not None:
+        if model.fewer is not None:
             model = replace(model, make=model.fewer)
         results += _Fit(work, model, shuffled, rng).importances()
     return results

@@ -1,100 +1,113 @@
-"""What a ranking looks like when there is nothing to find: times permuted between layers.
+"""Whether a ranking shows more than chance: a permutation test on the importances themselves.
 
-The same table with its times given to other layers has the same groups of metrics, the same
-repeats and the same models, and no relation between metrics and time. Whatever is ranked first
-there is first by chance. It serves twice: each group's importance is measured against what that
-very group gets by chance, so that neither a group's size nor its spread of values lifts it; and
-the probability of the leading group stands beside the one that a leading group gets by chance.
+The importances of the table and of tables with permuted times (`permutations.py`) are measured
+alike: the same resamples, seeds and models. Each group's importance is put in standard deviations
+of all those tables and averaged over models and methods, and so is its rank correlation with the
+target (`association.py`). The mean of both is the group's score, and is compared with the *largest*
+score of any group in each permuted table (maxT, Westfall and Young 1993, Resampling-Based Multiple
+Testing). As all tables are treated alike, the p-value is exact where layers are exchangeable,
+whatever the models do (Phipson and Smyth 2010, Permutation p-values should never be zero,
+Statistical Applications in Genetics and Molecular Biology 9, 39); and it holds for the whole
+ranking, not for one metric of many. A score has no ceiling, where a share of resamples has: with
+few metrics the leading one is among the first three every time, by chance too.
 
-The correction of importances is that of Altmann et al. 2010 (Permutation importance: a corrected
-feature importance measure, Bioinformatics 26, 1340-1347), with the null's mean and standard
-deviation; whole layers are permuted instead of rows because the rows of a layer belong together.
+The same tables give what each group's importance is by chance, so that neither a group's size nor
+its spread of values lifts it in the ranking (Altmann et al. 2010, Permutation importance: a
+corrected feature importance measure, Bioinformatics 26, 1340-1347).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from perfml.modeling.features import Problem
 from perfml.modeling.ranking.measure import Measured
-from perfml.modeling.scoring.targets import Target
-from perfml.util.typing import Floats, Ints
+from perfml.util.typing import Floats
 
-CONFIDENCE = 0.95
-"""Quantile of the null that a probability must exceed to be called more than chance."""
+Pair = tuple[str, str]
+"""A model and a method."""
 
-FEWEST_PERMUTATIONS = 20
-"""Below that the 95 % point of the null cannot be known: the largest of 19 is the 95 % point."""
+LEVEL = 0.05
+"""A p-value up to here is called more than chance."""
 
-NULL_RESAMPLES = 10
-"""Resamples of each permutation. Fewer than those of the ranking: the null's probabilities scatter
-a little more, so its 95 % point is rather too high than too low."""
+FEWEST_PERMUTATIONS = 19
+"""Fewer cannot give a p-value of 5 %: the table itself is one of the arrangements."""
+
+PERMUTATIONS = 40
+
+FIRST_LOOK = 20
+"""Permutations after which a ranking that cannot be told any more is given up. Of fewer tables the
+standard deviations are too uncertain: of six, no score can lie above 2.04 of them."""
+
+NULL_RESAMPLES = 3
+"""Resamples of each permuted table. The test holds for any number; more find weaker effects."""
 
 ROUNDING = 1e-9
-"""Difference of two shares that is none."""
-
-QUICK_RESAMPLES = (3, 5)
-"""Resamples of each permutation in a report, which has to be quick: three where they tell, else
-five (`Null.exceeded_by`). The 95 % point is higher still, so that false alarms are rarer than 5 %
-and a weak effect is told less often."""
+"""Difference of two scores that is none."""
 
 
 @dataclass(frozen=True)
 class Null:
-    """What the leading group gets when times (or backends) are permuted between layers.
+    """The test of a ranking against chance.
 
     Attributes
     ----------
     permutations
-        How many permutations.
+        How many permuted tables were measured.
     resamples
         Bootstrap resamples of each.
-    p_top3
-        Of each permutation, the largest probability of being among the first three.
+    highest
+        Of each permuted table, the largest score of any group: standard deviations above the mean.
+    observed
+        The largest score of the table as it is; NaN where nothing was tested.
+    reason
+        Why there was no test; empty where there was one.
     """
 
     permutations: int
     resamples: int
-    p_top3: tuple[float, ...]
+    highest: tuple[float, ...]
+    observed: float
+    reason: str = ""
 
     @property
-    def median(self) -> float:
-        """What a leading group usually gets by chance."""
-        return float(np.median(self.p_top3))
+    def p_value(self) -> float:
+        """How often chance alone gives a leading group as high a score; NaN without a test."""
+        if self.reason:
+            return float("nan")
+        return float(adjusted(np.array([self.observed]), np.array(self.highest))[0])
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether some group explains more than chance does."""
+        return self.p_value <= LEVEL
 
     @property
     def limit(self) -> float:
-        """What a leading group exceeds by chance in at most 5 % of the permutations."""
-        # the observed table counts as one more permutation, which makes the test exact
-        place = math.ceil(CONFIDENCE * (len(self.p_top3) + 1))
-        return float(np.sort(self.p_top3)[min(place, len(self.p_top3)) - 1])
+        """The score that a leading group stays at or below by chance in 95 % of the cases."""
+        if not self.highest:
+            return float("nan")
+        beyond = math.floor(LEVEL * (1 + len(self.highest)) + ROUNDING)
+        return float(np.sort(self.highest)[-max(1, beyond)])
 
-    def exceeded_by(self, share: float) -> bool:
-        """Return whether a group's probability of being among the first three is beyond chance.
-
-        The fewer resamples a permutation has, the more its probabilities scatter and the higher are
-        the largest of them. So a group above the 95 % point of few resamples is above that of more,
-        but for chance, and needs no more of them; one that is not has to wait for more. Stopping as
-        soon as the answer is known is the idea of the sequential Monte Carlo test of Besag and
-        Clifford 1991 (Sequential Monte Carlo p-values, Biometrika 78, 301-304); here what grows is
-        not the number of permutations, all of which a small p-value needs, but how well each is
-        known.
-        """
-        # shares that are equal but for rounding are no more than chance
-        return share > self.limit + ROUNDING
+    def hopeless(self, planned: int) -> bool:
+        """Return whether no outcome of the rest of `planned` permutations is more than chance."""
+        beaten = sum(each >= self.observed - ROUNDING for each in self.highest)
+        return bool(self.reason) or 1 + beaten > LEVEL * (1 + planned)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
             "permutations": self.permutations,
             "resamples": self.resamples,
-            "p_top3_median": self.median,
-            "p_top3_95": self.limit,
+            "observed": self.observed,
+            "limit": self.limit,
+            "p_value": self.p_value,
+            "reason": self.reason,
         }
 
 
@@ -139,57 +152,46 @@ class Baseline:
         return np.where(importance > 0, score, np.minimum(score, 0.0))
 
 
-def permuted_problems(
-    problem: Problem, target: Target, pieces: Ints, count: int, seed: int
-) -> Iterator[Problem]:
-    """Return the problem with times, or backends, permuted between layers, `count` times.
+def standardized(importance: Floats) -> Floats | None:
+    """Return importances in standard deviations of all tables; None where none differs.
 
-    The target is permuted, so that a layer keeps its amount of work where that is a time per
-    operation. Copies of a layer, one of `pieces`, move together.
+    Parameters
+    ----------
+    importance
+        Shape (tables, groups): the table as it is, then the permuted ones.
     """
-    everything = np.arange(problem.rows)
-    for index in range(count):
-        rng = np.random.default_rng([seed, 3, index])
-        if problem.classes:
-            yield replace(problem, truth=_permuted_classes(problem.truth, pieces, rng))
-            continue
-        donors = _donors(problem.configuration, pieces, rng)
-        fitted = target.forward(problem.truth, everything)[donors]
-        yield replace(problem, truth=target.inverse(fitted, everything))
+    deviation = importance.std(axis=0)
+    # a group that almost no table uses must not get an enormous score from its one use
+    floor = 0.1 * float(deviation.mean())
+    if floor == 0.0:
+        return None
+    return np.asarray((importance - importance.mean(axis=0)) / np.maximum(deviation, floor))
 
 
-def _donors(configuration: Ints, pieces: Ints, rng: np.random.Generator) -> Ints:
-    """Return the row whose time each row gets: of another layer, in the same configuration.
+def pooled_scores(importances: Mapping[Pair, Floats], associations: Floats) -> Floats | None:
+    """Return the scores of all tables and groups; None where nothing differs between tables.
 
-    One permutation of the layers serves all configurations that have the same layers, so that a
-    layer which is slow under one library stays slow under the others.
+    Parameters
+    ----------
+    importances
+        As for `standardized`, of each model and method.
+    associations
+        `group_associations` of each table, shape (tables, groups).
     """
-    order = rng.permutation(int(pieces.max()) + 1)
-    donors = np.empty(len(pieces), dtype=np.int64)
-    for code in range(int(configuration.max()) + 1):
-        inside = np.flatnonzero(configuration == code)
-        present = np.unique(pieces[inside])
-        givers = present[np.argsort(order[present])]
-        for piece, giver in zip(present, givers, strict=True):
-            takes = inside[pieces[inside] == piece]
-            gives = inside[pieces[inside] == giver]
-            donors[takes] = np.resize(gives, len(takes))
-    return donors
+    scores = _mean([standardized(importance) for importance in importances.values()])
+    by_models = None if scores is None else standardized(scores)
+    return _mean([by_models, standardized(associations)])
 
 
-def _permuted_classes(classes: Ints, pieces: Ints, rng: np.random.Generator) -> Ints:
-    """Return the classes with their names exchanged, within each layer that has several.
+def _mean(scores: Sequence[Floats | None]) -> Floats | None:
+    kept = [each for each in scores if each is not None]
+    return np.asarray(np.mean(kept, axis=0)) if kept else None
 
-    Where every layer has one class only, whole layers exchange theirs.
+
+def adjusted(scores: Floats, highest: Floats) -> Floats:
+    """Return the p-value of each score among the largest scores of permuted tables.
+
+    The table as it is counts as one of them.
     """
-    permuted = classes.copy()
-    exchanged = False
-    for piece in range(int(pieces.max()) + 1):
-        inside = pieces == piece
-        present = np.unique(classes[inside])
-        exchanged = exchanged or len(present) > 1
-        permuted[inside] = rng.permutation(present)[np.searchsorted(present, classes[inside])]
-    if exchanged:
-        return permuted
-    first = classes[np.unique(pieces, return_index=True)[1]]
-    return np.asarray(rng.permutation(first)[pieces], dtype=np.int64)
+    beaten = (highest[None, :] >= scores[:, None] - ROUNDING).sum(axis=1)
+    return np.asarray((1 + beaten) / (1 + len(highest)))

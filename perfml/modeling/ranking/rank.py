@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
@@ -18,49 +19,49 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
+from perfml.modeling.ranking.association import group_associations
 from perfml.modeling.ranking.groups import Groups, spearman_groups
-from perfml.modeling.ranking.importance import has_shap
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
 from perfml.modeling.ranking.null import (
     FEWEST_PERMUTATIONS,
+    FIRST_LOOK,
+    LEVEL,
     NULL_RESAMPLES,
+    PERMUTATIONS,
     Baseline,
     Null,
-    permuted_problems,
+    pooled_scores,
 )
+from perfml.modeling.ranking.permutations import arrangements, permuted_problems
 from perfml.modeling.ranking.resamples import resampled
 from perfml.modeling.ranking.summary import (
-    Pair,
     agreement,
     by_pair,
-    first_share,
     group_scores,
     group_table,
-    leading_share,
     metric_table,
     summarised_methods,
+    tables_importance,
     tied_first,
 )
 from perfml.modeling.results import Ranking
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
-from perfml.util.installed import install_command
-from perfml.util.typing import Ints, Progress
+from perfml.util.typing import Floats, Ints, Progress
 
 METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")
 """How importance is measured.
 
 ``builtin`` appears in the results under its own name: ``gini`` for trees, ``coefficient`` (mean
-absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree,
-``term-importance`` for the explainable boosting machine.
+absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree.
 ``permutation`` and ``group-permutation`` shuffle a metric, or a group of interchangeable ones, on
 held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the mean absolute
-Shapley value on held-out rows; for trees it needs the package shap (extra ``explain``).
+Shapley value on held-out rows.
 """
 
-REFIT_SHARE = 5
-"""Drop-column fits a model once a metric, so it runs on every fifth resample only."""
+REFIT_SHARE = 8
+"""Drop-column fits a model once a metric, so it runs on every eighth resample only."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,8 @@ class _Plan:
     methods: tuple[str, ...]
     resamples: int
     permutations: int
-    stages: tuple[int, ...]
+    null_resamples: int
     seed: int
-    quick: bool
 
 
 def rank(
@@ -93,10 +93,9 @@ def rank(
     features: str | Sequence[str] | None = None,
     target: str = "time",
     methods: str | Sequence[str] | None = None,
-    permutations: int = 40,
-    null_resamples: int | Sequence[int] = NULL_RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    null_resamples: int = NULL_RESAMPLES,
     leakage: Leakage | None = None,
-    quick: bool = False,
     n_jobs: int | None = None,
 ) -> Ranking:
     """Rank the metrics of a Layers table, or features of your own, by what they say of the target.
@@ -105,11 +104,14 @@ def rank(
     (copies of a layer count as one, see `distinct_layers`), fits every model with a new seed and a
     new order of the metrics, and measures every importance; what was not drawn is held out. So
     the intervals cover the choice of layers, the models' own chance, and ties between metrics.
+    Ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use the first
+    trees decide.
 
-    The same is done with times permuted between layers. A group of interchangeable metrics is
-    scored by how far its joint importance lies above what that group gets there, in standard
-    deviations (Altmann et al. 2010), so that a large group has no advantage; and the probability
-    of being among the first three stands beside what a leading group gets there.
+    The same is done with times permuted between layers. That serves twice. A group of
+    interchangeable metrics is scored by how far its importance lies above what that group gets by
+    chance, in standard deviations (Altmann et al. 2010), so that a large group has no advantage.
+    And the largest score is tested against the largest scores of the permuted tables
+    (`perfml.modeling.ranking.null`): `Ranking.chance` says whether any metric explains more.
 
     Rows of your own are taken as they are, and a group of them is what a layer is above.
 
@@ -129,18 +131,13 @@ def rank(
     methods
         One or some of `METHODS`; None for all that can run.
     permutations
-        How often times are permuted between layers.
+        How often times are permuted between layers. Only the first 20 are drawn where these show
+        that the ranking is no more than chance.
     null_resamples
-        Resamples of each permutation, at most `resamples`. With the defaults that is 400 fits of
-        each model beside the 50 of the ranking. With fewer the null's 95 % is too high: false
-        alarms are rarer than 5 %, and a weak effect is told less often. Of several numbers, such
-        as ``(3, 5)``, the next is taken only where with the one before the first group is not more
-        than chance (`Null.exceeded_by`).
+        Resamples of each permutation, at most `resamples`. The test holds for any number; with
+        more of them weaker effects are found.
     leakage
         What a random split of the same table shows, where `evaluate` told it already.
-    quick
-        Whether ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use
-        the first trees decide.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 
@@ -161,12 +158,14 @@ def rank(
     >>> from sklearn.linear_model import Ridge
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(40, 3))
-    >>> found = perfml.rank(
-    ...     X, 1 + 5 * X[:, 1], features=["a", "b", "c"], groups=np.repeat(range(20), 2),
+    >>> y = 2 + 5 * X[:, 1] + 0.3 * rng.normal(size=40)
+    >>> ranking = perfml.rank(
+    ...     X, y, features=["a", "b", "c"], groups=np.repeat(range(20), 2),
     ...     models=Ridge(), resamples=5, permutations=20, methods="permutation",
     ... )
-    >>> found.summary["members"][0]
-    'b'
+    >>> ranking.summary["members"][0], ranking.beyond_chance
+    ('b', ('b',))
+    >>> axes = ranking.plot()
     """
     if resamples < 2:
         msg = "an interval needs at least two resamples"
@@ -174,11 +173,13 @@ def rank(
     if permutations < FEWEST_PERMUTATIONS:
         msg = f"the 95 % point of chance needs at least {FEWEST_PERMUTATIONS} permutations"
         raise PerfmlError(msg, found=str(permutations), cure="Ask for 40.")
-    stages = _stages(null_resamples, resamples)
-    wanted, notes = _methods(methods)
+    if null_resamples < 1:
+        msg = "a permutation needs at least one resample"
+        raise PerfmlError(msg, found=str(null_resamples), cure=f"Ask for {NULL_RESAMPLES}.")
+    wanted = _methods(methods)
     if y is None:
         task = task or "regression"
-        features = features or "published"
+        features = features or "default"
         every_row = build_problem(X, task, features)
         averaged = _of_layers(every_row, X)
         pieces = _enough_layers(every_row, averaged)
@@ -198,83 +199,129 @@ def rank(
         wanted,
         resamples,
         permutations,
-        stages,
+        min(null_resamples, resamples),
         seed,
-        quick,
     )
     fits: Notes = Counter()
-    observed, null, baselines = _measured(plan, progress, n_jobs, fits)
+    observed, permuted, scores = _measured(plan, progress, n_jobs, fits)
+    baselines = {pair: Baseline.of(results) for pair, results in by_pair(_joined(permuted)).items()}
+    null = _null(plan, scores)
     leakage = leakage or detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(X)) is not None:
         warnings.append(note)
-    if not problem.words.grouped:
-        warnings.insert(0, NO_GROUPS)
-    summary = group_table(problem, plan.groups, *group_scores(observed, baselines))
+    said = [*([] if problem.words.grouped else [NO_GROUPS]), *every_row.notes]
+    names = problem.design.names
+    summary = group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null)
     return Ranking(
         task=problem.task,
-        table=metric_table(problem, plan.groups, observed),
-        summary=summary.assign(null_p_top3=null.limit),
-        groups=tuple(tuple(problem.design.names[j] for j in group) for group in plan.groups),
+        table=metric_table(problem, plan.groups, observed, permuted, plan.null_resamples),
+        summary=summary,
+        groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
         agreement=agreement(observed, baselines),
-        warnings=(*warnings, *_cautions(problem), *notes, *sentences(fits)),
+        warnings=(*said, *warnings, *_cautions(problem), *sentences(fits)),
         dropped=problem.design.dropped,
         resampling=problem.words.groups,
         resamples=resamples,
         distinct_layers=int(pieces.max()) + 1,
         null=null,
-        tied=tuple(
-            tuple(problem.design.names[j] for j in plan.groups[place])
-            for place in tied_first(observed, baselines)
+        tied=_tied(
+            summary, tuple(plan.groups[at] for at in tied_first(observed, baselines)), names
         ),
         words=problem.words,
     )
 
 
-def _stages(null_resamples: int | Sequence[int], resamples: int) -> tuple[int, ...]:
-    """Return how many resamples of each permutation are drawn first, next, and so on."""
-    asked = (null_resamples,) if isinstance(null_resamples, int) else tuple(null_resamples)
-    if not asked or min(asked) < 1:
-        msg = "a permutation needs at least one resample"
-        raise PerfmlError(msg, found=str(null_resamples), cure=f"Ask for {NULL_RESAMPLES}.")
-    return tuple(sorted({min(each, resamples) for each in asked}))
+def _tied(
+    summary: pd.DataFrame, groups: Groups, names: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the members of groups that share the first mean rank, if the first is among them."""
+    tied = {", ".join(names[j] for j in group): group for group in groups}
+    ordered = [tied[members] for members in summary["members"] if members in tied]
+    if summary["members"][0] not in tied:
+        return ()
+    return tuple(tuple(names[j] for j in group) for group in ordered)
+
+
+def _null(plan: _Plan, scores: Floats | None) -> Null:
+    """Return the test of the largest score, or why there is none."""
+    if scores is None:
+        return Null(0, plan.null_resamples, (), float("nan"), _no_test(plan) or _NO_SPREAD)
+    highest = scores.max(axis=1)
+    return Null(
+        len(scores) - 1,
+        plan.null_resamples,
+        tuple(float(each) for each in highest[1:]),
+        float(highest[0]),
+        _no_test(plan),
+    )
+
+
+_NO_SPREAD = "no importance changes when the {target} is permuted"
+
+
+def _no_test(plan: _Plan) -> str:
+    """Return why permutations cannot tell a ranking from chance; empty where they can."""
+    ways = arrangements(plan.problem, plan.pieces)
+    if ways * LEVEL >= 1:
+        return ""
+    return (
+        f"the rows can be permuted in only {ways:.0f} ways, and {1 / LEVEL:.0f} are needed to tell "
+        f"a ranking from chance at {LEVEL:.0%}"
+    )
 
 
 def _measured(
     plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
-) -> tuple[list[Measured], Null, dict[Pair, Baseline]]:
-    """Return the importances of the table, and what permutations of it give.
+) -> tuple[list[Measured], list[list[Measured]], Floats | None]:
+    """Return the importances of the table, of its permutations, and the scores of all of them.
 
-    Resamples of the permutations are drawn until the first group is more than chance, or the last
-    of the plan's stages is reached.
+    The permutations end at the first look where the ranking can no longer be more than chance.
+    Ending only then, never because an effect shows, leaves the false alarms as they are.
     """
-    works, chance = _works(plan), _chance_works(plan)
-    done = 0
-    permuted: list[list[Measured]] = [[] for _ in chance]
+    chance = _chance_works(plan)
+    few = min(FIRST_LOOK, plan.permutations)
+    works = _works(plan)
     observed: list[Measured] = []
-    for stage in plan.stages:
-        wanted = [work for one in chance for work in one[done:stage]]
+    permuted: list[list[Measured]] = []
+    associations = np.stack(
+        [
+            group_associations(problem, plan.pieces, plan.groups)
+            for problem in (plan.problem, *(works[0].problem for works in chance))
+        ]
+    )
+    for part in filter(None, (chance[:few], chance[few:])):
+        wanted = [*works, *(work for one in part for work in one)]
         results = run_all(
             measure,
-            [*works, *wanted],
+            wanted,
             n_jobs=n_jobs,
-            seconds=_seconds(plan, len(works), len(wanted)),
+            seconds=_seconds(plan, len(works), len(wanted) - len(works)),
             progress=progress,
             what=f"{plan.problem.task}: resamples",
             notes=fits,
         )
         observed += _joined(results[: len(works)])
-        found = iter(results[len(works) :])
-        for one in permuted:
-            one += _joined([next(found) for _ in range(done, stage)])
-        works, done = [], stage
-        baselines = _baselines(permuted)
-        shares = tuple(leading_share(*group_scores(one, baselines)) for one in permuted)
-        null = Null(plan.permutations, stage, shares)
-        if null.exceeded_by(first_share(*group_scores(observed, baselines))):
+        rest = results[len(works) :]
+        step = plan.null_resamples
+        permuted += [_joined(rest[at : at + step]) for at in range(0, len(rest), step)]
+        works = []
+        scores = _tables_scores(plan, observed, permuted, associations)
+        if _null(plan, scores).hopeless(plan.permutations):
             break
-    return observed, null, baselines
+    return observed, permuted, scores
+
+
+def _tables_scores(
+    plan: _Plan,
+    observed: Sequence[Measured],
+    permuted: Sequence[Sequence[Measured]],
+    associations: Floats,
+) -> Floats | None:
+    """Return the score of each group in the table and its permutations, all measured alike."""
+    tables = tables_importance(observed, permuted, plan.null_resamples, "joint")
+    return pooled_scores(tables, associations[: 1 + len(permuted)])
 
 
 def _works(plan: _Plan) -> list[Resample]:
@@ -293,40 +340,32 @@ def _works(plan: _Plan) -> list[Resample]:
             plan.groups,
             drawn,
             plan.seed + index,
-            plan.quick,
         )
         for index, drawn in enumerate(resampled(plan.problem, plan.pieces, seeds))
     ]
 
 
 def _chance_works(plan: _Plan) -> list[list[Resample]]:
-    """Return what is measured at most on each permutation."""
+    """Return what is measured on each permutation: the first resamples of the table once more."""
     names = tuple(model.handle for model in plan.models)
-    methods, most = summarised_methods(plan.methods), plan.stages[-1]
-    start, works = plan.seed + plan.resamples, []
-    for problem in permuted_problems(
-        plan.problem, plan.target, plan.pieces, plan.permutations, plan.seed
-    ):
-        seeds = range(start, start + most)
-        works.append(
-            [
-                Resample(problem, plan.target, names, methods, plan.groups, drawn, seed, plan.quick)
-                for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
-            ]
+    methods = summarised_methods(plan.methods)
+    seeds = range(plan.seed, plan.seed + plan.null_resamples)
+    return [
+        [
+            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
+            for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
+        ]
+        for problem in permuted_problems(
+            plan.problem, plan.target, plan.pieces, plan.permutations, plan.seed
         )
-        start = seeds.stop
-    return works
+    ]
 
 
 def _joined(results: Sequence[list[Measured]]) -> list[Measured]:
     return [measured for result in results for measured in result]
 
 
-def _baselines(permuted: Sequence[list[Measured]]) -> dict[Pair, Baseline]:
-    return {pair: Baseline.of(results) for pair, results in by_pair(_joined(permuted)).items()}
-
-
-def _methods(methods: str | Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
+def _methods(methods: str | Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(methods, str):
         methods = (methods,)
     unknown = [name for name in methods or () if name not in METHODS]
@@ -337,13 +376,7 @@ def _methods(methods: str | Sequence[str] | None) -> tuple[tuple[str, ...], list
     if methods is not None and not methods:
         msg = "no importance was named"
         raise PerfmlError(msg, cure=f"There are: {', '.join(METHODS)}.")
-    if methods is None and not has_shap():
-        note = (
-            "Shapley values of trees were left out: the package shap is not installed "
-            f"({install_command('explain')})."
-        )
-        return tuple(name for name in METHODS if name != "shapley"), [note]
-    return tuple(dict.fromkeys(methods or METHODS)), []
+    return tuple(dict.fromkeys(methods or METHODS))
 
 
 def _of_layers(problem: Problem, layers: pd.DataFrame) -> pd.DataFrame:
@@ -408,4 +441,6 @@ def _seconds(plan: _Plan, resamples: int, permuted: int) -> float:
     if REFIT_METHOD in plan.methods:
         refits = resamples * len(plan.problem.design.names) / REFIT_SHARE
     fits = 1.5 * (resamples + permuted)
-    return sum(model.cost for model in plan.models) * size * (fits + refits)
+    # with fewer trees an ensemble takes about a quarter of its time
+    costs = sum(model.cost / (4 if model.fewer else 1) for model in plan.models)
+    return costs * size * (fits + refits)

@@ -64,10 +64,9 @@ def ranks(values: Floats) -> Floats:
 def top_share(values: Floats, k: int) -> Floats:
     """Return how far each value is among the `k` largest: 1, 0, or a share of a tie.
 
-    A value that explains nothing (zero or less) is never among them, so a model without any
-    importance names nobody. Of m values tied for p < m places each gets p / m.
+    Of m values tied for p < m places each gets p / m, so that the shares of a row add up to `k`,
+    or to their number where there are fewer.
     """
     best = rankdata(-values, method="min", axis=-1)
     worst = rankdata(-values, method="max", axis=-1)
-    share = np.clip((k - best + 1) / (worst - best + 1), 0.0, 1.0)
-    return np.where(values > 0, share, 0.0)
+    return np.asarray(np.clip((k - best + 1) / (worst - best + 1), 0.0, 1.0), dtype=np.float64)

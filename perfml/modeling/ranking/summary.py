@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,18 +10,15 @@ import pandas as pd
 from perfml.modeling.features import Problem
 from perfml.modeling.ranking.groups import Groups, group_label
 from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
-from perfml.modeling.ranking.null import Baseline
+from perfml.modeling.ranking.null import Baseline, Null, Pair, adjusted, standardized
 from perfml.modeling.ranking.resamples import ranks, top_share
 from perfml.util.typing import Floats
-
-Pair = tuple[str, str]
-"""A model and a method."""
 
 TIE = 2.0
 """Standard errors of the difference of two mean ranks within which the order is chance."""
 
 
-def by_pair(measured: Sequence[Measured]) -> dict[Pair, list[Measured]]:
+def by_pair(measured: Iterable[Measured]) -> dict[Pair, list[Measured]]:
     """Return the results of each model and method."""
     pairs: dict[Pair, list[Measured]] = {}
     for result in measured:
@@ -41,13 +38,56 @@ def summarised_methods(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept or methods)
 
 
-def metric_table(problem: Problem, groups: Groups, measured: Sequence[Measured]) -> pd.DataFrame:
+def tables_importance(
+    observed: Sequence[Measured],
+    permuted: Sequence[Sequence[Measured]],
+    resamples: int,
+    what: str,
+) -> dict[Pair, Floats]:
+    """Return the mean importances of the table and of its permutations, of each model and method.
+
+    Parameters
+    ----------
+    observed, permuted
+        Results of the table, and of each permutation.
+    resamples
+        How many resamples of the table are counted: as many as a permutation has.
+    what
+        ``values`` of metrics, or ``joint`` ones of groups.
+
+    Returns
+    -------
+    dict
+        Arrays of shape (1 + permutations, metrics or groups), of what was permuted.
+    """
+    tables = [by_pair(observed), *(by_pair(results) for results in permuted)]
+    everywhere = [pair for pair in tables[0] if all(pair in table for table in tables)]
+    return {
+        pair: np.stack(
+            [
+                np.mean([getattr(result, what) for result in table[pair][:resamples]], axis=0)
+                for table in tables
+            ]
+        )
+        for pair in everywhere
+        if len(tables) > 1
+    }
+
+
+def metric_table(
+    problem: Problem,
+    groups: Groups,
+    measured: Sequence[Measured],
+    permuted: Sequence[Sequence[Measured]],
+    resamples: int,
+) -> pd.DataFrame:
     """Return one row a (model, method, metric); see `Ranking.table`."""
     names = problem.design.names
     labels = [group_label(problem, group) for group in groups]
     group_of = {
         column: label for group, label in zip(groups, labels, strict=True) for column in group
     }
+    chance = tables_importance(measured, permuted, resamples, "values")
     frames = []
     for (model, method), results in by_pair(measured).items():
         values = np.stack([result.values for result in results])
@@ -55,6 +95,7 @@ def metric_table(problem: Problem, groups: Groups, measured: Sequence[Measured])
         places = ranks(values)
         low, high = np.quantile(values, [0.025, 0.975], axis=0)
         rank_low, rank_high = np.quantile(places, [0.025, 0.975], axis=0)
+        by_chance, p_value = _chance_of(chance.get((model, method)), values.shape[1])
         frame = pd.DataFrame(
             {
                 "model": model,
@@ -69,10 +110,22 @@ def metric_table(problem: Problem, groups: Groups, measured: Sequence[Measured])
                 "rank_high": rank_high,
                 "p_top1": top_share(values, 1).mean(axis=0),
                 "p_top3": top_share(values, 3).mean(axis=0),
+                "by_chance": by_chance,
+                "p_value": p_value,
             }
         )
         frames.append(frame.sort_values("mean_rank", kind="stable"))
     return pd.concat(frames, ignore_index=True)
+
+
+def _chance_of(tables: Floats | None, width: int) -> tuple[Floats, Floats]:
+    """Return the 95 % point of each metric's importance by chance, and its p-value among all."""
+    unknown = np.full(width, np.nan)
+    if tables is None:
+        return unknown, unknown
+    scores = standardized(tables)
+    p_value = unknown if scores is None else adjusted(scores[0], scores[1:].max(axis=1))
+    return np.quantile(tables[1:], 0.95, axis=0), p_value
 
 
 def group_scores(
@@ -95,10 +148,30 @@ def group_scores(
     return np.concatenate(scores), np.concatenate(weights) / len(weights)
 
 
-def group_table(problem: Problem, groups: Groups, scores: Floats, weight: Floats) -> pd.DataFrame:
-    """Return one row a group, best mean rank first; see `Ranking.summary`."""
+def group_table(
+    problem: Problem,
+    groups: Groups,
+    scores: Floats,
+    weight: Floats,
+    tables: Floats | None,
+    null: Null,
+) -> pd.DataFrame:
+    """Return one row a group, highest score first; see `Ranking.summary`.
+
+    Parameters
+    ----------
+    problem, groups
+        What was ranked.
+    scores, weight
+        As `group_scores` returns them.
+    tables
+        The scores of the groups in the table and in its permutations.
+    null
+        The test of the ranking.
+    """
     places = ranks(scores)
     low, high = (_weighted_quantile(places, weight, q) for q in (0.025, 0.975))
+    unknown = np.full(len(groups), np.nan)
     frame = pd.DataFrame(
         {
             "group": [group_label(problem, group) for group in groups],
@@ -108,20 +181,15 @@ def group_table(problem: Problem, groups: Groups, scores: Floats, weight: Floats
             "rank_high": high,
             "p_top1": weight @ top_share(scores, 1),
             "p_top3": weight @ top_share(scores, 3),
+            "score": unknown if tables is None else tables[0],
+            "p_value": unknown
+            if tables is None or null.reason
+            else adjusted(tables[0], np.array(null.highest)),
         }
     )
-    return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
-
-
-def leading_share(scores: Floats, weight: Floats) -> float:
-    """Return the largest probability of being among the first three that any group has."""
-    return float((weight @ top_share(scores, 3)).max())
-
-
-def first_share(scores: Floats, weight: Floats) -> float:
-    """Return the probability of being among the first three of the group of the best mean rank."""
-    best = int((weight @ ranks(scores)).argmin())
-    return float((weight @ top_share(scores, 3))[best])
+    # the score, not the mean rank: a column of many values wins ranks of trees by noise alone
+    order = ["score", "mean_rank"]
+    return frame.sort_values(order, ascending=[False, True], kind="stable", ignore_index=True)
 
 
 def tied_first(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> list[int]:
@@ -177,8 +245,9 @@ def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) 
 def _tops(results: Sequence[Measured], baseline: Baseline | None) -> dict[int, Floats]:
     """Return how far each group is among the first three, by the seed of the resample.
 
-    A resample in which no group is among them is left out.
+    A group without any importance is never among them; a resample that has no other is left out.
     """
     joint = np.stack([result.joint for result in results])
-    tops = top_share(joint if baseline is None else baseline.scores(joint), 3)
+    scores = joint if baseline is None else baseline.scores(joint)
+    tops = np.where(scores > 0, top_share(scores, 3), 0.0)
     return {result.seed: top for result, top in zip(results, tops, strict=True) if top.any()}

@@ -19,7 +19,6 @@ from perfml.errors import PerfmlError
 from perfml.merge.rule import Weights, merge
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
-from perfml.modeling.ranking.compare import Comparison, compare_rankings
 from perfml.modeling.ranking.rank import rank
 from perfml.modeling.results import Ranking
 from perfml.tables import metric_columns
@@ -47,8 +46,6 @@ class WeightsComparison:
     ----------
     own, layer_mean
         The rankings.
-    comparison
-        Metric by metric, see `compare_rankings`.
     groups
         One row a group of the ranking with own weights: ``group, members, own_place,
         layer_mean_place, own_p_top3, layer_mean_p_top3``. Under layer-mean weights a group
@@ -63,7 +60,6 @@ class WeightsComparison:
 
     own: Ranking
     layer_mean: Ranking
-    comparison: Comparison
     groups: pd.DataFrame
     moved: float
     depends: bool
@@ -83,7 +79,6 @@ class WeightsComparison:
             "verdict": self.verdict,
             "largest_feature_change": self.moved,
             "groups": records(self.groups),
-            "metrics": self.comparison.to_dict(),
             "layer_mean": self.layer_mean.to_dict(),
         }
 
@@ -141,8 +136,7 @@ def rank_both_weights(
     groups = _places(own, mean)
     moved = _largest_change(tables["own"], tables["layer-mean"], features)
     depends, verdict = _verdict(groups, moved)
-    compared = compare_rankings(own, mean, ("own", "layer-mean"))
-    return WeightsComparison(own, mean, compared, groups, moved, depends, verdict)
+    return WeightsComparison(own, mean, groups, moved, depends, verdict)
 
 
 def remerged(layers: pd.DataFrame, kernels: pd.DataFrame, weights: Weights) -> pd.DataFrame:

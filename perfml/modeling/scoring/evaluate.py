@@ -32,7 +32,7 @@ from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.time_sources import time_note
 from perfml.util.typing import Progress
-from perfml.util.words import percentage
+from perfml.util.words import listed, percentage
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
 """The published protocol and an honest one: neither is shown without the other by default."""
@@ -107,7 +107,7 @@ def evaluate(
         features of your own a random split never comes without one that holds out groups.
     features
         A feature set or column names, see `perfml.modeling.features.FEATURE_SETS`; by default
-        ``published``. With features of your own, columns of `X`; by default all that hold numbers.
+        ``default``. With features of your own, columns of `X`; by default all that hold numbers.
     splits
         Random splits. Grouped protocols have as many splits as groups, and fit every model that
         has one with 3 to 10 seeds, so that about `splits` scores come together.
@@ -156,7 +156,7 @@ def evaluate(
     """
     _check_splits(splits)
     if y is None:
-        problem = build_problem(X, task or "regression", features or "published")
+        problem = build_problem(X, task or "regression", features or "default")
         frame = X
     else:
         problem = own_problem(X, y, groups, task, features)
@@ -171,7 +171,7 @@ def evaluate(
     for name in kept:
         data = whole
         if average and y is None and name.startswith("leave-one-"):
-            data = means = means or _averaged(X, problem.task, features or "published", target)
+            data = means = means or _averaged(X, problem.task, features or "default", target)
         protocol = make_protocol(name, data.problem, splits=splits, seed=seed)
         works = [
             Work(
@@ -311,7 +311,7 @@ def _result(
     folds = _folds(tasks)
     scores = _scores(folds, problem.task)
     leakage = _leakage(problem, scores, models, seed)
-    notes = [] if problem.words.grouped else [NO_GROUPS]
+    notes = [*([] if problem.words.grouped else [NO_GROUPS]), *problem.notes]
     notes += [leakage.warning] if leakage.warning else []
     notes += _gap_warnings(scores, problem)
     return Evaluation(
@@ -409,7 +409,7 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
         verb = "predicts" if len(worse) == 1 else "predict"
         notes.append(
             f"On {words.groups} not seen in training "
-            f"{_listed([title_of(name, task) for name in worse])} {verb} no better than the "
+            f"{listed([title_of(name, task) for name in worse])} {verb} no better than the "
             f"baseline {rival} ({percentage(simple[rival])})."
         )
     fallen = [
@@ -420,14 +420,10 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
     if fallen:
         notes.append(
             f"From random splits to {words.groups} not seen in training the mean error of a "
-            f"predicted {words.target} goes {_listed(fallen)}; the second number is what a new "
+            f"predicted {words.target} goes {listed(fallen)}; the second number is what a new "
             f"{words.group} will get."
         )
     return notes
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _means(scores: pd.DataFrame) -> dict[str, float]:

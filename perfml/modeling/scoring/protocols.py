@@ -1,4 +1,4 @@
-"""How rows are split into training and test: scikit-learn splitters, usable in cross_validate.
+"""How rows are split into training and test.
 
 Rows of a Layers table are repeats of a few conditions, so a random split tests on near-copies of
 the training rows. The grouped protocols keep a layer, a condition or a run whole.
@@ -6,9 +6,7 @@ the training rows. The grouped protocols keep a layer, a condition or a run whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +14,7 @@ import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.modeling.features import CONDITION_COLUMNS, SHAPE_AMOUNTS, Problem, group_codes
+from perfml.modeling.features import Problem
 from perfml.util.typing import Ints
 
 Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
@@ -24,184 +22,64 @@ Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 PUBLISHED_TEST_SIZE = 0.3
 
 
-class RepeatedRandomSplit:
-    """Random splits, the study's protocol.
+def random_splits(
+    rows: int, splits: int = 20, *, test_size: float = PUBLISHED_TEST_SIZE, seed: int = 0
+) -> list[Split]:
+    """Return random splits, the study's protocol.
 
-    Split i is the one ``train_test_split(test_size=test_size, random_state=random_state + i)``
-    gives, so that each can be repeated on its own.
+    Split i is the one ``train_test_split(test_size=test_size, random_state=seed + i)`` gives, so
+    that each can be repeated on its own.
+    """
+    return [
+        next(ShuffleSplit(n_splits=1, test_size=test_size, random_state=one).split(range(rows)))
+        for one in range(seed, seed + splits)
+    ]
+
+
+def leave_one_out(groups: Ints, what: str = "group") -> list[Split]:
+    """Return a split a group, which is tested whole.
 
     Parameters
     ----------
-    n_splits
-        How many.
-    test_size
-        Share of test rows; the study used 0.2 to 0.3.
-    random_state
-        Seed of the first split.
+    groups
+        The group of each row; a negative one is not known.
+    what
+        What a group is called.
+
+    Raises
+    ------
+    PerfmlError
+        If a row has no group, or there is only one.
     """
-
-    def __init__(
-        self,
-        n_splits: int = 20,
-        *,
-        test_size: float = PUBLISHED_TEST_SIZE,
-        random_state: int = 0,
-    ) -> None:
-        self.n_splits = n_splits
-        self.test_size = test_size
-        self.random_state = random_state
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
-        """Yield training and test rows."""
-        for seed in range(self.random_state, self.random_state + self.n_splits):
-            one = ShuffleSplit(n_splits=1, test_size=self.test_size, random_state=seed)
-            yield next(one.split(X))
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of splits."""
-        return self.n_splits
+    codes = _require_groups(groups, what)
+    return _splits(codes, int(codes.max()) + 1)
 
 
-class _Grouped:
-    """Folds that keep groups whole: each group is the test set once."""
+def group_folds(groups: Ints, folds: int, *, seed: int = 0, what: str = "group") -> list[Split]:
+    """Return folds that keep groups whole: dealt out, largest first, each to the smallest fold.
 
-    what = "group"
-    columns: tuple[str, ...] = ()
-    """Of a Layers table: what tells the groups apart."""
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
-        """Yield training and test rows.
-
-        Parameters
-        ----------
-        X
-            Features; a Layers table supplies its own groups.
-        y
-            Ignored.
-        groups
-            One label a row, where X is no Layers table.
-
-        Raises
-        ------
-        PerfmlError
-            If there are no groups, a row has none, or there is only one.
-        """
-        codes = self._codes(X, groups)
-        folds = self._folds(codes)
-        for fold in range(int(folds.max()) + 1):
-            test = folds[codes] == fold
-            yield np.flatnonzero(~test), np.flatnonzero(test)
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds."""
-        return int(self._folds(self._codes(X, groups)).max()) + 1
-
-    def _codes(self, X: Any, groups: Any) -> Ints:
-        return _require_groups(self._labels(X, groups), self.what, 2)
-
-    def _labels(self, X: Any, groups: Any) -> Ints:
-        return _labels(X, groups, self.columns, self.what)
-
-    def _folds(self, codes: Ints) -> Ints:
-        """Return the fold of each group."""
-        return np.arange(int(codes.max()) + 1, dtype=np.int64)
-
-
-class LeaveOneLayerOut(_Grouped):
-    """Each layer is the test set once, under all its backends."""
-
-    what = "layer"
-    columns = ("layer",)
-
-
-class LeaveOneShapeOut(_Grouped):
-    """All layers of one shape are the test set once; ``groups`` are shapes."""
-
-    what = "shape"
-    columns = SHAPE_AMOUNTS
-
-
-class LeaveOneNetworkOut(_Grouped):
-    """Each network (workload) is the test set once."""
-
-    what = "network"
-    columns = ("workload",)
-
-
-class LeaveOneKindOut(_Grouped):
-    """Each kind of layer (column ``kind``, such as ``Conv2d``) is the test set once."""
-
-    what = "kind"
-    columns = ("kind",)
-
-
-class LeaveOneDeviceOut(_Grouped):
-    """Each GPU is the test set once."""
-
-    what = "device"
-    columns = ("device",)
-
-
-class LeaveOneGroupOut(_Grouped):
-    """Each group is the test set once; ``groups`` are needed."""
-
-
-class LeaveOneConditionOut(_Grouped):
-    """Each condition (workload, backend, precision, batch, layer) is the test set once."""
-
-    what = "condition"
-    columns = CONDITION_COLUMNS
-
-
-class _GroupFolds(_Grouped):
-    """K folds that keep groups whole, groups dealt out at random."""
-
-    def __init__(self, n_splits: int = 10, *, random_state: int = 0) -> None:
-        self.n_splits = n_splits
-        self.random_state = random_state
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds: `n_splits`, or fewer where there are fewer groups."""
-        if X is None and groups is None:
-            return self.n_splits
-        return super().get_n_splits(X, y, groups)
-
-    def _folds(self, codes: Ints) -> Ints:
-        """Deal groups out, largest first, each to the smallest fold; ties in random order."""
-        sizes = np.bincount(codes)
-        shuffled = np.random.default_rng(self.random_state).permutation(len(sizes))
-        filled = np.zeros(min(self.n_splits, len(sizes)), dtype=np.int64)
-        folds = np.empty(len(sizes), dtype=np.int64)
-        for group in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
-            folds[group] = int(np.argmin(filled))
-            filled[folds[group]] += sizes[group]
-        return folds
-
-
-class ByRun(_GroupFolds):
-    """K folds of whole runs: all layers that one pass over the network measured stay together.
-
-    ``groups`` are runs; a Layers table supplies its own (run and iteration).
+    Parameters
+    ----------
+    groups, what
+        As for `leave_one_out`.
+    folds
+        How many, or one a group where there are fewer.
+    seed
+        In which order groups of one size are dealt.
     """
+    codes = _require_groups(groups, what)
+    sizes = np.bincount(codes)
+    shuffled = np.random.default_rng(seed).permutation(len(sizes))
+    filled = np.zeros(min(folds, len(sizes)), dtype=np.int64)
+    fold = np.empty(len(sizes), dtype=np.int64)
+    for group in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+        fold[group] = int(np.argmin(filled))
+        filled[fold[group]] += sizes[group]
+    return _splits(fold[codes], len(filled))
 
-    what = "run"
-    columns = ("run_id", "iteration")
 
-
-class GroupFolds(_GroupFolds):
-    """K folds of whole groups of any kind; ``groups`` are needed."""
-
-
-class ExcludeDuplicates(_GroupFolds):
-    """K folds in which no test row has an exact copy of its features in the training rows.
-
-    Rows with equal features form a group; ``groups`` is ignored. X must be features only.
-    """
-
-    what = "feature row"
-
-    def _labels(self, X: Any, groups: Any) -> Ints:
-        return twin_codes(np.asarray(X, dtype=np.float64))
+def _splits(fold: Ints, folds: int) -> list[Split]:
+    return [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(folds)]
 
 
 def twin_codes(values: npt.NDArray[np.float64]) -> Ints:
@@ -256,18 +134,9 @@ OWN_PROTOCOL = "leave-one-group-out"
 UNSEEN = ("leave-one-layer-out", OWN_PROTOCOL)
 """What tests on layers, or groups, that no model has seen."""
 
-_LEAVE_ONE = {
-    f"leave-one-{kind.what}-out": kind
-    for kind in (
-        LeaveOneLayerOut,
-        LeaveOneShapeOut,
-        LeaveOneConditionOut,
-        LeaveOneNetworkOut,
-        LeaveOneKindOut,
-        LeaveOneDeviceOut,
-        LeaveOneGroupOut,
-    )
-}
+_LEAVE_ONE = ("layer", "shape", "condition", "network", "kind", "device", "group")
+"""What can be left out: attributes of a `Problem`."""
+
 _ALIASES = {"grouped": "leave-one-layer-out"}
 
 
@@ -291,30 +160,29 @@ def make_protocol(name: str, problem: Problem, *, splits: int = 20, seed: int = 
         If there is no such protocol, or the rows do not have the groups it needs.
     """
     base, _, argument = _ALIASES.get(name, name).partition(":")
-    known_base = base in PROTOCOLS or base in _LEAVE_ONE
-    if not known_base or (argument and base != "random" and base not in _LEAVE_ONE):
+    left_out = base.removeprefix("leave-one-").removesuffix("-out")
+    known_base = base in (*PROTOCOLS, OWN_PROTOCOL)
+    if not known_base or (argument and base != "random" and left_out not in _LEAVE_ONE):
         msg = f"no protocol is called {name!r}"
         known = f"Protocols are: {', '.join(PROTOCOLS)}."
         raise PerfmlError(msg, cure=did_you_mean(name, PROTOCOLS, known))
-    values, groups = problem.design.values, None
-    splitter: Any
     if base == "random":
-        splitter = RepeatedRandomSplit(
-            splits, test_size=_test_size(argument, name), random_state=seed
-        )
+        found = random_splits(problem.rows, splits, test_size=_test_size(argument, name), seed=seed)
     elif base == "no-twin":
-        splitter = ExcludeDuplicates(random_state=seed)
+        found = group_folds(twin_codes(problem.design.values), _FOLDS, seed=seed, what="row")
     elif base == "by-run":
-        splitter, groups = ByRun(random_state=seed), problem.run
+        found = group_folds(problem.run, _FOLDS, seed=seed, what="run")
+    elif argument:
+        groups = getattr(problem, left_out)
+        found = group_folds(groups, _folds(argument, name), seed=seed, what=left_out)
     else:
-        kind = _LEAVE_ONE[base]
-        groups = getattr(problem, kind.what)
-        if argument:
-            splitter = GroupFolds(_folds(argument, name), random_state=seed)
-        else:
-            splitter = kind()
-    found = tuple(splitter.split(values, groups=groups))
-    return Protocol(_ALIASES.get(name, name), found, base in ("random", "by-run", "no-twin"))
+        found = leave_one_out(getattr(problem, left_out), left_out)
+    random = base in ("random", "by-run", "no-twin")
+    return Protocol(_ALIASES.get(name, name), tuple(found), random)
+
+
+_FOLDS = 10
+"""Folds of whole runs, and of rows without their copies."""
 
 
 def _test_size(argument: str, name: str) -> float:
@@ -338,23 +206,7 @@ def _folds(argument: str, name: str) -> int:
     return number
 
 
-def _labels(X: Any, groups: Any, columns: tuple[str, ...], what: str) -> Ints:
-    if groups is not None:
-        labels = np.asarray(groups)
-        if labels.dtype.kind in "iu" and labels.size and labels.min() < 0:
-            return np.asarray(labels, dtype=np.int64)
-        codes: Ints = np.asarray(pd.factorize(groups)[0], dtype=np.int64)
-        return codes
-    present = [name for name in columns if name in getattr(X, "columns", ())]
-    if columns[-1] not in present and columns[0] not in present:
-        msg = f"these rows do not say which {what} they belong to"
-        raise PerfmlError(msg, cure=f"Pass groups=, one {what} a row, or a Layers table as X.")
-    if "layer" in columns and X["layer"].isna().any():
-        return np.full(len(X), -1, dtype=np.int64)
-    return group_codes(X, present)
-
-
-def _require_groups(codes: Ints, what: str, least: int) -> Ints:
+def _require_groups(codes: Ints, what: str) -> Ints:
     if codes.size == 0 or codes.min() < 0:
         msg = f"a row does not say which {what} it belongs to"
         raise PerfmlError(
@@ -362,8 +214,9 @@ def _require_groups(codes: Ints, what: str, least: int) -> Ints:
             where=f"{what} of row {int(np.argmin(codes)) if codes.size else 0}",
             cure=f"Name a {what} in every row, or choose another protocol.",
         )
+    codes = np.asarray(pd.factorize(codes, sort=True)[0], dtype=np.int64)
     count = int(codes.max()) + 1
-    if count < least:
-        msg = f"at least {least} {what}s are needed to hold one out"
+    if count < 2:
+        msg = f"at least 2 {what}s are needed to hold one out"
         raise PerfmlError(msg, found=f"{count}", cure="Profile more, or choose another protocol.")
     return codes

@@ -33,8 +33,8 @@ from perfml.modeling.models.registry import get_model
 from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import make_target
-from perfml.modeling.selection.budget_search import BudgetSearch, Found, Judged, judge, run_search
-from perfml.modeling.selection.search import search_folds
+from perfml.modeling.selection.judge import Judged, judge
+from perfml.modeling.selection.search import Found, Search, run_search, search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
@@ -224,7 +224,7 @@ def plan(
     counted = tuple(name for name in problem.design.names if name not in free)
     everything = load_passes().estimate(counted).passes
     budgets = tuple(range(0 if free else 1, everything + 1))
-    search = BudgetSearch(
+    search = Search(
         averaged, task, model, protocol, problem.design.names, target, most, seed, budgets
     )
     outer, reason = _outer(search, problem, repeats)
@@ -275,9 +275,7 @@ def _candidates(
     return names, left_out
 
 
-def _outer(
-    search: BudgetSearch, problem: Problem, repeats: int
-) -> tuple[tuple[Split, ...], str | None]:
+def _outer(search: Search, problem: Problem, repeats: int) -> tuple[tuple[Split, ...], str | None]:
     """Return the parts that choices are judged on; none, and why, where that cannot be."""
     folds: dict[bytes, Split] = {}
     for repeat in range(repeats):
@@ -288,7 +286,7 @@ def _outer(
 
 
 def _result(
-    search: BudgetSearch,
+    search: Search,
     problem: Problem,
     budget: int,
     found: Sequence[Found],
@@ -301,15 +299,15 @@ def _result(
     free = tuple(name for name in names if is_free(name))
     counted = tuple(name for name in names if name not in free)
     curve = _curve(search, found[0], judged, counted)
-    wanted = min(budget, max(search.budgets))
-    metrics = found[0].sets[wanted]
+    wanted = min(budget, max(each for each in search.budgets if each is not None))
+    metrics, _ = found[0].best(wanted, search.sign)
     estimate = load_passes().estimate(metrics)
     stability = pd.DataFrame(
         [
             {"budget": each, "metric": name, "share": count / len(found[1:])}
             for each in search.budgets
             for name, count in Counter(
-                name for one in found[1:] for name in one.sets[each]
+                name for one in found[1:] for name in one.best(each, search.sign)[0]
             ).most_common()
         ],
         columns=["budget", "metric", "share"],
@@ -342,13 +340,15 @@ def _result(
 
 
 def _curve(
-    search: BudgetSearch, found: Found, judged: Judged | None, counted: Sequence[str]
+    search: Search, found: Found, judged: Judged | None, counted: Sequence[str]
 ) -> pd.DataFrame:
     counts = load_passes()
     units, drawn = _bootstrap(judged, search.seed)
     rows = []
     for budget in (*search.budgets, None):
-        metrics = tuple(counted) if budget is None else found.sets[budget]
+        metrics, chosen_on = tuple(counted), found.everything
+        if budget is not None:
+            metrics, chosen_on = found.best(budget, search.sign)
         estimate = counts.estimate(metrics)
         passes = estimate.passes if metrics else 0
         through_cupti = cupti_passes(metrics, passes) if metrics else 0
@@ -362,7 +362,7 @@ def _curve(
             "cupti_passes": through_cupti,
             "cupti_seconds_per_launch": cupti_seconds(metrics, through_cupti),
             "metrics": metrics,
-            "chosen_on": found.everything if budget is None else found.scores[budget],
+            "chosen_on": chosen_on,
         }
         if judged is not None:
             own = judged.everything if budget is None else judged.budgets[budget]
@@ -401,7 +401,7 @@ def _also(metrics: Sequence[str], counted: Sequence[str], passes: int) -> tuple[
 
 
 def _cautions(
-    search: BudgetSearch,
+    search: Search,
     curve: pd.DataFrame,
     stability: pd.DataFrame,
     metrics: Sequence[str],
@@ -431,7 +431,7 @@ def _cautions(
 
 
 def _verdict(
-    search: BudgetSearch, curve: pd.DataFrame, wanted: int, metrics: Sequence[str], baseline: float
+    search: Search, curve: pd.DataFrame, wanted: int, metrics: Sequence[str], baseline: float
 ) -> str:
     what = "accuracy" if search.task == "classification" else "mean relative error"
     row = curve[curve["budget"] == str(wanted)].iloc[0]

@@ -1,18 +1,19 @@
-"""What every search for a set of metrics needs: its question, its folds, a score."""
+"""One forward selection of metrics: within budgets or without, and judged where it did not look."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.metrics.passes import is_free, load_passes
 from perfml.modeling.features import Design, Problem, build_problem
 from perfml.modeling.models.registry import get_model
-from perfml.modeling.scoring.baselines import baseline_names, predict_baseline
 from perfml.modeling.scoring.folds import fit, predict, prepare, score
 from perfml.modeling.scoring.protocols import Split, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
@@ -23,7 +24,11 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class Search:
-    """What a search is asked, and the rows it may see; small enough for another process."""
+    """What a search is asked, and the rows it may see; small enough for another process.
+
+    `budgets` are numbers of replay passes; None is a search without one. Within a budget features
+    that need no counter are always used.
+    """
 
     layers: pd.DataFrame
     task: str
@@ -33,11 +38,18 @@ class Search:
     target: str
     most: int
     seed: int
+    budgets: tuple[int | None, ...] = (None,)
 
     @property
     def sign(self) -> float:
         """What a score is multiplied by to be a loss: minus one where more is better."""
         return -1.0 if self.task == "classification" else 1.0
+
+    def free(self, names: Sequence[str]) -> frozenset[int]:
+        """Return the columns that are always used."""
+        if self.budgets == (None,):
+            return frozenset()
+        return frozenset(column for column, name in enumerate(names) if is_free(name))
 
     def prepared(self) -> tuple[Problem, Target, tuple[Split, ...]]:
         """Return the rows as a problem, what is predicted, and the folds to choose on."""
@@ -59,6 +71,89 @@ class Search:
             ):
                 return (), "a part of the data has one backend only"
         return folds, None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A metric that was added, and the scores of the sets with each metric that was tried."""
+
+    metric: str
+    tried: dict[str, float]
+
+    @property
+    def score(self) -> float:
+        """The score of the set with the metric."""
+        return self.tried[self.metric]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes
+    ----------
+    paths
+        The steps within each budget.
+    nothing
+        The score of the features that are always used; NaN where there are none.
+    everything
+        The score of all features.
+    """
+
+    paths: dict[int | None, tuple[Step, ...]]
+    nothing: float
+    everything: float
+
+    def best(self, budget: int | None, sign: float) -> tuple[tuple[str, ...], float]:
+        """Return the set of the best score on the way to a budget, and that score."""
+        best, least = 0, self.nothing * sign if self.nothing == self.nothing else np.inf
+        for size, step in enumerate(self.paths[budget], start=1):
+            if step.score * sign < least - 1e-12:
+                best, least = size, step.score * sign
+        names = tuple(step.metric for step in self.paths[budget][:best])
+        return names, float(sign * least) if np.isfinite(least) else float("nan")
+
+
+def run_search(search: Search) -> Found:
+    """Add metrics one by one, each time the one that helps most, for every budget."""
+    problem, goal, folds = search.prepared()
+    names = problem.design.names
+    free = search.free(names)
+
+    @functools.cache
+    def scored(columns: frozenset[int]) -> float:
+        return mean_score(problem, goal, search.model, folds, tuple(columns | free), search.seed)
+
+    def path(fits: Callable[[list[int]], bool]) -> tuple[Step, ...]:
+        kept: list[int] = []
+        steps: list[Step] = []
+        while len(kept) < search.most:
+            tried = {
+                column: scored(frozenset((*kept, column)))
+                for column in range(len(names))
+                if column not in free and column not in kept and fits([*kept, column])
+            }
+            if not tried:
+                break
+            kept.append(min(tried, key=lambda column: search.sign * tried[column]))
+            named = {names[column]: value for column, value in tried.items()}
+            steps.append(Step(names[kept[-1]], named))
+        return tuple(steps)
+
+    counts = load_passes()
+
+    def within(budget: int | None) -> Callable[[list[int]], bool]:
+        if budget is None:
+            return lambda columns: True
+        return lambda columns: (
+            counts.estimate([names[column] for column in columns]).passes <= budget
+        )
+
+    return Found(
+        {budget: path(within(budget)) for budget in search.budgets},
+        scored(frozenset()) if free else float("nan"),
+        scored(frozenset(range(len(names))) - free),
+    )
 
 
 def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
@@ -119,16 +214,3 @@ def mean_score(
         for index, split in enumerate(folds)
     ]
     return float(np.mean(scores))
-
-
-def best_baseline(problem: Problem, split: Split) -> tuple[str, float]:
-    """Return the best baseline but lookups (themselves sets of one metric), and its score."""
-    train, test = split
-    rivals = {
-        name: score(problem.task, problem.truth[test], predict_baseline(name, problem, train, test))
-        for name in baseline_names(problem.task)
-        if not name.startswith("lookup")
-    }
-    best = max if problem.task == "classification" else min
-    name = best(rivals, key=lambda each: rivals[each])
-    return name, rivals[name]

@@ -16,9 +16,11 @@ from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.registry import get_model
 from perfml.modeling.parallel import run_all
+from perfml.modeling.scoring.baselines import baseline_names, predict_baseline
+from perfml.modeling.scoring.folds import score
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target, make_target
-from perfml.modeling.selection.search import Search, best_baseline, mean_score, search_folds
+from perfml.modeling.selection.search import Found, Search, mean_score, run_search, search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
@@ -102,20 +104,6 @@ class SufficientSet:
         return section(self.verdict, self.warnings, path)
 
 
-@dataclass(frozen=True)
-class _Search(Search):
-    """One forward selection."""
-
-    tolerance: float
-
-
-@dataclass(frozen=True)
-class _Found:
-    path: pd.DataFrame
-    metrics: tuple[str, ...]
-    all_score: float
-
-
 def smallest_sufficient_set(
     layers: pd.DataFrame,
     *,
@@ -171,9 +159,7 @@ def smallest_sufficient_set(
     chosen = get_model(model, task)
     goal = make_target(target, layers)
     folds = search_folds(problem, protocol, seed)
-    search = _Search(
-        layers, task, model, protocol, problem.design.names, target, most, seed, allowed
-    )
+    search = Search(layers, task, model, protocol, problem.design.names, target, most, seed)
     outer, reason = search.repeatable(folds)
     searches = [
         search,
@@ -184,7 +170,7 @@ def smallest_sufficient_set(
     seconds = fits * chosen.cost * problem.rows / 261
     notes: Notes = Counter()
     found = run_all(
-        _run,
+        run_search,
         searches,
         n_jobs=n_jobs,
         seconds=seconds,
@@ -192,64 +178,60 @@ def smallest_sufficient_set(
         what="search",
         notes=notes,
     )
+    chosen_sets = [_sufficient(search, each, allowed) for each in found]
     checks = pd.DataFrame(
         [
             _check(problem, goal, search, fold, split, each.metrics)
-            for fold, (split, each) in enumerate(zip(outer, found[1:], strict=True))
+            for fold, (split, each) in enumerate(zip(outer, chosen_sets[1:], strict=True))
         ],
         columns=["fold", "layers", "metrics", "score", "all_score", "baseline", "baseline_score"],
     )
-    result = _result(search, found[0], checks, reason)
+    result = _result(search, allowed, chosen_sets[0], checks, reason)
     return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
 
 
-def _run(search: _Search) -> _Found:
-    problem, goal, folds = search.prepared()
-    names, better = problem.design.names, search.sign
-    kept: list[int] = []
-    rows = []
-    for _ in range(min(search.most, len(names))):
-        tried = {
-            column: better * _score(problem, goal, search, folds, (*kept, column))
-            for column in range(len(names))
-            if column not in kept
-        }
-        best = min(tried, key=lambda column: tried[column])
-        limit = _limit(tried[best], search)
-        others = sorted(
-            (column for column in tried if column != best and tried[column] <= limit),
-            key=lambda column: tried[column],
-        )
-        kept.append(best)
+@dataclass(frozen=True)
+class _Chosen:
+    path: pd.DataFrame
+    metrics: tuple[str, ...]
+    all_score: float
+
+
+def _sufficient(search: Search, found: Found, tolerance: float) -> _Chosen:
+    """Return the way of a search, and the first set on it that suffices."""
+
+    def limit(best: float) -> float:
+        allowed = tolerance if search.task == "classification" else tolerance * best
+        return best + allowed + 1e-12
+
+    sign, rows = search.sign, []
+    for size, step in enumerate(found.paths[None], start=1):
+        by_loss = sorted(step.tried.items(), key=lambda one: sign * one[1])
+        enough_too = limit(sign * step.score)
+        others = [name for name, value in by_loss if sign * value <= enough_too]
+        others.remove(step.metric)
         rows.append(
             {
-                "size": len(kept),
-                "metric": names[best],
-                "score": better * tried[best],
-                "alternatives": tuple(names[column] for column in others),
-                "alternative_scores": tuple(better * tried[column] for column in others),
+                "size": size,
+                "metric": step.metric,
+                "score": step.score,
+                "alternatives": tuple(others),
+                "alternative_scores": tuple(step.tried[name] for name in others),
             }
         )
     path = pd.DataFrame(rows)
-    everything = _score(problem, goal, search, folds, tuple(range(len(names))))
-    losses = better * path["score"].to_numpy(dtype=float)
-    enough = losses <= _limit(min(float(losses.min()), better * everything), search)
+    losses = sign * path["score"].to_numpy(dtype=float)
+    enough = losses <= limit(min(float(losses.min()), sign * found.everything))
     path.insert(3, "sufficient", enough)
     # all features together may beat every set that was tried; then the best of those is given
     size = int(enough.argmax() if enough.any() else losses.argmin()) + 1
-    return _Found(path, tuple(path["metric"].iloc[:size]), everything)
-
-
-def _limit(best: float, search: _Search) -> float:
-    """Return the worst loss that still suffices; the loss of a class is minus its accuracy."""
-    allowed = search.tolerance if search.task == "classification" else search.tolerance * best
-    return best + allowed + 1e-12
+    return _Chosen(path, tuple(path["metric"].iloc[:size]), found.everything)
 
 
 def _score(
     problem: Problem,
     goal: Target,
-    search: _Search,
+    search: Search,
     folds: Sequence[Split],
     columns: tuple[int, ...],
 ) -> float:
@@ -257,10 +239,23 @@ def _score(
     return mean_score(problem, goal, search.model, folds, columns, search.seed)
 
 
+def _best_baseline(problem: Problem, split: Split) -> tuple[str, float]:
+    """Return the best baseline but lookups (themselves sets of one metric), and its score."""
+    train, test = split
+    rivals = {
+        name: score(problem.task, problem.truth[test], predict_baseline(name, problem, train, test))
+        for name in baseline_names(problem.task)
+        if not name.startswith("lookup")
+    }
+    best = max if problem.task == "classification" else min
+    name = best(rivals, key=lambda each: rivals[each])
+    return name, rivals[name]
+
+
 def _check(
     problem: Problem,
     goal: Target,
-    search: _Search,
+    search: Search,
     fold: int,
     split: Split,
     metrics: tuple[str, ...],
@@ -268,7 +263,7 @@ def _check(
     _, test = split
     names = problem.design.names
     columns = tuple(names.index(name) for name in metrics)
-    rival, rival_score = best_baseline(problem, split)
+    rival, rival_score = _best_baseline(problem, split)
     return {
         "fold": fold,
         "layers": ", ".join(sorted({str(name) for name in problem.layer_names[test]})),
@@ -281,7 +276,11 @@ def _check(
 
 
 def _result(
-    search: _Search, found: _Found, checks: pd.DataFrame, reason: str | None
+    search: Search,
+    tolerance: float,
+    found: _Chosen,
+    checks: pd.DataFrame,
+    reason: str | None,
 ) -> SufficientSet:
     counts = Counter(name for names in checks["metrics"] for name in names.split(", "))
     stability = {name: count / len(checks) for name, count in counts.most_common()}
@@ -295,7 +294,7 @@ def _result(
         model=search.model,
         protocol=search.protocol,
         target=search.target,
-        tolerance=search.tolerance,
+        tolerance=tolerance,
         metrics=found.metrics,
         score=chosen,
         all_score=found.all_score,
@@ -311,8 +310,8 @@ def _result(
 
 
 def _cautions(
-    search: _Search,
-    found: _Found,
+    search: Search,
+    found: _Chosen,
     checks: pd.DataFrame,
     reason: str | None,
     stability: dict[str, float],
@@ -337,7 +336,7 @@ def _cautions(
 
 
 def _verdict(
-    search: _Search, found: _Found, chosen: float, held: float, full: float, rival: float
+    search: Search, found: _Chosen, chosen: float, held: float, full: float, rival: float
 ) -> str:
     what = "accuracy" if search.task == "classification" else "mean relative error"
     names = " + ".join(found.metrics)

@@ -373,9 +373,16 @@ def layer_section(
     return section(name, *blocks, summary=detail.time.sentence())
 
 
+_WHICH_TO_BELIEVE = (
+    "Believe the counters for this layer: they were measured on it. The model is fitted to all "
+    "layers, and knows only the metrics that it was given."
+)
+
+
 def _disagreements(detail: LayerDiff) -> Block | None:
     if detail.disagreements:
-        return Points(detail.disagreements, "Where the evidence disagrees")
+        points = (*detail.disagreements, _WHICH_TO_BELIEVE)
+        return Points(points, "Where the evidence disagrees")
     if detail.model is None:
         return None
     return Text("Causes and model do not contradict each other by perfml's rules.", note=True)

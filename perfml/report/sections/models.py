@@ -80,7 +80,8 @@ def metrics_section(results: Results) -> Section | None:
         lead="A ranking is never one number: every metric has a mean rank over models, methods "
         "and resamples, the interval of that rank, and the share of resamples in which it is among "
         "the first three. Metrics that rise and fall together are interchangeable and stand as one "
-        "group. An importance says what a model uses; it is no proof of a cause."
+        "group. An importance says what a model uses; it is no proof of a cause. It is about all "
+        "layers: for one layer, believe the counters above."
         if results.rankings
         else "",
         anchor="metrics",
@@ -121,16 +122,7 @@ def ranking_section(ranking: Ranking, settings: str = "") -> Section:
 
 
 def _null_note(ranking: Ranking) -> Text | None:
-    null = ranking.null
-    if null is None:
-        return None
-    what = "times" if ranking.task == "regression" else "backends"
-    text = (
-        f"By chance: with the {what} permuted between layers, a leading group is among the first "
-        f"three at most this often, in 95 % of the cases ({null.permutations} permutations of "
-        f"{null.resamples} resamples)."
-    )
-    return Text(text, note=True)
+    return Text(ranking.chance) if ranking.chance else None
 
 
 def _of(settings: str) -> str:
@@ -158,7 +150,7 @@ def ranks_table(summary: pd.DataFrame, most: int | None = _MOST_RANKS) -> Report
     from perfml.metrics import load_catalogue
 
     catalogue = load_catalogue()
-    with_null = "null_p_top3" in summary.columns
+    tested = "p_value" in summary.columns and bool(summary["p_value"].notna().any())
     rows = []
     for place, row in enumerate(summary.to_dict("records"), start=1):
         first, *others = members(row["members"])
@@ -173,14 +165,14 @@ def ranks_table(summary: pd.DataFrame, most: int | None = _MOST_RANKS) -> Report
                 Cell(f"{_rank(low)}–{_rank(high)}", value=low),
                 share(float(row["p_top1"]), bar=float(row["p_top1"])),
                 share(float(row["p_top3"]), bar=float(row["p_top3"])),
-                *([share(float(row["null_p_top3"]))] if with_null else []),
+                *([amount(float(row["p_value"]))] if tested else []),
             ]
         )
     columns = (
         *numbers("#"),
         *words("metric"),
         *numbers("mean rank", "interval", "first", "in top 3"),
-        *(numbers("by chance") if with_null else ()),
+        *(numbers("p-value") if tested else ()),
     )
     caption = "Metric groups over all models, methods and resamples"
     return ReportTable(caption, columns, rows, most=most, spare=("first", "interval"))

@@ -28,12 +28,12 @@ ENOUGH_RESAMPLES = 20
 
 SURE_RULES = {
     "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples, and "
-    "more often than chance; or a model at least twice as good as every baseline",
-    "likely": "a smaller lead than that; or top 3 in at least 60 %, and more often than chance; or "
+    "beyond chance; or a model at least twice as good as every baseline",
+    "likely": "a smaller lead than that; or top 3 in at least 60 %, and beyond chance; or "
     "a cause of which counters split at least half, with nothing that contradicts it",
     "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %, or "
-    "no more often than chance (what a leading metric gets with the times permuted between "
-    "layers, 95 %); or no model beats the baselines. A metric is never surer than the models it "
+    "no more than chance (its p-value, with the times permuted between layers, is above 5 %); or "
+    "no model beats the baselines. A metric is never surer than the models it "
     f"comes from, and never firm on fewer than {ENOUGH_RESAMPLES} resamples",
     "caution": "what to know of the data or the models before believing the rest",
 }
@@ -144,9 +144,11 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     if limit == "open":
         text += " The models that say so beat no baseline."
     sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
-    if ranking.null is not None and not ranking.null.exceeded_by(top3):
+    if ranking.null is not None and names[0] not in ranking.beyond_chance:
         sure = "open"
-        text += f" Chance alone gives a leading metric up to {percent(ranking.null.limit)}."
+        text = f"No metric explains the {what} more than chance does; the first is {names[0]}."
+        if ranking.null.reason or ranking.beyond_chance:
+            text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
     if sure == "firm" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
         sure = "likely"
     return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]

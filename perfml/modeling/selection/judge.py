@@ -1,90 +1,21 @@
-"""The search behind a plan: a forward selection for every budget, and its judgement elsewhere."""
+"""What chosen sets are worth on rows that took no part in the choice, by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perfml.metrics.passes import PassEstimate, is_free, load_passes
+from perfml.metrics.passes import is_free
 from perfml.modeling.features import Problem
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target
-from perfml.modeling.selection.search import Search, mean_score, predictions
+from perfml.modeling.selection.search import Found, Search, predictions
 from perfml.util.typing import Floats
-
-
-@dataclass(frozen=True)
-class BudgetSearch(Search):
-    """A search for every budget."""
-
-    budgets: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What one search found: per budget the set and its score, and the score of everything."""
-
-    sets: dict[int, tuple[str, ...]]
-    scores: dict[int, float]
-    everything: float
-
-
-def run_search(search: BudgetSearch) -> Found:
-    """Choose a set for every budget on the rows of a search."""
-    problem, goal, folds = search.prepared()
-    names = problem.design.names
-    free = frozenset(index for index, name in enumerate(names) if is_free(name))
-    known: dict[frozenset[int], float] = {}
-
-    def loss(columns: frozenset[int]) -> float:
-        if columns not in known:
-            known[columns] = search.sign * mean_score(
-                problem, goal, search.model, folds, tuple(columns | free), search.seed
-            )
-        return known[columns]
-
-    counts = load_passes()
-    sets: dict[int, tuple[str, ...]] = {}
-    scores: dict[int, float] = {}
-    for budget in search.budgets:
-        best = _grow(names, free, budget, search.most, loss, counts.estimate)
-        sets[budget] = tuple(names[column] for column in best)
-        scores[budget] = search.sign * loss(frozenset(best))
-    everything = search.sign * loss(frozenset(range(len(names))) - free)
-    return Found(sets, scores, everything)
-
-
-def _grow(
-    names: Sequence[str],
-    free: frozenset[int],
-    budget: int,
-    most: int,
-    loss: Callable[[frozenset[int]], float],
-    estimate: Callable[[list[str]], PassEstimate],
-) -> tuple[int, ...]:
-    """Return the best set on the way of a forward selection that stays within the budget."""
-    kept: list[int] = []
-    best: tuple[int, ...] = ()
-    least = loss(frozenset()) if free else float("inf")
-    while len(kept) < most and budget > 0:
-        fitting = [
-            column
-            for column in range(len(names))
-            if column not in free
-            and column not in kept
-            and estimate([names[each] for each in (*kept, column)]).passes <= budget
-        ]
-        if not fitting:
-            break
-        kept.append(min(fitting, key=lambda column: loss(frozenset((*kept, column)))))
-        if loss(frozenset(kept)) < least - 1e-12:
-            best, least = tuple(kept), loss(frozenset(kept))
-    return best
 
 
 @dataclass(frozen=True)
@@ -102,7 +33,7 @@ class Judged:
     """
 
     counts: Floats
-    budgets: dict[int, Floats]
+    budgets: dict[int | None, Floats]
     everything: Floats
     baseline: Floats
 
@@ -110,7 +41,7 @@ class Judged:
 def judge(
     problem: Problem,
     goal: Target,
-    search: BudgetSearch,
+    search: Search,
     outer: Sequence[Split],
     found: Sequence[Found],
 ) -> Judged | None:
@@ -144,7 +75,8 @@ def judge(
             return predictions(problem, goal, search.model, split, columns, seed)
 
         for budget in search.budgets:
-            columns = tuple(sorted({*free, *(names.index(name) for name in one.sets[budget])}))
+            chosen, _ = one.best(budget, search.sign)
+            columns = tuple(sorted({*free, *(names.index(name) for name in chosen)}))
             if columns not in made:
                 made[columns] = guess(columns)
             add(sums[budget], test, made[columns])

@@ -1,0 +1,106 @@
+"""Columns that give the answer away: times, names and row numbers, and the target once more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, MOVED_COLUMNS, RUN_COLUMNS
+from perfml.util.typing import Floats, Ints
+
+TIME_COLUMNS = (
+    *("time_us", "ncu_time_us", "start_us", "gap_us"),
+    *(name for name in MOVED_COLUMNS if name.endswith("_us")),
+)
+"""Columns of perfml's tables that hold times."""
+
+_IDENTITY = {
+    *(set(RUN_COLUMNS) - {"batch"}),
+    *("iteration", "kernel_index", "process", "metrics_iteration", "launches", "stands_for"),
+    *("stream", "index", "row", "id"),
+}
+"""Columns that say which row it is; ``batch`` is a setting, and may explain a time."""
+
+A_TIME, AN_IDENTITY, A_NUMBER = (
+    "a time, like the target",
+    "says which row it is, not what it is like",
+    "numbers the rows in their order",
+)
+
+SAME = 0.999
+"""Correlation with the target from which on a column is taken for the target itself."""
+
+FOLLOWS = 0.9
+"""Rank correlation within repeats from which on a column follows even the target's noise."""
+
+ENOUGH_ROWS = 8
+"""Of fewer rows one column in some thousands is in the target's order by chance."""
+
+
+def no_feature(name: str, values: pd.Series, is_table: bool) -> str | None:
+    """Return why a column cannot be a feature by what it is called or counts; None if it can.
+
+    Parameters
+    ----------
+    name, values
+        The column.
+    is_table
+        Whether it is of one of perfml's tables, whose columns of times and names are known.
+    """
+    if is_table and name in (*KERNEL_COLUMNS, *KERNEL_OPTIONAL):
+        if name in TIME_COLUMNS:
+            return A_TIME
+        if name in _IDENTITY:
+            return AN_IDENTITY
+    numbers = values.to_numpy(dtype=float, na_value=np.nan)
+    if len(numbers) >= ENOUGH_ROWS and bool(np.all(np.diff(numbers) == 1)):
+        return A_NUMBER
+    return None
+
+
+def disguised(values: Floats, target: Floats, groups: Ints) -> bool:
+    """Return whether a column is the target in disguise: another unit, a copy, a function of it.
+
+    A metric may explain a target perfectly; it does not repeat the target's noise. So where a group
+    has several rows, a column is the target only if it follows the differences between these as
+    well. Where none has, it must be in the target's order throughout, or proportional to it.
+
+    Parameters
+    ----------
+    values, target
+        One number a row; undefined values are left out.
+    groups
+        The group of each row, whose rows repeat one measurement.
+    """
+    known = np.isfinite(values) & np.isfinite(target)
+    values, target, groups = values[known], target[known], groups[known]
+    if len(values) < ENOUGH_ROWS or values.min() == values.max() or target.min() == target.max():
+        return False
+    ordered = abs(_correlation(_ranks(values), _ranks(target)))
+    linear = abs(_correlation(values, target))
+    if max(ordered, linear) <= SAME:
+        return False
+    inside = _repeats_differ(target, groups)
+    if not inside.any():
+        return ordered > 1 - 1e-9 or linear > SAME
+    frame = pd.DataFrame({"values": values, "target": target})[inside]
+    ranked = frame.groupby(groups[inside]).rank()
+    middle = ranked - ranked.groupby(groups[inside]).transform("mean")
+    return abs(_correlation(*(middle[name].to_numpy() for name in frame))) > FOLLOWS
+
+
+def _repeats_differ(target: Floats, groups: Ints) -> Ints:
+    """Return which rows are in a group that has several targets."""
+    different = pd.Series(target).groupby(groups).transform("nunique")
+    return np.asarray(different > 1)
+
+
+def _ranks(values: Floats) -> Floats:
+    return np.asarray(pd.Series(values).rank(), dtype=np.float64)
+
+
+def _correlation(left: Floats, right: Floats) -> float:
+    """Return the correlation; 0 where one of them is constant."""
+    left, right = left - left.mean(), right - right.mean()
+    size = float(np.sqrt((left**2).sum() * (right**2).sum()))
+    return float((left * right).sum()) / size if size > 0 else 0.0
