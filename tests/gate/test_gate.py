@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.gate_repeats import tables as tables_of
 from perfml.cli import app
 from perfml.datasets import load
 from perfml.errors import InputError, PerfmlError
@@ -267,7 +266,6 @@ def test_a_report_for_ci_is_written_whole(tables):
 
 def test_the_page_shows_what_was_counted_on_recorded_repeats():
     counts = json.loads((ROOT / "benchmarks/results/gate-repeats.json").read_text())
-    assert tables_of(counts) in (ROOT / "docs/howto/gate.md").read_text(encoding="utf-8")
     equal = [found for what, found in counts.items() if "," not in what]
     assert sum(found["comparisons"] for found in equal) >= 500
     assert not any("gate: worse" in found or "gate: better" in found for found in equal)
