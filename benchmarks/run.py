@@ -5,7 +5,7 @@ took in the same turn, so that whatever else the machine does hits both. Answers
 before anything is timed. Above 1 perfml is ahead.
 
 Run: ``make bench``, or ``python -m benchmarks.run [--rows csv,report] [--turns 5] [--quick]
-[--markdown] [--json FILE]``; ``--markdown`` writes the table into RESULTS.md. The
+[--markdown] [--json FILE]``; ``--markdown`` writes the table into docs/benchmarks.md. The
 rivals need polars and duckdb.
 """
 
