@@ -21,10 +21,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 from generated import filled, links_of_site  # noqa: E402
 from notebook_pages import notebook_page  # noqa: E402
-from words import of_site  # noqa: E402
-
-NOT_SHOWN = ("architecture.md",)
-"""Pages for those who change perfml, and read its sources."""
+from words import NOT_SHOWN, of_site  # noqa: E402
 
 
 def main() -> None:

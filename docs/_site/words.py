@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = "reference/"
 """Pages to look something up in; most are made from the program."""
 NOT_SHOWN = {"architecture.md"}
+"""Pages for those who change perfml, and read its sources."""
 _WORD = re.compile(r"[^\W_]")
 
 

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from benchmarks import counters_page, rows
+from benchmarks import counters_page, gate_page, rows
 from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
+from studies.page_tables import table_on
 from studies.plan.page import PAGE as PLAN
 from studies.seeds.page import judged, tally
 from studies.sweep.page import NAMES, cases
@@ -97,3 +98,21 @@ def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
     steps, first = judged()
     assert f"Of {steps} steps with a reason by their author" in TEXT
     assert f"names the author's cause first in {first}." in TEXT
+
+
+def test_the_gate_is_as_quiet_and_as_sharp_as_the_page_says():
+    assert table_on(gate_page.PAGE, "repeats") == gate_page.repeats(), (
+        "write it anew: python -m benchmarks.gate_page, and the section of docs/results.md"
+    )
+    counts = json.loads(gate_page.RESULTS.read_text(encoding="utf-8"))
+    runs, recordings = counts["iterations of one run"], counts["two recordings"]
+    whole = runs["comparisons"] + recordings["comparisons"]
+    assert f"closed in none of {whole:,} comparisons" in TEXT
+    assert not any("gate: worse" in each for each in (runs, recordings))
+    time = "5 % threshold: worse"
+    assert f"on the time closed in {runs[time] + recordings[time]}." in TEXT
+    for what, found in counts.items():
+        name, _, grown = what.partition(",")
+        named = found.get("gate: worse, and that counter named")
+        if grown and name in ("iterations of one run", "two recordings"):
+            assert f"in {named:,} of {found['comparisons']:,}" in TEXT
