@@ -213,7 +213,7 @@ class Given:
     @property
     def kernel_layers(self) -> pd.DataFrame:
         """The Layers table in which every kernel is a layer, with all its launches in a repeat."""
-        from perfml.merge.by_kernel import layers_of_kernels
+        from perfml.merge.rule import layers_of_kernels
 
         return self._marked(layers_of_kernels(self.timed))
 

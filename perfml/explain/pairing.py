@@ -18,7 +18,7 @@ from perfml.account.device_time import on_busiest_device, repeat_keys
 from perfml.explain.align import Alignment, Launched
 from perfml.explain.compared import Side, launched_as_repeats, make_side
 from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
-from perfml.merge.rule import launch_numbers
+from perfml.merge.numbering import launch_numbers
 from perfml.time_sources import not_comparable
 
 _SHOWN = 4

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.account.device_time import OFTEN, RECORDED, on_busiest_device, repeat_keys
+from perfml.account.device_time import OFTEN, RECORDED, repeat_keys
 from perfml.kernel_names import kernel_label
-from perfml.merge.rule import launch_numbers, merge
+from perfml.merge.numbering import launch_numbers
 
 _WHOLE = 1000
 
@@ -87,18 +87,11 @@ def kernels_as_layers(kernels: pd.DataFrame) -> pd.DataFrame:
     return with_layers(kernels, labels, occurrences(kernels, codes))
 
 
-def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return a Layers table in which every kernel is a layer, with all its launches in a repeat.
-
-    Their times are added up: launches of one kernel are no layer that somebody waits for. Of
-    several devices it is the one whose kernels take longest, since devices work side by side.
-    """
+def kernel_layers(kernels: pd.DataFrame) -> pd.Series:
+    """Return the label of each row's kernel, as a layer's name."""
     units, codes = kernel_units(kernels)
     labels = np.array([unit.label for unit in units], dtype=object)[codes]
-    layers = merge(on_busiest_device(kernels.assign(layer=pd.array(labels, dtype="string"))))
-    if "kernels_us" in layers.columns:
-        layers["time_us"] = layers["kernels_us"]
-    return layers
+    return pd.Series(labels, index=kernels.index, dtype="string")
 
 
 def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:

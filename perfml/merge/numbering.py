@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.util.typing import Floats
+
 Codes = npt.NDArray[np.int64]
 
 
@@ -27,3 +29,10 @@ def combined(parts: Sequence[Codes]) -> Codes:
         # renumber after every column, so that the product of cardinalities cannot overflow
         codes = np.asarray(pd.factorize(codes * width + part + 1)[0], dtype=np.int64)
     return codes
+
+
+def launch_numbers(kernels: pd.DataFrame) -> Floats:
+    """Return how many launches each row of a Kernels table stands for."""
+    if "launches" not in kernels.columns:
+        return np.ones(len(kernels))
+    return kernels["launches"].fillna(1).to_numpy(dtype=float)

@@ -22,12 +22,13 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from perfml.account.device_time import on_busiest_device
 from perfml.errors import PerfmlError, TableError
-from perfml.merge.by_kernel import kernels_as_layers
+from perfml.merge.by_kernel import kernel_layers, kernels_as_layers
 from perfml.merge.clock import LAUNCH_CLOCK, layer_clock
 from perfml.merge.coverage import LEAST_SHARE, Coverage, coverage_of
 from perfml.merge.mean_times import launch_weights, mean_times
-from perfml.merge.numbering import Codes, combined, numbered
+from perfml.merge.numbering import Codes, combined, launch_numbers, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
@@ -169,11 +170,16 @@ def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
     return groups.sum(min_count=1).reset_index()
 
 
-def launch_numbers(kernels: pd.DataFrame) -> Floats:
-    """Return how many launches each row of a Kernels table stands for."""
-    if "launches" not in kernels.columns:
-        return np.ones(len(kernels))
-    return kernels["launches"].fillna(1).to_numpy(dtype=float)
+def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return a Layers table in which every kernel is a layer, with all its launches in a repeat.
+
+    Their times are added up: launches of one kernel are no layer that somebody waits for. Of
+    several devices it is the one whose kernels take longest, since devices work side by side.
+    """
+    layers = merge(on_busiest_device(kernels.assign(layer=kernel_layers(kernels))))
+    if "kernels_us" in layers.columns:
+        layers["time_us"] = layers["kernels_us"]
+    return layers
 
 
 def launch_totals(kernels: pd.DataFrame) -> pd.DataFrame:
