@@ -178,7 +178,7 @@ def _unseen(
     protocol = in_few_folds("leave-one-layer-out", layers["layer"].nunique())
     try:
         scored: Evaluation = evaluate(
-            layers, protocols=protocol, progress=progress, average=True, **given
+            layers, protocols=protocol, progress=progress, average=True, quick=True, **given
         )
     except PerfmlError as error:
         out_.warn(f"the models have no score on unseen layers: {error.what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -163,20 +164,23 @@ def _wanted(
     if features == "published+before-run":
         return (*PUBLISHED, *present), {}
     if features == "collected":
-        reasons = {name: holds_time(name) for name in metric_columns(layers)}
-        timed = {name: reason for name, reason in reasons.items() if reason is not None}
-        return [name for name in reasons if name not in timed], timed
+        collected, timed = metric_columns(layers), timed_metrics()
+        dropped = {name: timed[name] for name in collected if name in timed}
+        return [name for name in collected if name not in timed], dropped
     msg = f"no feature set is called {features!r}"
     known = f"There are: {', '.join(FEATURE_SETS)}; or give column names."
     raise PerfmlError(msg, cure=did_you_mean(features, [*FEATURE_SETS, *layers.columns], known))
 
 
-def holds_time(metric: str) -> str | None:
-    """Return why a metric of the catalogue contains the time that is predicted, or None."""
-    known = load_catalogue()[metric]
-    if known.kind == "rate":
-        return "a rate: it contains the time that is predicted"
-    return "cycles: the time by another clock" if known.unit == "cycle" else None
+@functools.cache
+def timed_metrics() -> dict[str, str]:
+    """Return the metrics of the catalogue that contain the time that is predicted, and why."""
+    catalogue = load_catalogue()
+    rates = [name for name in catalogue.names if catalogue[name].kind == "rate"]
+    cycles = [name for name in catalogue.names if catalogue[name].unit == "cycle"]
+    return dict.fromkeys(rates, "a rate: it contains the time that is predicted") | dict.fromkeys(
+        cycles, "cycles: the time by another clock"
+    )
 
 
 def _check_known(layers: pd.DataFrame, name: str) -> None:

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.metrics import load_catalogue
 from perfml.modeling.disguise import TIME_COLUMNS, disguised, no_feature
-from perfml.modeling.features import Problem, Words, build_design, holds_time, require_positive
+from perfml.modeling.features import Problem, Words, build_design, require_positive, timed_metrics
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 from perfml.util.typing import Ints
 from perfml.util.words import listed
@@ -116,15 +115,14 @@ def own_problem(
 
 def _no_features(rest: pd.DataFrame, target: str) -> dict[str, str]:
     """Return the columns that no model may see unless they are named, and why."""
-    catalogue = load_catalogue()
+    timed = timed_metrics() if target in TIME_COLUMNS else {}
     is_table = {"run_id", "time_us"} <= {*rest.columns, target}
     found = {}
     for name in rest.columns:
         reason: str | None = "holds no numbers"
         if _is_number(rest[name]):
             reason = no_feature(name, rest[name], is_table)
-            if name in catalogue and target in TIME_COLUMNS:
-                reason = reason or holds_time(name)
+            reason = reason or timed.get(name)
         if reason is not None:
             found[name] = reason
     return found

@@ -268,7 +268,8 @@ class Ranking:
         """
         from perfml.modeling.ranking.display import draw_scores
 
-        return draw_scores(self, top, ax)
+        what = f"{self.task}: {self.words.target}" if self.words.own else self.task
+        return draw_scores(self.summary.head(top), self.null, what, ax)
 
     def __repr__(self) -> str:
         after = [said for said in (self.chance, self.tie) if said]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError, TableError
 from perfml.merge.batches import merge_files
-from perfml.merge.rule import launch_totals, merge, unattributed_time
+from perfml.merge.rule import BY_KERNEL, launch_totals, merge, unattributed_time
 from perfml.tables import CLOCK_COLUMNS, read_table, write_table
 from tests.support.tables import make_kernels
 
@@ -170,9 +170,13 @@ def test_launches_outside_every_layer_are_left_out_and_accounted_for():
     assert outside["share"].tolist() == [0.5]
 
 
-def test_no_layer_at_all_is_an_error_that_says_what_to_do():
+def test_without_any_layer_each_kernel_is_one_and_it_is_said():
+    rows = [{"layer": None, "kernel": name} for name in ("gemm", "copy", "gemm")]
+    merged = merge(make_kernels(rows))
+    assert merged["layer"].tolist() == ["gemm", "copy", "gemm"]
+    assert merged.attrs["warnings"] == [BY_KERNEL]
     with pytest.raises(PerfmlError, match="NVTX"):
-        merge(make_kernels([{"layer": None}]))
+        merge(make_kernels(rows)[:0])
 
 
 def test_mean_weights_keep_a_rows_own_time_out_of_its_metrics():

@@ -109,7 +109,7 @@ def test_results_fit_a_terminal_and_say_what_they_leave_out():
         assert max(map(len, lines)) <= 80
         assert len(lines) < 40
     assert "chance" in repr(ranking)
-    assert re.search(r"\d %  +\d+ %", repr(ranking))
+    assert re.search(r"\d %  +[\d.]+\n", repr(ranking))
     assert re.search(r"\d %  [\d.]+ % to [\d.]+ %", repr(scores))
     assert "leave-one-group-out" in repr(scores)
 

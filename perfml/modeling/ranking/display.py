@@ -7,26 +7,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfml.errors import PerfmlError
-from perfml.modeling.ranking.null import LEVEL
+from perfml.modeling.ranking.null import LEVEL, Null
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
-
-    from perfml.modeling.results import Ranking
 
 _STRONG, _WEAK = "#2a6fb0", "#b8bcc2"
 """Bars of groups that are more than chance, and of the others."""
 
 
-def draw_scores(ranking: Ranking, top: int = 12, ax: Axes | None = None) -> Axes:
-    """Draw the scores of the first groups of a ranking as bars, see `Ranking.plot`.
+def draw_scores(summary: pd.DataFrame, null: Null | None, title: str, ax: Axes | None) -> Axes:
+    """Draw the scores of groups as bars, beside what a leading group gets by chance.
+
+    Parameters
+    ----------
+    summary
+        Rows of `Ranking.summary`.
+    null
+        The test of the ranking.
+    title
+        What is ranked.
+    ax
+        Where to draw; a new figure without.
 
     Raises
     ------
     PerfmlError
         If the ranking is empty.
     """
-    rows = ranking.summary.head(top).iloc[::-1]
+    rows = summary.iloc[::-1]
     if rows.empty:
         msg = "the ranking is empty"
         raise PerfmlError(msg, cure="Rank again, with more resamples or other models.")
@@ -41,10 +51,9 @@ def draw_scores(ranking: Ranking, top: int = 12, ax: Axes | None = None) -> Axes
     tints = [_STRONG if p <= LEVEL else _WEAK for p in rows["p_value"]]
     ax.barh(np.arange(len(rows)), rows["score"].to_numpy(float), color=tints)
     ax.set_yticks(np.arange(len(rows)), labels)
-    null = ranking.null
     if null is not None and not null.reason:
         ax.axvline(null.limit, color="black", linestyle="--", linewidth=1)
         ax.annotate(" 95 % of leading metrics by chance", (null.limit, -0.4), fontsize="small")
     ax.set_xlabel("importance, standard deviations above chance")
-    ax.set_title(f"{ranking.task}: {ranking.words.target}" if ranking.words.own else ranking.task)
+    ax.set_title(title)
     return ax
