@@ -95,6 +95,15 @@ def remedy(finding: Finding, account: Account) -> str:
     return f"{finding.cause.line(account)}. {finding.cause.also}"
 
 
+def longest_kernel(account: Account) -> str:
+    """Say which kernel takes most of the busiest device's time; empty where there is one."""
+    rows = kernel_rows(account)
+    if len(rows) < 2:
+        return ""
+    name, _, _, share = rows[0]
+    return f"The longest kernel, {name}, takes {Readable(share):.0%} of the time of all kernels."
+
+
 def kernel_rows(account: Account) -> list[tuple[str, float, float, float]]:
     """Return each kernel of a step: its label, launches, microseconds, share of all.
 

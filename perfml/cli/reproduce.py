@@ -30,7 +30,7 @@ def reproduce(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Repeat the published study on its file, with a verdict for each claim.
+    """Judge each claim of the published study on its file.
 
     Example: perfml reproduce --data dataset.csv --out reproduction
     """

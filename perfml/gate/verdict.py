@@ -41,7 +41,7 @@ from perfml.gate.conditions import (
 )
 from perfml.gate.exit_codes import EXIT_CODES, ExitCode, Verdict
 from perfml.gate.policy import Policy
-from perfml.gate.work import COUNTED, Outcome, WorkChange, work_changes
+from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
 from perfml.time_sources import not_comparable, time_notes
 from perfml.util.words import Readable
@@ -335,7 +335,9 @@ def _decide(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]:
     if more and less:
         return _mixed(more, less, clock)
     if more:
-        if clock.moved("faster", SAME_WORK):
+        # how often a kernel is launched is how work is divided: there the time decides alone
+        divided = all(change.counter == LAUNCHES for change in work.changed)
+        if clock.moved("faster", 0.0 if divided else SAME_WORK):
             return Verdict.BETTER, f"{_words(more)}, and the time fell"
         return Verdict.WORSE, f"{_words(more)}{_confirmed(clock, 'slower')}"
     if work.unknown:

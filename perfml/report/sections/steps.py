@@ -58,10 +58,11 @@ def step_sentences(account: Account) -> list[Sentence]:
         Of one recording.
     """
     from perfml.account.causes import findings
-    from perfml.account.words import evidence, remedy, saving, step_sentence
+    from perfml.account.words import evidence, longest_kernel, remedy, saving, step_sentence
 
     first = next((f for f in findings(account) if f.saved_us >= _WORTH * account.step_us), None)
-    time = Sentence("time", "firm" if account.agree else "open", step_sentence(account))
+    said = f"{step_sentence(account)} {longest_kernel(account)}".strip()
+    time = Sentence("time", "firm" if account.agree else "open", said)
     if first is not None:
         title = f"{first.cause.words[:1].upper()}{first.cause.words[1:]}"
         text = f"{remedy(first, account)} Why: {evidence(first, account)}."
