@@ -10,13 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.certainty import Certainty
 from perfml.util.words import Readable, micros, multiple
+
+if TYPE_CHECKING:
+    from perfml.explain.results import TimeVerdict
 
 _HALF = 0.5
 """A cause that makes at least half of the difference is the answer by itself."""
@@ -58,7 +61,7 @@ class StepComparison:
         return len(self.baseline.kept_us), len(self.target.kept_us)
 
     @cached_property
-    def verdict(self) -> str:
+    def verdict(self) -> TimeVerdict:
         """``slower``, ``faster``, ``no difference`` or ``undecided``.
 
         Three steps are too few for an interval. A side is slower if each of its steps takes longer
@@ -170,7 +173,7 @@ class StepComparison:
         }
 
 
-def _verdict(one: Sequence[float], other: Sequence[float], log_ratio: float) -> str:
+def _verdict(one: Sequence[float], other: Sequence[float], log_ratio: float) -> TimeVerdict:
     scatter = max(max(side) / min(side) for side in (one, other))
     if max(len(one), len(other)) == 1:
         scatter = _ALONE

@@ -18,7 +18,7 @@ from perfml.explain.counters.evidence import Untold
 from perfml.explain.counters.term import Kind
 from perfml.explain.results import Line, Ratio, TimeVerdict
 from perfml.explain.roofs.peaks import Peaks
-from perfml.gate.verdict import Verdict
+from perfml.gate.exit_codes import Verdict
 from perfml.reproduce.claims import Claim
 
 
@@ -375,7 +375,7 @@ class Gate(TypedDict):
     """Whether a new version does more work."""
 
     verdict: Verdict
-    exit_code: Literal[0, 1, 3]
+    exit_code: Literal[0, 1, 3, 4, 5]
     layers: list[GateLayer]
     only_baseline: list[str]
     only_new: list[str]
