@@ -14,13 +14,13 @@ from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
-from perfml.explain.counters.sentences import cause_in_words, sided_causes
+from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
-    from perfml.explain.counters.terms import Term
+    from perfml.explain.tree.causes import Term
     from perfml.explain.results import Explanation, LayerDiff
 
 LARGEST = 5_800

@@ -17,9 +17,9 @@ from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device
-from perfml.explain.counters.causes import kernel_causes, layer_causes
-from perfml.explain.counters.contradictions import find_disagreements
-from perfml.explain.counters.sentences import summary_sentences
+from perfml.explain.tree.layer import kernel_causes, layer_causes
+from perfml.explain.tree.contradictions import find_disagreements
+from perfml.explain.tree.sentences import summary_sentences
 from perfml.explain.gaps import UNSEEN, Gaps
 from perfml.explain.launches import (
     LaunchReader,

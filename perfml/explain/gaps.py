@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfml.explain import moved as moves
-from perfml.explain.counters.refine import log_mean
-from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.tree.parts import log_mean
+from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.moved import NOTHING, Moved
 from perfml.util.words import Readable, micros
 

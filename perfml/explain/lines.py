@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.representative import LABEL
-from perfml.explain.counters.sentences import sided_causes
+from perfml.explain.tree.sentences import sided_causes
 from perfml.explain.reports import Report, code_of
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.sass import Code, opcode, without_predicate

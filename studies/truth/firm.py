@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from perfml.explain.counters import refine, resources
-from perfml.explain.counters.causes import Match, kernel_causes, layer_matches
+from perfml.explain.tree.layer import Match, kernel_causes, layer_matches
 from perfml.explain.counters.claims import INSTEAD, Claim
 from perfml.explain.counters.doubts import LIMITS, RULES, Limits, doubt_of
 from perfml.explain.counters.evidence import Reason, Told
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.rivals import find_rival
-from perfml.explain.counters.terms import TERMS, Contribution, Kind, Term
+from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
 from perfml.explain.launches import changes_between
 from perfml.explain.results import Causes
 from perfml.kernel_names import kernel_purpose

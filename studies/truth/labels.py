@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 
 RECORDED: dict[str, tuple[str, ...]] = {
     "DRAM busy time per sector": ("dram_time_per_sector",),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from perfml.datasets import find
-from perfml.explain.counters.causes import kernel_causes
+from perfml.explain.tree.layer import kernel_causes
 from perfml.explain.launches import Launches, changes_between
 from perfml.explain.results import Causes
 from perfml.metrics import PUBLISHED

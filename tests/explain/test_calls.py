@@ -4,8 +4,8 @@ import pytest
 
 from perfml.explain import explain, sides_of
 from perfml.explain.advice.calls import in_pytorch, of_library
-from perfml.explain.counters.library_kernels import is_product
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.library_kernels import is_product
+from perfml.explain.tree.causes import TERMS
 from perfml.explain.load import load_tables
 
 GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_aligna4_alignc4_execute_kernel"

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from perfml.explain import explain, sides_of
 from perfml.explain.advice.inputs import INPUTS
-from perfml.explain.counters.causes import layer_causes
+from perfml.explain.tree.layer import layer_causes
 from perfml.explain.counters.factors import Decomposition, Pair
 from perfml.explain.counters.refine import DIVERGENCE
 from perfml.explain.counters.requests import name_redundant_traffic
 from perfml.explain.counters.resources import RESOURCES
-from perfml.explain.counters.terms import TERMS, Contribution
-from perfml.explain.counters.traffic import l1_level
+from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.limits.traffic import l1_level
 from perfml.merge.rule import merge
 from perfml.util.words import Readable
 from tests.support.causes import PLANTED, pair_with

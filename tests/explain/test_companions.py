@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfml.explain.counters.causes import decompose_pair
+from perfml.explain.tree.layer import decompose_pair
 from tests.support.launches import launch
 
 BASE = {

@@ -9,8 +9,8 @@ from perfml.explain.counters.doubts import find_doubt
 from perfml.explain.counters.evidence import Reason, Told
 from perfml.explain.counters.experiments import check_of
 from perfml.explain.counters.room import room_of, same_limit
-from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.counters.terms import TERMS, Contribution, Kind
+from perfml.explain.tree.sentences import summary_sentences
+from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.explain.results import Causes, PairCauses, Ratio
 from tests.support.launches import launch
 

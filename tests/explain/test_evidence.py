@@ -5,10 +5,10 @@ import math
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.counters.causes import layer_causes
+from perfml.explain.tree.layer import layer_causes
 from perfml.explain.counters.evidence import HIDES_IN, is_collected, is_proven
-from perfml.explain.counters.sentences import summary_sentences
-from perfml.explain.counters.terms import TERMS, Kind
+from perfml.explain.tree.sentences import summary_sentences
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.results import Ratio
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.report import to_markdown, to_text

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError
 from perfml.explain import exact_shapley
-from perfml.explain.counters.causes import kernel_causes, layer_causes
+from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.counters.refine import log_mean
-from perfml.explain.counters.resources import wave_fill
+from perfml.explain.limits.state import wave_fill
 from perfml.explain.launches import Launches, changes_between
 from tests.support.examples import examples
 from tests.support.launches import launch

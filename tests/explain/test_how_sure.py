@@ -12,7 +12,7 @@ from perfml.explain.advice.how_sure import certainty_of, with_cause
 from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.advice.rules import shipped_rules
-from perfml.explain.counters.evidence import Reason, Untold
+from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.metrics import load_catalogue
 from tests.support.tables import make_kernels
 

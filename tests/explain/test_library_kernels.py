@@ -5,10 +5,10 @@ import math
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.counters.causes import decompose_pair, matches_of
+from perfml.explain.tree.layer import decompose_pair, matches_of
 from perfml.explain.counters.evidence import Reason
-from perfml.explain.counters.library_kernels import as_calls, judge_by_work
-from perfml.explain.counters.terms import TERMS, Contribution
+from perfml.explain.tree.library_kernels import as_calls, judge_by_work
+from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.launches import Change
 from perfml.explain.load import load_tables
 from tests.support.launches import launch

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.explain.lines import (
     _CARRIERS,
     _RULES,

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.explain.counters import refine
-from perfml.explain.counters.terms import TERMS, Kind, Term
+from perfml.explain.tree.causes import TERMS, Kind, Term
 from perfml.tables import write_table
 from tests.support.tables import make_kernels
 

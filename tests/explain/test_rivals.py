@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfml.explain.counters.causes import layer_causes
-from perfml.explain.counters.sentences import summary_sentences
+from perfml.explain.tree.layer import layer_causes
+from perfml.explain.tree.sentences import summary_sentences
 from perfml.explain.results import Ratio
 from tests.support.launches import launch
 

@@ -6,7 +6,7 @@ from perfml.explain import advise
 from perfml.explain.advice.first_fix import action_for
 from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.advice.situations import action_here
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.explain.launches import Launch
 from tests.support.tables import make_kernels
 

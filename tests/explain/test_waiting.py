@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfml.explain.counters.causes import layer_causes
+from perfml.explain.tree.layer import layer_causes
 from tests.support.launches import launch
 
 BASE = {

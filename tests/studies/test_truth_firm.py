@@ -11,7 +11,7 @@ from perfml.explain.counters import refine, resources
 from perfml.explain.counters.claims import Claim
 from perfml.explain.counters.doubts import LIMITS
 from perfml.explain.counters.evidence import Reason
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from studies.truth import firm
 from studies.truth.page import PAGE, measured_firm
 from studies.truth.scores import wilson

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perfml.errors import InputError
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.explain.launches import Launches
 from studies.truth import sets
 from studies.truth.page import measured_sets

@@ -8,7 +8,7 @@ from scipy.stats import fisher_exact
 
 from perfml.explain import load_tables
 from perfml.explain.advice.rules import load_rules
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.util.digest import sha256_of_file
 from studies.truth import public
 from studies.truth.page import PAGE

@@ -18,8 +18,8 @@ from perfml.explain.advice.warp_cures import (
     more_resident,
     of_theoretical,
 )
-from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.traffic import (
+from perfml.explain.tree.mix import DIVISION
+from perfml.explain.limits.traffic import (
     bytes_asked,
     global_traffic,
     loads_shared_alone,

@@ -12,8 +12,8 @@ from perfml.explain.advice.fix import CannotSay, Fix
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.situations import action_here
-from perfml.explain.counters.library_kernels import is_product
-from perfml.explain.counters.terms import ONE_SIDED, Kind, Term
+from perfml.explain.tree.library_kernels import is_product
+from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
 from perfml.explain.launches import Launch, kernel_label
 from perfml.explain.results import Causes, Ratio
 

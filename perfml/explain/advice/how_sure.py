@@ -16,8 +16,8 @@ import pandas as pd
 from perfml.explain.advice.inputs import NOT_COLLECTED, InputValues, why_missing
 from perfml.explain.advice.rules import Rule
 from perfml.explain.certainty import Certainty, together
-from perfml.explain.counters.experiments import check_of
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.ambiguity import resolved_by
+from perfml.explain.tree.causes import TERMS
 
 _MATTERS = 0.1
 """A likely gain of the layer's time below which most of it is none that a rule names."""
@@ -113,7 +113,7 @@ def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
         return f"collect {names} (perfml collect --metrics default)"
     if rule.term is None or rule.counted:
         return _NO_RULE
-    return check_of(TERMS[rule.term], kernel).text
+    return resolved_by(TERMS[rule.term], kernel)
 
 
 def _not_collected(rule: Rule, book: Mapping[str, Rule], inputs: InputValues) -> tuple[str, ...]:

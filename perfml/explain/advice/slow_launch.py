@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfml.explain.counters.traffic import (
+from perfml.explain.limits.traffic import (
     SMALL,
     placed_blocks,
     shared_of_requests,
@@ -57,7 +57,7 @@ _OF_ALL_TIME = (_SHARED, "constant_cache_utilization")
 SHARED_CYCLES, _L1, _L2, _DRAM = 29.0, 41.0, 350.0, 570.0
 """Cycles until a load has its value, as estimates take them: a load of load_chain, one in eight of
 whose sectors is read from DRAM, takes 375 cycles with them, as recorded on an H200. Alone on the
-machine loads of one word take 23, 32, 322 and 688 (`perfml.explain.counters.traffic`); with those
+machine loads of one word take 23, 32, 322 and 688 (`perfml.explain.limits.traffic`); with those
 the estimates for the ladders, whose threads load 16 bytes, are off by 34 % instead of 32 %."""
 _LEAST_ACTIVE = 1e-3
 """A level is not divided by less."""

@@ -211,7 +211,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     instead
         What can be done where the kernel cannot be changed.
     """
-    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+    from perfml.explain.tree.sentences import cause_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
     found = [total for total in causes if not total.term.residual]

@@ -17,7 +17,7 @@ from collectors.workloads.planted.reference import expected
 from collectors.workloads.planted.workload import LIMIT, Bench, chosen_families, sources
 from perfml.errors import PerfmlError
 from perfml.explain.advice.rules import load_rules
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
 
 SOURCES = Path(plans.__file__).parent

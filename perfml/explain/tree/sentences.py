@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from perfml.explain.counters.terms import Contribution, Kind
+from perfml.explain.tree.causes import Contribution, Kind
 from perfml.explain.results import Causes, Ratio, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
@@ -55,7 +56,10 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         key=lambda entry: -abs(entry[1].log_ratio),
     )
     largest = parts[0][1]
-    words = largest.words.format(
+    if any(math.isnan(level) for level in (largest.baseline, largest.target)):
+        # one side does nothing of the kind, or nobody counted it
+        return f"{term.label} {factor_text(total.factor)}"
+    words = term.words.format(
         baseline=Readable(largest.baseline),
         target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
@@ -79,6 +83,6 @@ def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:
 def _longer(part: Contribution) -> str:
     """Say what a share does not where it went the other way than the waiting that it is of."""
     grown = part.target - part.baseline
-    if not (part.waits or part.term.kind is Kind.STALL) or grown * part.log_ratio >= 0:
+    if part.term.kind is not Kind.STALL or grown * part.log_ratio >= 0:
         return ""
     return f"{'longer' if part.log_ratio > 0 else 'shorter'} for the same work: "

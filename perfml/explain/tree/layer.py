@@ -15,9 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.counters.doubts import find_doubt
-from perfml.explain.counters.evidence import Told, find_untold
-from perfml.explain.counters.library_kernels import (
+from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
+from perfml.explain.results import Causes, PairCauses
+from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.confidence import Answered, find_ambiguity
+from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.library_kernels import (
     as_calls,
     does_arithmetic,
     is_product,
@@ -25,12 +28,7 @@ from perfml.explain.counters.library_kernels import (
     of_library,
     of_others,
 )
-from perfml.explain.counters.refine import log_mean
-from perfml.explain.counters.resources import Resource, candidate_resources
-from perfml.explain.counters.rivals import comparably_busy, count_in, find_rival
-from perfml.explain.counters.terms import TERMS, Contribution, Kind
-from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
-from perfml.explain.results import Causes, PairCauses
+from perfml.explain.tree.parts import log_mean
 
 WHOLE_LAYER = "whole layer"
 NO_LAUNCHES = "kernels table (to tell kernels that vanished or appeared from those that changed)"
@@ -234,22 +232,20 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)
     counts = _counts(matches)
-    pairs, told, others, lone = [], [], [], []
+    pairs, answered, others = [], [], []
     for match in matches:
         if match.before is not None and match.after is not None:
             share = log_mean(match.after.time_us, match.before.time_us) / whole
-            resource, contributions = decompose_pair(
-                match.before, match.after, same_device=same_device, single=single
-            )
+            found = decompose_pair(match.before, match.after, single=single)
+            contributions = found.contributions
             if match.runs is not None:
                 contributions = judge_by_work(contributions, *match.runs)
             weighted = tuple(one.with_part(share * one.log_ratio) for one in contributions)
-            label = None if resource is None else resource.label
             times = (match.before.time_us, match.after.time_us)
             unlike = match.runs is not None
             product = unlike and any(map(of_library, (match.before, match.after)))
-            pairs.append(PairCauses(match.label, label, weighted, times, unlike, product))
-            told.append(Told(match.before, match.after, weighted, by_work=unlike))
+            pairs.append(PairCauses(match.label, found.limiter, weighted, times, unlike, product))
+            answered.append(Answered(match.before, match.after, found, weighted, by_work=unlike))
         else:
             alone = _one_sided(match, counts, whole)
             gone, new = (
@@ -257,14 +253,9 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
             )
             pairs.append(PairCauses(match.label, None, (alone,), (gone, new)))
             others.append(alone)
-            lone += [each for each in (match.before, match.after) if each is not None]
     ratio = math.log(after / before)
-    untold = None
-    if same_device:
-        untold = find_untold(told, others, ratio) or find_rival(told, ratio, single=single)
-    several = len(matches) > 1
-    untold = untold or find_doubt(told, others, ratio, several=several, launches=lone)
-    return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold)
+    untold, sure = find_ambiguity(answered, others, ratio)
+    return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold, sure)
 
 
 def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
@@ -299,35 +290,6 @@ def _one_sided(match: Match, counts: Sequence[Counter[str]], whole: float) -> Co
     if match.before is None:
         return Contribution(TERMS["kernels_appeared"], 0.0, launch.time_us, value)
     return Contribution(TERMS["kernels_vanished"], launch.time_us, 0.0, value)
-
-
-def decompose_pair(
-    before: Launch, after: Launch, *, same_device: bool, single: bool
-) -> tuple[Resource | None, tuple[Contribution, ...]]:
-    """Return the resource that a pair was counted in, and terms that add up to its log ratio."""
-    resources = candidate_resources(before, after, same_device=same_device)
-    resource = resources[0] if resources else None
-    contributions = count_in(resource, before, after, single=single)
-    if resource is not None and _first(contributions, before, after).term.id in _PLACES:
-        for other in comparably_busy(resources, max(before, after, key=_time)):
-            counted = count_in(other, before, after, single=single)
-            if _first(counted, before, after).term.kind in (Kind.WORK, Kind.MEMORY):
-                return other, counted
-    return resource, contributions
-
-
-_PLACES = ("achieved_of_theoretical",)
-"""Terms that name no reason: the work of another unit, about as busy, is one."""
-
-
-def _time(launch: Launch) -> float:
-    return launch.time_us
-
-
-def _first(contributions: Sequence[Contribution], before: Launch, after: Launch) -> Contribution:
-    """Return what speaks most for the difference."""
-    sign = math.copysign(1.0, after.time_us - before.time_us)
-    return max(contributions, key=lambda one: sign * one.log_ratio)
 
 
 def _missing(matches: Sequence[Match], same_device: bool) -> tuple[str, ...]:

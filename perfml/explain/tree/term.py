@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from perfml.metrics.expressions import Expression
+
 SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
 """What the levels of a cause mean that warps wait for."""
 
@@ -45,6 +47,17 @@ class Term:
         Whether a lower level makes a launch slower; by default a higher one does.
     or_evidence
         Other counters that prove it as well.
+    level
+        Formula of the number that `words` says of either side; None where there is none.
+    limits
+        Ids of the limits (``limits.toml``) whose time it holds where its counters were not
+        collected.
+    none_where
+        Counters that rule it out by being 0.
+    resolved_by
+        What to look at, or to run, that tells whether it is the cause.
+    author_only
+        Whether only the author of a kernel can do that.
     """
 
     id: str
@@ -55,6 +68,11 @@ class Term:
     words: str = "{baseline:.3g} -> {target:.3g}"
     falls: bool = False
     or_evidence: tuple[str, ...] = ()
+    level: Expression | None = None
+    limits: tuple[str, ...] = ()
+    none_where: tuple[str, ...] = ()
+    resolved_by: str = ""
+    author_only: bool = False
 
     @property
     def residual(self) -> bool:
@@ -74,21 +92,13 @@ class Contribution:
         Its level on either side.
     log_ratio
         Its part of the logarithm; above 0 it makes the target slower.
-    waits
-        Whether the levels are shares of the warps' time, of a cause that otherwise is counted.
     """
 
     term: Term
     baseline: float
     target: float
     log_ratio: float
-    waits: bool = False
 
     def with_part(self, log_ratio: float) -> Contribution:
         """Return it with another part of the logarithm."""
-        return Contribution(self.term, self.baseline, self.target, log_ratio, self.waits)
-
-    @property
-    def words(self) -> str:
-        """What its two levels mean, as the term's own words."""
-        return SHARE_OF_TIME if self.waits else self.term.words
+        return Contribution(self.term, self.baseline, self.target, log_ratio)

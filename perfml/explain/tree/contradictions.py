@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from perfml.explain.counters.terms import ONE_SIDED, Kind
+from perfml.explain.tree.causes import ONE_SIDED, Kind
 from perfml.explain.results import Causes, ModelAttribution, Ratio
 
 SLACK = 0.25

@@ -1,0 +1,227 @@
+"""How certain the first cause is: a probability that was measured, and what stands against it.
+
+Four numbers say it: the part of the difference that the first cause holds, by how much it is ahead
+of the next cause under another limit, how near to its ceiling its limit stands, and whether
+counters of another cause of that limit are missing. A logistic model of them, each with the sign
+that it must have, gives the probability that the first cause is right. It is fitted on recorded
+pairs whose cause is known, one set held out at a time (``python -m studies.truth.confidence``);
+``confidence.json`` holds its coefficients, the precision that was measured, and the command.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from perfml.explain.launches import Launch
+from perfml.explain.tree.ambiguity import (
+    Reason,
+    Untold,
+    is_proven,
+    missing_counters,
+    resolved_by,
+    sections_of,
+    set_of,
+)
+from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
+from perfml.explain.tree.engine import Decomposed
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.thresholds import MAJORITY
+
+FEATURES = ("share", "margin", "nearness", "complete", "paired")
+"""What the model sees; each can only raise the probability."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A pair of launches, and what it was taken apart into.
+
+    Attributes
+    ----------
+    before, after
+        The launches.
+    found
+        Its parts by cause and limit.
+    contributions
+        The same as parts of the layer's log ratio.
+    by_work
+        Whether they are other kernels of a library, compared by what all launches in their place
+        did: which of them answers to which decides nothing then.
+    """
+
+    before: Launch
+    after: Launch
+    found: Decomposed
+    contributions: tuple[Contribution, ...]
+    by_work: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for the first cause of a layer.
+
+    Attributes
+    ----------
+    first
+        It.
+    second
+        The next cause under another limit; None where there is none.
+    share, margin, nearness, complete, paired
+        The features, from 0 to 1.
+    missing
+        Causes of its limit whose counters were not collected.
+    """
+
+    first: Term
+    second: Term | None
+    share: float
+    margin: float
+    nearness: float
+    complete: float
+    paired: float
+    missing: tuple[Term, ...] = ()
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """The features in the order of `FEATURES`."""
+        return tuple(getattr(self, name) for name in FEATURES)
+
+
+def evidence_of(
+    answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
+) -> Evidence | None:
+    """Return what speaks for the first cause; None where there is none.
+
+    Parameters
+    ----------
+    answered
+        The launches of a layer that answer to each other.
+    others
+        Causes that are launches which one side lacks.
+    ratio
+        The logarithm of the layer's ratio of times.
+    """
+    sums: dict[str, float] = {}
+    for one in (*(one for pair in answered for one in pair.contributions), *others):
+        sums[one.term.id] = sums.get(one.term.id, 0.0) + (one.log_ratio / ratio if ratio else 0.0)
+    along = sorted((name for name in sums if sums[name] > 0), key=lambda name: -sums[name])
+    if not along:
+        return None
+    first = TERMS[along[0]]
+    main = _main(answered, first, ratio)
+    limits = {} if main is None else (main.found.by_limit or {}).get(first.id, {})
+    groups = _groups(limits)
+    rivals = (name for name in along[1:] if not TERMS[name].residual)
+    second = next(
+        (name for name in rivals if main is None or not groups & _groups((main.found.by_limit or {}).get(name, {}))),
+        None,
+    )
+    nearness = 1.0
+    if main is not None:
+        near = {held.limit.id: held.nearness for held in main.found.held}
+        nearness = max((near[name] for name, part in limits.items() if part > 0), default=0.0)
+    missing = () if main is None else tuple(_missing(first, limits, main))
+    return Evidence(
+        first=first,
+        second=None if second is None else TERMS[second],
+        share=min(sums[first.id], 1.0),
+        margin=min(max(sums[first.id] - (0.0 if second is None else sums[second]), 0.0), 1.0),
+        nearness=nearness,
+        complete=float(not missing),
+        paired=float(main is None or main.by_work or main.before.kernel == main.after.kernel or len(answered) + len(others) == 1),
+        missing=missing,
+    )
+
+
+def _main(answered: Sequence[Answered], first: Term, ratio: float) -> Answered | None:
+    """Return the pair that the first cause is most of; None where it is of launches of one side."""
+    if first.kind is Kind.LAUNCH or not answered:
+        return None
+    return max(
+        answered,
+        key=lambda pair: sum(one.log_ratio / ratio for one in pair.contributions if one.term == first),
+    )
+
+
+def _groups(limits: Mapping[str, float]) -> set[str]:
+    units, waits, _ = load_limits()
+    groups = {limit.id: limit.group for limit in (*units, *waits)}
+    return {groups[name] for name, part in limits.items() if part > 0}
+
+
+def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterator[Term]:
+    """Yield causes that may hold the first one's time, and whose counters were not collected."""
+    slow = max((pair.before, pair.after), key=lambda launch: launch.time_us)
+    places = {name for name, part in limits.items() if part > 0}
+    for term in TERMS.values():
+        if term == first or is_proven(term, pair.before, pair.after):
+            continue
+        if any(slow[name] == 0 for name in term.none_where):
+            continue
+        if first.residual or places & set(term.limits):
+            if term.limits or (first.residual and term.kind is Kind.STALL):
+                yield term
+
+
+@cache
+def load_model() -> Mapping[str, Any]:
+    """Return the coefficients, and what was measured of them."""
+    path = resources.files("perfml.explain.tree").joinpath("confidence.json")
+    model: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return model
+
+
+def probability(evidence: Evidence) -> float:
+    """Return the probability that the first cause is right."""
+    if evidence.first.residual:
+        return 0.0
+    model = load_model()
+    value = model["intercept"] + sum(
+        weight * feature
+        for weight, feature in zip(model["weights"], evidence.features, strict=True)
+    )
+    return 1 / (1 + math.exp(-value))
+
+
+def find_ambiguity(
+    answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
+) -> tuple[Untold | None, float]:
+    """Return what stands against the first cause, and the probability that it is right.
+
+    None stands against it where the probability is that of a firm answer
+    (``confidence.json``: precision of held-out sets 95 %).
+    """
+    evidence = evidence_of(answered, others, ratio)
+    if evidence is None:
+        return None, 0.0
+    sure = probability(evidence)
+    if sure >= load_model()["firm"]:
+        return None, sure
+    if evidence.missing:
+        launches = [side for pair in answered for side in (pair.before, pair.after)]
+        names = missing_counters(evidence.missing[:3], *launches)
+        sections = tuple(dict.fromkeys(sections_of(names)))
+        return (
+            Untold(evidence.missing, evidence.first, names, sections, set_of(names), evidence.share),
+            sure,
+        )
+    share = f"{evidence.share:.0%}"
+    slow = [max((pair.before, pair.after), key=lambda one: one.time_us) for pair in answered]
+    check = resolved_by(evidence.first, slow[0].kernel if slow else "")
+    if evidence.first.residual:
+        why = f"{share} of the difference is in no limit that was counted"
+        return Untold((), evidence.first, share=evidence.share, reason=Reason.REST, why=why, check=check), sure
+    if evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
+        why = f"the first holds {share} of the difference, the other {evidence.share - evidence.margin:.0%}"
+        second = (evidence.second,)
+        return Untold(second, evidence.first, share=evidence.share, reason=Reason.RIVAL, why=why, check=check), sure
+    if not evidence.paired:
+        why = "it is a guess which kernels of both sides answer to each other"
+        return Untold((), evidence.first, share=evidence.share, reason=Reason.PAIRING, why=why), sure
+    why = f"it holds {share} of the difference, and its limit is at {evidence.nearness:.0%} of what it sustains"
+    return Untold((), evidence.first, share=evidence.share, reason=Reason.LIMIT, why=why, check=check), sure

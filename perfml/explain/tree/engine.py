@@ -1,0 +1,123 @@
+"""The engine: one pair of launches, where the additional time is, and what grew there.
+
+Level one (`account`) says which limits of the slow side hold the additional time; level two
+(`opened`) which causes grew there. A cause counts only under a limit that holds time. The parts of
+all causes add up to the logarithm of the ratio of times; what no limit holds is the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from perfml.explain.launches import Launch
+from perfml.explain.tree.account import Held, account
+from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.limits import Instead, load_limits
+from perfml.explain.tree.opened import open_limit
+from perfml.explain.tree.pair import Pair
+from perfml.explain.tree.parts import Parts, add
+from perfml.metrics import load_catalogue
+
+REST = "throughput"
+"""Id of what no limit holds."""
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """What a pair of launches was taken apart into.
+
+    Attributes
+    ----------
+    contributions
+        Causes, whose parts add up to the logarithm of the ratio of times; the rest last.
+    held
+        What each limit holds of the additional time, the most first.
+    by_limit
+        The parts of a cause by the limit that they stand under.
+    """
+
+    contributions: tuple[Contribution, ...]
+    held: tuple[Held, ...] = ()
+    by_limit: dict[str, Parts] | None = None
+
+    @property
+    def limiter(self) -> str | None:
+        """What people read of the limit that holds the most; None where none does."""
+        return self.held[0].limit.label if self.held else None
+
+
+def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed:
+    """Return the causes of the difference between two launches.
+
+    Parameters
+    ----------
+    before, after
+        Of the baseline and of the target (or merged layers, as if they were single launches).
+    single
+        Whether they are single launches.
+    """
+    ratio = math.log(after.time_us / before.time_us)
+    first: list[Contribution] = []
+    counts = before["kernels"], after["kernels"]
+    if not single and min(counts) > 0 and counts[0] != counts[1]:
+        value = math.log(counts[1] / counts[0])
+        first.append(Contribution(TERMS["launch_count"], *counts, value))
+        before, after = (_one_of(launch) for launch in (before, after))
+    left = math.log(after.time_us / before.time_us)
+    pair = Pair(before, after, single=single)
+    if not pair.more_us > 0:
+        rest = Contribution(TERMS[REST], math.nan, math.nan, ratio - sum(c.log_ratio for c in first))
+        return Decomposed((*first, rest))
+    held = account(pair)
+    by_limit: dict[str, Parts] = {}
+    for each in held:
+        parts = open_limit(pair, each.limit)
+        for cause, part in _replaced(pair, parts).items():
+            mine = by_limit.setdefault(cause, {})
+            mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
+    shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
+    order = sorted(shares, key=lambda cause: -shares[cause])
+    named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * left) for c in order]
+    rest = left * (1 - sum(shares.values()))
+    named.append(Contribution(TERMS[REST], math.nan, math.nan, rest))
+    return Decomposed((*first, *named), tuple(held), by_limit)
+
+
+def _levels(pair: Pair, cause: str) -> tuple[float, float]:
+    level = TERMS[cause].level
+    if level is None:
+        return math.nan, math.nan
+    return pair.before.value(level), pair.after.value(level)
+
+
+def _replaced(pair: Pair, parts: Parts) -> Parts:
+    """Return parts, with those that only come along with another cause given to it."""
+    for row in load_limits()[2]:
+        taken = {cause: parts[cause] for cause in row.of if cause in parts}
+        if taken and _stands(pair, row):
+            rest = {cause: part for cause, part in parts.items() if cause not in taken}
+            parts = add(rest, {row.cause: sum(taken.values())}, 1.0)
+    return parts
+
+
+def _stands(pair: Pair, row: Instead) -> bool:
+    """Return whether what tells a cause that stands in the place of others is there."""
+    slow, fast = pair.slow, pair.fast
+    return (
+        all(slow[name] > 0 and slow[name] >= most * fast[name] for name, most in row.grew.items())
+        and all(fast[name] > 0 and most * slow[name] <= fast[name] for name, most in row.fell.items())
+        and all(fast[name] >= least for name, least in row.fast.items())
+    )
+
+
+def _one_of(launch: Launch) -> Launch:
+    """Return one launch of a merged row: counts are divided by how many launches it has."""
+    catalogue, count = load_catalogue(), launch["kernels"]
+    counters = {
+        name: value / count
+        if name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
+        else value
+        for name, value in launch.counters.items()
+    }
+    return replace(launch, time_us=launch.time_us / count, counters=counters)
