@@ -228,34 +228,57 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
     single
         Whether rows are single launches, not means over several.
     """
+    answered, others, ratio = answers_of(matches, single=single)
+    parts = iter(answered), iter(others)
+    pairs = []
+    for match in matches:
+        if match.before is not None and match.after is not None:
+            pairs.append(_pair_causes(match, next(parts[0])))
+        else:
+            times = [0.0 if each is None else each.time_us for each in (match.before, match.after)]
+            pairs.append(PairCauses(match.label, None, (next(parts[1]),), (times[0], times[1])))
+    untold, sure = find_ambiguity(answered, others, ratio)
+    return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold, sure)
+
+
+def _pair_causes(match: Match, answer: Answered) -> PairCauses:
+    times = (answer.before.time_us, answer.after.time_us)
+    unlike = match.runs is not None
+    product = unlike and any(map(of_library, (answer.before, answer.after)))
+    limiter = answer.found.limiter
+    return PairCauses(match.label, limiter, answer.contributions, times, unlike, product)
+
+
+def answers_of(
+    matches: Sequence[Match], *, single: bool = True
+) -> tuple[list[Answered], list[Contribution], float]:
+    """Return the parts of pairs of launches, those of launches without one, and the log ratio.
+
+    Parameters
+    ----------
+    matches
+        The layer's launches.
+    single
+        Whether rows are single launches, not means over several.
+    """
     before = sum(match.before.time_us for match in matches if match.before is not None)
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)
     counts = _counts(matches)
-    pairs, answered, others = [], [], []
+    answered, others = [], []
     for match in matches:
-        if match.before is not None and match.after is not None:
-            share = log_mean(match.after.time_us, match.before.time_us) / whole
-            found = decompose_pair(match.before, match.after, single=single)
-            contributions = found.contributions
-            if match.runs is not None:
-                contributions = judge_by_work(contributions, *match.runs)
-            weighted = tuple(one.with_part(share * one.log_ratio) for one in contributions)
-            times = (match.before.time_us, match.after.time_us)
-            unlike = match.runs is not None
-            product = unlike and any(map(of_library, (match.before, match.after)))
-            pairs.append(PairCauses(match.label, found.limiter, weighted, times, unlike, product))
-            answered.append(Answered(match.before, match.after, found, weighted, by_work=unlike))
-        else:
-            alone = _one_sided(match, counts, whole)
-            gone, new = (
-                0.0 if each is None else each.time_us for each in (match.before, match.after)
-            )
-            pairs.append(PairCauses(match.label, None, (alone,), (gone, new)))
-            others.append(alone)
-    ratio = math.log(after / before)
-    untold, sure = find_ambiguity(answered, others, ratio)
-    return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold, sure)
+        if match.before is None or match.after is None:
+            others.append(_one_sided(match, counts, whole))
+            continue
+        share = log_mean(match.after.time_us, match.before.time_us) / whole
+        found = decompose_pair(match.before, match.after, single=single)
+        contributions = found.contributions
+        if match.runs is not None:
+            contributions = judge_by_work(contributions, *match.runs)
+        weighted = tuple(one.with_part(share * one.log_ratio) for one in contributions)
+        unlike = match.runs is not None
+        answered.append(Answered(match.before, match.after, found, weighted, by_work=unlike))
+    return answered, others, math.log(after / before)
 
 
 def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:

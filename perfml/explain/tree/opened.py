@@ -32,17 +32,24 @@ def _memory(pair: Pair, limit: Limit) -> Parts:
     Factors that make up for each other (a quarter of the requests, with four times the sectors
     each) are no causes: where they exceed twice what was added, all of it is.
     """
-    grown, longer = pair.grew(limit.amount), pair.longer(limit)
-    if not math.isnan(pair.slow[limit.amount]) and not grown > 0:
-        return latency_of_memory(pair, longer) if limit.cause.startswith("stall_") else {limit.cause: 1.0}
+    longer = pair.longer(limit)
+    counted = not math.isnan(pair.slow[limit.amount])
+    grown = pair.grew(limit.amount)
     factors = access_factors(pair, limit)
     up = {cause: value for cause, value in factors.items() if value > 0}
-    if not up or (grown > 0 and sum(up.values()) > grown / MAJORITY):
-        found: Parts = {limit.whole: 1.0}
+    if not counted:
+        # how much the unit has to do is not known, only what tells of it
+        share = min(1.0, sum(up.values()) / longer) if 0 < longer < math.inf else 1.0
+        found = spread(up, share)
+        return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
+    if not grown > 0:
+        waits = limit.cause.startswith("stall_")
+        return latency_of_memory(pair, longer) if waits else {limit.cause: 1.0}
+    if not up or sum(up.values()) > grown / MAJORITY:
+        found = {limit.whole: 1.0}
     else:
         found = spread(up)
-    known = grown if grown > 0 else sum(up.values())
-    share = min(1.0, known / longer) if 0 < longer < math.inf else 1.0
+    share = min(1.0, grown / longer) if 0 < longer < math.inf else 1.0
     return add(spread(found, share), latency_of_memory(pair, longer), 1 - share)
 
 

@@ -17,6 +17,7 @@ _LAUNCHED = 0.004
 multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
 launching them is what takes the time."""
 
+_SHAPE = ("waves_per_sm", "theoretical_occupancy")
 _LIMITS = ("registers", "shared_memory", "warps")
 
 
@@ -63,7 +64,8 @@ def _ended_early(pair: Pair, fits: float) -> str:
     """Return why warps that fit, and have a block, are not resident."""
     if pair.slow["blocks_a_cycle"] >= _LAUNCHED:
         return "block_slots"
-    alike = abs(pair.grew("waves_per_sm")) < _ALIKE and abs(fits) < _ALIKE
+    known = all(state[name] > 0 for state in (pair.slow, pair.fast) for name in _SHAPE)
+    alike = known and abs(pair.grew("waves_per_sm")) < _ALIKE and abs(fits) < _ALIKE
     return "block_imbalance" if alike else "achieved_of_theoretical"
 
 
