@@ -22,6 +22,7 @@ from perfml.explain.limits.traffic import (
     load_latency,
     operations,
     shared_traffic,
+    unseen_traffic,
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
@@ -134,6 +135,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "bytes_asked": lambda state: bytes_asked(state.launch),
     "load_latency": lambda state: load_latency(state.launch),
     "blocks_a_cycle": lambda state: blocks_a_cycle(state.launch),
+    "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
     "flops": lambda state: operations(state.launch),
     "time": lambda state: state.launch.time_us,
 }

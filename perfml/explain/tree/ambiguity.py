@@ -50,6 +50,8 @@ class Reason(StrEnum):
     """No limit of the slow side is near its ceiling."""
     REST = "rest"
     """Much of the difference is in no limit that was counted."""
+    SMALL = "small"
+    """The sides differ by no more than counters do between runs."""
     PAIRING = "pairing"
     """Which kernels answer to each other is a guess, or who runs them did not write them."""
     PIECES = "pieces"

@@ -45,6 +45,7 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
         level=None if level is None else parse(level),
         limits=tuple(row.get("limits", ())),
         none_where=tuple(row.get("none_where", ())),
+        place=row.get("place", False),
         resolved_by=row["resolved_by"],
         author_only=row.get("author_only", False),
     )

@@ -1,8 +1,7 @@
 """How certain the first cause is: a probability that was measured, and what stands against it.
 
-Four numbers say it: the part of the difference that the first cause holds, by how much it is ahead
-of the next cause under another limit, how near to its ceiling its limit stands, and whether
-counters of another cause of that limit are missing. A logistic model of them, each with the sign
+Six numbers say it (`Evidence`): among them the part of the difference that the first cause holds,
+how near to its ceiling its limit stands, and whether counters of another cause are missing. A logistic model of them, each with the sign
 that it must have, gives the probability that the first cause is right. It is fitted on recorded
 pairs whose cause is known, one set held out at a time (``python -m studies.truth.confidence``);
 ``confidence.json`` holds its coefficients, the precision that was measured, and the command.
@@ -19,6 +18,7 @@ from importlib import resources
 from typing import Any
 
 from perfml.explain.launches import Launch
+from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import (
     Reason,
     Untold,
@@ -31,9 +31,9 @@ from perfml.explain.tree.ambiguity import (
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
 from perfml.explain.tree.engine import Decomposed
 from perfml.explain.tree.limits import load_limits
-from perfml.explain.tree.thresholds import MAJORITY
+from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
-FEATURES = ("share", "margin", "nearness", "complete", "paired")
+FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""
 
 
@@ -71,8 +71,10 @@ class Evidence:
         It.
     second
         The next cause under another limit; None where there is none.
-    share, margin, nearness, complete, paired
-        The features, from 0 to 1.
+    share, margin, nearness, complete, paired, specific
+        The features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
+        limit stands, whether all counters of other causes of that limit are there, whether the
+        launches surely answer to each other, and whether it says why, not only where.
     missing
         Causes of its limit whose counters were not collected.
     """
@@ -84,6 +86,7 @@ class Evidence:
     nearness: float
     complete: float
     paired: float
+    specific: float
     missing: tuple[Term, ...] = ()
 
     @property
@@ -133,9 +136,26 @@ def evidence_of(
         margin=min(max(sums[first.id] - (0.0 if second is None else sums[second]), 0.0), 1.0),
         nearness=nearness,
         complete=float(not missing),
-        paired=float(main is None or main.by_work or main.before.kernel == main.after.kernel or len(answered) + len(others) == 1),
+        paired=float(_is_paired(main, answered, others, ratio)),
+        specific=float(not first.place),
         missing=missing,
     )
+
+
+def _is_paired(
+    main: Answered | None,
+    answered: Sequence[Answered],
+    others: Sequence[Contribution],
+    ratio: float,
+) -> bool:
+    """Return whether the launches that the first cause is of surely answer to each other.
+
+    Launches that one side lacks are no cause by themselves where the other side has some instead.
+    """
+    if main is None:
+        return all(one.log_ratio * ratio > 0 for one in others)
+    alone = len(answered) + len(others) == 1
+    return alone or main.by_work or main.before.kernel == main.after.kernel
 
 
 def _main(answered: Sequence[Answered], first: Term, ratio: float) -> Answered | None:
@@ -156,7 +176,7 @@ def _groups(limits: Mapping[str, float]) -> set[str]:
 
 def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterator[Term]:
     """Yield causes that may hold the first one's time, and whose counters were not collected."""
-    slow = max((pair.before, pair.after), key=lambda launch: launch.time_us)
+    slow = LaunchState(max((pair.before, pair.after), key=lambda launch: launch.time_us))
     places = {name for name, part in limits.items() if part > 0}
     for term in TERMS.values():
         if term == first or is_proven(term, pair.before, pair.after):
@@ -200,6 +220,9 @@ def find_ambiguity(
     if evidence is None:
         return None, 0.0
     sure = probability(evidence)
+    if abs(ratio) < SMALL:
+        why = f"the sides differ by {math.expm1(abs(ratio)):.1%}, and counters by as much between runs"
+        return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why), 0.0
     if sure >= load_model()["firm"]:
         return None, sure
     if evidence.missing:

@@ -53,7 +53,9 @@ class Term:
         Ids of the limits (``limits.toml``) whose time it holds where its counters were not
         collected.
     none_where
-        Counters that rule it out by being 0.
+        Quantities that rule it out by being 0.
+    place
+        Whether it says where the time goes, and not why.
     resolved_by
         What to look at, or to run, that tells whether it is the cause.
     author_only
@@ -71,6 +73,7 @@ class Term:
     level: Expression | None = None
     limits: tuple[str, ...] = ()
     none_where: tuple[str, ...] = ()
+    place: bool = False
     resolved_by: str = ""
     author_only: bool = False
 

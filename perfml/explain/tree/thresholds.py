@@ -23,3 +23,7 @@ QUEUES = 0.25
 
 QUEUED = 2.0
 """How much faster than the busy time of a unit the wait for it grows: queueing is not linear."""
+
+SMALL = math.log(1.02)
+"""A difference of times that is smaller has no certain cause: counters of two runs of one program
+differ by as much (docs/explanation/counters.md, "Do the counters agree")."""
