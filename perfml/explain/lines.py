@@ -142,7 +142,6 @@ _CARRIERS: dict[str, _Carrier] = {
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),
     "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
-    "shared_time_per_wavefront": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "instructions": _Carrier("the executed instructions", _RUNS),
     "shared_memory_busy_time": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "local_memory": _Carrier("the local-memory accesses", _RUNS, ("LDL", "STL")),

@@ -104,6 +104,12 @@ def _fit(registers: float, shared: float, threads: float, capability: str) -> tu
     return by_registers, by_shared, machine["warps"] // warps, machine["blocks"]
 
 
+def resident_warps_of(capability: str) -> float | None:
+    """Return how many warps a multiprocessor holds; None of a capability that is not known."""
+    machine = _multiprocessors().get(capability)
+    return None if machine is None else machine["warps"]
+
+
 @functools.cache
 def _multiprocessors() -> dict[str, dict[str, float]]:
     """Return the limits of a multiprocessor by compute capability.

@@ -6,7 +6,7 @@ import pytest
 
 from perfml.explain import explain, sides_of
 from perfml.explain.tree.layer import decompose_pair, matches_of
-from perfml.explain.counters.evidence import Reason
+from perfml.explain.tree.ambiguity import Reason
 from perfml.explain.tree.library_kernels import as_calls, judge_by_work
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.launches import Change

@@ -14,9 +14,7 @@ from perfml.cli.documents.common import (
 from perfml.explain.certainty import Certainty
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
-UntoldReason = Literal[
-    "counters", "reading", "small", "place", "room", "pairing", "rival", "together", "program"
-]
+UntoldReason = Literal["counters", "rival", "limit", "rest", "small", "pairing", "pieces"]
 GateVerdict = Literal["same", "better", "worse", "cannot tell"]
 
 

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from importlib import resources
 
 from perfml.explain.launches import Launch
+from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
     blocks_a_cycle,
     bytes_asked,
@@ -118,6 +119,15 @@ def _fixed_latency(state: LaunchState) -> float:
     return waited if math.isnan(short) else max(0.0, waited - short)
 
 
+def _issuing(state: LaunchState) -> float:
+    """Part of the time of a warp in which it issues."""
+    launch = state.launch
+    selected = launch["stall_selected"]
+    if not math.isnan(selected) or not launch["achieved_occupancy"] > 0:
+        return selected
+    return min(1.0, launch["ipc"] / (resident_warps(launch) * launch["achieved_occupancy"]))
+
+
 def _tensor_level(state: LaunchState) -> float:
     """How busy tensor cores are: their cycles, or their instructions where cycles are unknown."""
     cycles = state.launch["tensor_cycles_utilization"]
@@ -130,6 +140,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "busiest_memory": _busiest_memory,
     "short_scoreboard": _short_scoreboard,
     "fixed_latency": _fixed_latency,
+    "issuing": _issuing,
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),

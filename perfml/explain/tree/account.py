@@ -40,6 +40,12 @@ def is_used(limit: Limit, state: LaunchState) -> bool:
     return not limit.used or any(state[name] > 0 for name in limit.used)
 
 
+def _same(pair: Pair, unit: Limit) -> bool:
+    """Return whether a unit has no more to do than on the fast side, so that it takes no longer."""
+    counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
+    return unit.proportional and counted and not pair.grew(unit.amount) > 0
+
+
 def account(pair: Pair) -> list[Held]:
     """Return what each limit holds of the additional time, the most first."""
     units, waits, _ = load_limits()
@@ -47,6 +53,8 @@ def account(pair: Pair) -> list[Held]:
     grown: dict[str, float] = {}
     for unit in units:
         level, more = pair.taken(unit)
+        if _same(pair, unit):
+            continue
         if is_used(unit, pair.slow) and more > 0:
             nearness[unit.id] = min(1.0, level / unit.ceiling)
             grown[unit.id] = min(more, 1.0)

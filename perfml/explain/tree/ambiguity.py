@@ -101,7 +101,7 @@ class Untold:
         others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
         first = "the rest" if self.instead_of.residual else _short(self.instead_of)
         if not self.causes:
-            return f"{first} is not certain: {self.why}" + (f"; {self.check}" if self.check else "")
+            return f"cannot be certain of {first}: " + "; ".join(filter(None, (self.why, self.check)))
         said = filter(None, (self.why, self.what_tells()))
         return f"cannot tell {others} from {first}: {'; '.join(said)}"
 

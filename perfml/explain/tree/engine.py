@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from perfml.explain.launches import Launch
 from perfml.explain.tree.account import Held, account
-from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.explain.tree.limits import Instead, load_limits
 from perfml.explain.tree.opened import open_limit
 from perfml.explain.tree.pair import Pair
@@ -76,6 +76,8 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
         for cause, part in _replaced(pair, parts).items():
             mine = by_limit.setdefault(cause, {})
             mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
+    for cause in [cause for cause in by_limit if _contradicts(pair, cause)]:
+        del by_limit[cause]
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     order = sorted(shares, key=lambda cause: -shares[cause])
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * left) for c in order]
@@ -89,6 +91,18 @@ def _levels(pair: Pair, cause: str) -> tuple[float, float]:
     if level is None:
         return math.nan, math.nan
     return pair.before.value(level), pair.after.value(level)
+
+
+def _contradicts(pair: Pair, cause: str) -> bool:
+    """Return whether a cause's own level is better on the slow side: the rest has its part.
+
+    Stalls are exempt: their levels are shares of a time that changed too.
+    """
+    term = TERMS[cause]
+    if term.level is None or term.kind is Kind.STALL:
+        return False
+    slow, fast = pair.slow.value(term.level), pair.fast.value(term.level)
+    return slow > fast if term.falls else slow < fast
 
 
 def _replaced(pair: Pair, parts: Parts) -> Parts:

@@ -30,6 +30,8 @@ class Limit:
         Counters of which one is above 0 where a launch uses it at all.
     units
         Of a wait: the units that it can be a wait for.
+    proportional
+        Whether a unit's time can only grow with its amount.
     amount, factors, whole
         What a unit has to do, the product that it is (cause: quantity), and the cause that is named
         where factors make up for each other.
@@ -46,6 +48,7 @@ class Limit:
     ceiling: float
     used: tuple[str, ...]
     units: tuple[str, ...]
+    proportional: bool
     amount: str
     factors: Mapping[str, str]
     whole: str
@@ -108,6 +111,7 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         ceiling=row.get("ceiling", 1.0),
         used=tuple(row.get("used", ())),
         units=tuple(row.get("units", ())),
+        proportional=row.get("proportional", False),
         amount=row.get("amount", ""),
         factors=row.get("factors", {}),
         whole=row.get("whole", row["cause"]),
