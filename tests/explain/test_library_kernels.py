@@ -5,7 +5,8 @@ import math
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.tree.layer import decompose_pair, matches_of
+from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.layer import matches_of
 from perfml.explain.tree.ambiguity import Reason
 from perfml.explain.tree.library_kernels import as_calls, judge_by_work
 from perfml.explain.tree.causes import TERMS, Contribution
@@ -121,7 +122,7 @@ def test_doubles_in_place_of_floats_are_the_cause_of_twice_the_bytes():
         fast = kernel("vectorized_elementwise_kernel", 100.0, **moved, **floats)
         slow = {**fast.counters, **{name: 2 * fast[name] for name in twice}, **kinds}
         after = launch({"kernel": fast.kernel, "time_us": 200.0, **slow})
-        _, parts = decompose_pair(fast, after, same_device=True, single=True)
+        parts = decompose_pair(fast, after, single=True).contributions
         return max(parts, key=lambda one: one.log_ratio)
 
     assert first().term.id != "fp64_pipe_time"

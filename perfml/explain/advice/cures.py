@@ -363,7 +363,6 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "math_throttle": _wait("math_throttle"),
     "mio_throttle": _wait("mio_throttle"),
     "dram_bytes_per_sector": _misses,
-    "dram_time_per_sector": _misses,
     "dram_bytes": _half_of("dram_utilization"),
     "dram_busy_time": _half_of("dram_utilization"),
     "l2_sectors": _half_of("l2_utilization"),

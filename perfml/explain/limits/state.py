@@ -8,6 +8,7 @@ of the time), or a share of traffic (``share.global``).
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
@@ -28,6 +29,7 @@ from perfml.explain.limits.traffic import (
 )
 from perfml.metrics.expressions import Expression, parse
 
+_OF_DOUBLES = re.compile(r"\bdouble\b")
 _WAIT, _SHARE = "wait.", "share."
 
 
@@ -119,13 +121,23 @@ def _fixed_latency(state: LaunchState) -> float:
     return waited if math.isnan(short) else max(0.0, waited - short)
 
 
+def _doubles(state: LaunchState) -> float:
+    """Part of the arithmetic in double precision; by the name of a template without arithmetic."""
+    launch = state.launch
+    doubles, floats = launch["flop_count_dp"], launch["flop_count_sp"]
+    if doubles + floats > 0:
+        return doubles / (doubles + floats)
+    return float(_OF_DOUBLES.search(launch.kernel) is not None)
+
+
 def _issuing(state: LaunchState) -> float:
     """Part of the time of a warp in which it issues."""
     launch = state.launch
     selected = launch["stall_selected"]
     if not math.isnan(selected) or not launch["achieved_occupancy"] > 0:
         return selected
-    return min(1.0, launch["ipc"] / (resident_warps(launch) * launch["achieved_occupancy"]))
+    issued = launch["ipc"] / (resident_warps(launch) * launch["achieved_occupancy"])
+    return issued if math.isnan(issued) else min(1.0, issued)
 
 
 def _tensor_level(state: LaunchState) -> float:
@@ -140,6 +152,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "busiest_memory": _busiest_memory,
     "short_scoreboard": _short_scoreboard,
     "fixed_latency": _fixed_latency,
+    "doubles": _doubles,
     "issuing": _issuing,
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),

@@ -8,6 +8,8 @@ so they are weighed by how near to its ceiling the limit stands, and share what 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfml.explain.limits.state import LaunchState
@@ -46,6 +48,17 @@ def _same(pair: Pair, unit: Limit) -> bool:
     return unit.proportional and counted and not pair.grew(unit.amount) > 0
 
 
+def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
+    """Return which part of the additional time more work can take, where times are not known."""
+    longer = math.log(pair.slow.launch.time_us / pair.fast.launch.time_us)
+    grown = {
+        unit.id: pair.grew(unit.amount) / longer
+        for unit in units
+        if math.isnan(pair.slow.value(unit.time))
+    }
+    return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
+
+
 def account(pair: Pair) -> list[Held]:
     """Return what each limit holds of the additional time, the most first."""
     units, waits, _ = load_limits()
@@ -75,6 +88,10 @@ def account(pair: Pair) -> list[Held]:
         if more > given:
             nearness[wait.id] = level
             weights[wait.id], parts[wait.id] = (more - given) * level, more - given
+    if not weights:
+        # nobody counted what any limit takes: what has more to do may be one
+        parts = _by_amount(pair, units)
+        weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
     if not whole > 0:
         return []

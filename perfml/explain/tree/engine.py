@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 from perfml.explain.launches import Launch
 from perfml.explain.tree.account import Held, account
+from perfml.explain.tree.ambiguity import is_proven
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.explain.tree.limits import Instead, load_limits
 from perfml.explain.tree.opened import open_limit
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, add
+from perfml.explain.tree.thresholds import SMALL
 from perfml.metrics import load_catalogue
 
 REST = "throughput"
@@ -65,6 +67,9 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
         first.append(Contribution(TERMS["launch_count"], *counts, value))
         before, after = (_one_of(launch) for launch in (before, after))
     left = math.log(after.time_us / before.time_us)
+    if _measured_otherwise(before, after):
+        ratios = [one.time_us / one.duration_us for one in (before, after)]
+        return Decomposed((*first, Contribution(TERMS["unprofiled_time"], *ratios, left)))
     pair = Pair(before, after, single=single)
     if not pair.more_us > 0:
         rest = Contribution(TERMS[REST], math.nan, math.nan, ratio - sum(c.log_ratio for c in first))
@@ -76,7 +81,9 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
         for cause, part in _replaced(pair, parts).items():
             mine = by_limit.setdefault(cause, {})
             mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
-    for cause in [cause for cause in by_limit if _contradicts(pair, cause)]:
+    both = pair.slow.launch, pair.fast.launch
+    unproven = [cause for cause in by_limit if not is_proven(TERMS[cause], *both)]
+    for cause in {*unproven, *(cause for cause in by_limit if _contradicts(pair, cause))}:
         del by_limit[cause]
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     order = sorted(shares, key=lambda cause: -shares[cause])
@@ -84,6 +91,14 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
     rest = left * (1 - sum(shares.values()))
     named.append(Contribution(TERMS[REST], math.nan, math.nan, rest))
     return Decomposed((*first, *named), tuple(held), by_limit)
+
+
+def _measured_otherwise(before: Launch, after: Launch) -> bool:
+    """Return whether the profiler, whose counters tell, saw the other side take longer."""
+    if not (before.profiled and after.profiled):
+        return False
+    profiled = math.log(after.duration_us / before.duration_us)
+    return abs(profiled) > SMALL and profiled * (after.time_us - before.time_us) < 0
 
 
 def _levels(pair: Pair, cause: str) -> tuple[float, float]:

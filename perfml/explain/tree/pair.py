@@ -45,21 +45,18 @@ class Pair:
     def taken(self, limit: Limit) -> tuple[float, float]:
         """Return the part of the slow side's time, and of the additional time, of a limit."""
         slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
-        if not slow >= 0:
+        if not (slow >= 0 and fast >= 0):
             return 0.0, 0.0
-        busy = [part * side.launch.time_us for part, side in ((slow, self.slow), (_known(fast), self.fast))]
-        return slow, (busy[0] - busy[1]) / self.more_us
+        longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
+        return slow, longer / self.more_us
 
     def longer(self, limit: Limit) -> float:
         """Return the logarithm by which a limit's time is longer on the slow side.
 
         Infinite where the fast side spends none there.
         """
-        slow, fast = self.slow.value(limit.time), _known(self.fast.value(limit.time))
+        slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
         if not fast > 0 or not slow > 0:
             return math.inf
         return math.log(slow * self.slow.launch.time_us / (fast * self.fast.launch.time_us))
 
-
-def _known(value: float) -> float:
-    return value if value >= 0 else 0.0
