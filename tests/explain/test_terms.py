@@ -9,7 +9,7 @@ import pytest
 from perfml.explain.tree.layer import decompose_pair, kernel_causes
 from perfml.explain.counters.evidence import sections_of
 from perfml.explain.counters.resources import RESOURCES
-from perfml.explain.tree.causes import PER_LAUNCH, STALL_TERMS, TERMS, Kind
+from perfml.explain.tree.causes import STALL_TERMS, TERMS, Kind
 from perfml.explain.gaps import Gaps, Timeline
 from perfml.explain.launches import Launch, Launches, changes_between
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name

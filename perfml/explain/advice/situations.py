@@ -139,7 +139,7 @@ SITUATIONS = (
         "and cospif, whose arguments are in half turns.",
     ),
     Situation(
-        frozenset({"stall_memory_dependency", "l2_time_per_sector"}),
+        frozenset({"stall_memory_dependency", "l2_busy_time"}),
         _data_elsewhere,
         "Loads wait more than ten times as long as device memory takes, which is idle: look for "
         "data in the host's memory (pinned, mapped, managed) or on another GPU, and copy it to the "

@@ -15,7 +15,7 @@ from perfml.explain.tree.account import Held, account
 from perfml.explain.tree.ambiguity import is_proven
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.explain.tree.limits import Instead, load_limits
-from perfml.explain.tree.opened import open_limit
+from perfml.explain.tree.opened import of_warps, open_limit
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, add
 from perfml.explain.tree.thresholds import SMALL
@@ -84,8 +84,10 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
     both = pair.slow.launch, pair.fast.launch
     unproven = [cause for cause in by_limit if not is_proven(TERMS[cause], *both)]
     for cause in {*unproven, *(cause for cause in by_limit if _contradicts(pair, cause))}:
-        del by_limit[cause]
+        by_limit.pop(cause, None)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
+    # whatever else warps did took longer as far as fewer of them did it (Little's law)
+    shares = add(shares, of_warps(pair, left), 1 - sum(shares.values()))
     order = sorted(shares, key=lambda cause: -shares[cause])
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * left) for c in order]
     rest = left * (1 - sum(shares.values()))

@@ -10,7 +10,11 @@ from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, spread
 from perfml.explain.tree.thresholds import GREW, NEGLIGIBLE, QUEUES
 
-_EFFICIENCIES = {"uncoalesced_loads": "gld_efficiency", "uncoalesced_stores": "gst_efficiency"}
+_EFFICIENCIES = {
+    "uncoalesced_loads": "gld_efficiency",
+    "uncoalesced_copies": "ldgsts_efficiency",
+    "uncoalesced_stores": "gst_efficiency",
+}
 """What tells scattered accesses where their sectors were not counted."""
 
 

@@ -64,20 +64,34 @@ def _wait(pair: Pair, limit: Limit) -> Parts:
 
 
 def _waits(pair: Pair, limit: Limit) -> Parts:
+    return of_warps(pair, pair.longer(limit))
+
+
+def of_warps(pair: Pair, longer: float) -> Parts:
     """Return what fewer resident warps are of a wait that is longer (Little's law).
 
     Warps that wait at any time are events a second times the wait of one; half as many of them
     take twice as long for the same events. (J. D. C. Little, "A proof for the queuing formula
     L = lambda W", Operations Research 9, 1961.)
+
+    Parameters
+    ----------
+    pair
+        The launches.
+    longer
+        The logarithm by which the wait is longer on the slow side.
     """
     missing = missing_warps(pair)
-    few, longer = sum(missing.values()), pair.longer(limit)
-    share = min(1.0, few / longer) if 0 < longer < math.inf else 0.0
+    longer = abs(longer)
+    share = min(1.0, sum(missing.values()) / longer) if 0 < longer < math.inf else 0.0
     return spread(missing, share)
 
 
 def _shared(pair: Pair, limit: Limit) -> Parts:
     up = {cause: pair.grew(name) for cause, name in limit.factors.items()}
+    if not 0 < pair.slow["wavefronts_per_shared_load"] or up["wavefronts_per_shared_load"] >= GREW:
+        # conflicts of loads are counted by themselves, and words that many lanes read look like one
+        del up["bank_conflicts"]
     return spread({c: v for c, v in up.items() if v >= GREW}) or {limit.whole: 1.0}
 
 
