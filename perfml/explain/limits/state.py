@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from importlib import resources
 
@@ -58,6 +58,11 @@ class LaunchState:
     def value(self, formula: Expression) -> float:
         """Return the value of a formula; NaN where one of its quantities is not known."""
         return formula.number(self.__getitem__)
+
+    @property
+    def functions(self) -> Collection[str]:
+        """Names of the quantities that code computes."""
+        return _FUNCTIONS.keys()
 
     def _find(self, name: str) -> float:
         if name.startswith(_WAIT):

@@ -45,10 +45,9 @@ def _memory(pair: Pair, limit: Limit) -> Parts:
     if not grown > 0:
         waits = limit.cause.startswith("stall_")
         return latency_of_memory(pair, longer) if waits else {limit.cause: 1.0}
-    if not up or sum(up.values()) > grown / MAJORITY:
-        found = {limit.whole: 1.0}
-    else:
-        found = spread(up)
+    grown_apart = sum(up.values()) > grown / MAJORITY
+    found = {} if grown_apart else spread(up, min(1.0, sum(up.values()) / grown))
+    found = add(found, {limit.whole: 1.0}, 1 - sum(found.values()))
     share = min(1.0, grown / longer) if 0 < longer < math.inf else 1.0
     return add(spread(found, share), latency_of_memory(pair, longer), 1 - share)
 
