@@ -20,8 +20,8 @@ from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
-    from perfml.explain.tree.causes import Term
     from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.tree.causes import Term
 
 LARGEST = 5_800
 """Bytes of an answer as indented JSON; the schema's name comes on top."""

@@ -17,9 +17,6 @@ from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device
-from perfml.explain.tree.layer import kernel_causes, layer_causes
-from perfml.explain.tree.contradictions import find_disagreements
-from perfml.explain.tree.sentences import summary_sentences
 from perfml.explain.gaps import UNSEEN, Gaps
 from perfml.explain.launches import (
     LaunchReader,
@@ -39,6 +36,9 @@ from perfml.explain.times import (
     did_the_same,
     processes_of,
 )
+from perfml.explain.tree.contradictions import find_disagreements
+from perfml.explain.tree.layer import kernel_causes, layer_causes
+from perfml.explain.tree.sentences import summary_sentences
 from perfml.time_sources import only_kernels, time_notes
 from perfml.util.typing import Progress
 
@@ -408,7 +408,10 @@ def _advice_beside(
         return found
     # no kernel's cure is the answer where the time passes between the kernels
     sure = "open" if between else causes.certainty
-    return with_cause(found, str(slower["side"].iloc[0]), sure)
+    sign = 1.0 if time.verdict == "slower" else -1.0
+    along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
+    first = along[0] if along and not along[0].residual and not between else None
+    return with_cause(found, str(slower["side"].iloc[0]), sure, first)
 
 
 def _advice(

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfml.explain import moved as moves
-from perfml.explain.tree.parts import log_mean
-from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.moved import NOTHING, Moved
+from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.parts import log_mean
 from perfml.util.words import Readable, micros
 
 GRAPH_GAP_US = 0.3

@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.representative import LABEL
-from perfml.explain.tree.sentences import sided_causes
 from perfml.explain.reports import Report, code_of
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.sass import Code, opcode, without_predicate
+from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.inlined import Place

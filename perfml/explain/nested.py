@@ -7,10 +7,10 @@ compares the piece that bears the layer's name compares less than was meant.
 from __future__ import annotations
 
 from perfml.explain.compared import Side
-from perfml.explain.tree.ambiguity import Reason, Untold
-from perfml.explain.tree.causes import TERMS
 from perfml.explain.results import Causes, Ratio
 from perfml.explain.times import compare_times
+from perfml.explain.tree.ambiguity import Reason, Untold
+from perfml.explain.tree.causes import TERMS
 from perfml.util.words import micros
 
 _MOST = 0.5

@@ -13,9 +13,9 @@ import pandas as pd
 
 from perfml.explain.advice.fix import Fix
 from perfml.explain.certainty import Certainty
+from perfml.explain.gaps import Gaps
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import Contribution, Kind, Term
-from perfml.explain.gaps import Gaps
 from perfml.util.json_values import json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text

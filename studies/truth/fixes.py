@@ -36,10 +36,10 @@ from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.compared import Side
-from perfml.explain.tree.causes import ONE_SIDED
 from perfml.explain.launches import Launch, Launches, LaunchReader
 from perfml.explain.results import Causes, TermTotal
 from perfml.explain.times import compare_times
+from perfml.explain.tree.causes import ONE_SIDED
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds
 from studies.truth.questions import Accepted, Question, stranger_questions

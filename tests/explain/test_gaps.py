@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from perfml.explain import advise, explain, make_side
-from perfml.explain.tree.causes import TERMS
 from perfml.explain.gaps import Gaps, Timeline
 from perfml.explain.timelines import compare_gaps, idle_layers, layers_on_the_clock, timeline
+from perfml.explain.tree.causes import TERMS
 from perfml.readers import read
 from perfml.readers.timeline import Spans, idle_before
 from perfml.report.sections.explanation import explanation_summary

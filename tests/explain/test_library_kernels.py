@@ -5,12 +5,12 @@ import math
 import pytest
 
 from perfml.explain import explain, sides_of
+from perfml.explain.launches import Change
+from perfml.explain.load import load_tables
+from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.layer import matches_of
 from perfml.explain.tree.library_kernels import as_calls, judge_by_work
-from perfml.explain.tree.causes import TERMS, Contribution
-from perfml.explain.launches import Change
-from perfml.explain.load import load_tables
 from tests.support.launches import launch
 from tests.support.tables import make_kernels
 

@@ -6,8 +6,8 @@ from perfml.explain import advise
 from perfml.explain.advice.first_fix import action_for
 from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.advice.situations import action_here
-from perfml.explain.tree.causes import TERMS
 from perfml.explain.launches import Launch
+from perfml.explain.tree.causes import TERMS
 from tests.support.tables import make_kernels
 
 ALONE = {"warp_execution_efficiency": 0.24, "stall_sync": 0.91}

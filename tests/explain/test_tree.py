@@ -13,8 +13,8 @@ from perfml.explain.tree.account import account
 from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.pair import Pair
 from tests.support.causes import PLANTED, pair_with
-from tests.support.launches import launch
 from tests.support.examples import examples
+from tests.support.launches import launch
 
 WAITS = {"kernel": "k", "time_us": 10.0, "stall_memory_dependency": 0.8, "achieved_occupancy": 0.8}
 WAITS |= {"theoretical_occupancy": 1.0, "waves_per_sm": 8.0, "sm_efficiency": 1.0}
@@ -64,7 +64,9 @@ def test_half_the_resident_warps_take_twice_as_long_for_the_same_waits():
 
 def test_warps_that_are_missing_explain_no_more_than_the_fullest_unit_leaves_room_for():
     # L2 sustains 62 % of its peak; from 55.8 % on, a tenth is left
-    pair = slower(WAITS, 2.0, theoretical_occupancy=0.5, achieved_occupancy=0.4, l2_utilization=0.558)
+    pair = slower(
+        WAITS, 2.0, theoretical_occupancy=0.5, achieved_occupancy=0.4, l2_utilization=0.558
+    )
     found = {one.term.id: one.log_ratio for one in decompose_pair(*pair, single=True).contributions}
     assert found.get("theoretical_occupancy", 0.0) <= -math.log(0.9) + 1e-9
 
@@ -100,7 +102,12 @@ def test_a_queue_belongs_to_the_client_whose_own_time_grew():
 
 def test_divisions_of_integers_convert_and_are_integer_arithmetic():
     row = {**WAITS, "issue_slot_utilization": 0.3, "special_fu_utilization": 0.01}
-    row |= {"inst_executed": 1e7, "inst_integer": 1e8, "inst_bit_convert": 0.0, "alu_utilization": 0.1}
+    row |= {
+        "inst_executed": 1e7,
+        "inst_integer": 1e8,
+        "inst_bit_convert": 0.0,
+        "alu_utilization": 0.1,
+    }
     more = {"inst_executed": 6e7, "inst_integer": 1.7e9, "inst_bit_convert": 1.6e8}
     more |= {"issue_slot_utilization": 0.9, "special_fu_utilization": 0.6, "alu_utilization": 0.5}
     more |= {"stall_memory_dependency": 0.1}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from perfml.explain.counters import resources
 
 from perfml.datasets import find
 from perfml.explain import load_tables
-from perfml.explain.counters import resources
 from studies.truth import measure, scores
 from studies.truth.questions import planted_questions
 from studies.truth.sets import ask_perfml

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from perfml.errors import InputError
-from perfml.explain.tree.causes import TERMS
 from perfml.explain.launches import Launches
+from perfml.explain.tree.causes import TERMS
 from studies.truth import sets
 from studies.truth.page import measured_sets
 from studies.truth.questions import Accepted, Question, judgements, label_terms, read_labels

@@ -18,14 +18,14 @@ from perfml.explain.advice.warp_cures import (
     more_resident,
     of_theoretical,
 )
-from perfml.explain.tree.mix import DIVISION
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.traffic import (
     bytes_asked,
     global_traffic,
     loads_shared_alone,
     shared_filled,
 )
-from perfml.explain.launches import Launch, known
+from perfml.explain.tree.mix import DIVISION
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
 _OF_DOUBLES = re.compile(r"\bdouble\b")

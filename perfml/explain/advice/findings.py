@@ -19,8 +19,8 @@ from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
 from perfml.explain.advice.situations import action_here
 from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
-from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.tree.library_kernels import is_product
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 from perfml.util.typing import Flags

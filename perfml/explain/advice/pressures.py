@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.slow_launch import BELOW, SUSTAINED, SlowLaunch
-from perfml.explain.limits.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.explain.launches import Launch
+from perfml.explain.limits.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 

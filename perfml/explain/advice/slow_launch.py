@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.traffic import (
     SMALL,
     placed_blocks,
@@ -15,7 +16,6 @@ from perfml.explain.limits.traffic import (
     shared_of_wavefronts,
     waits,
 )
-from perfml.explain.launches import Launch, known
 
 SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
 """The busiest that these units were in any recorded launch. Loads and stores are a quarter: the

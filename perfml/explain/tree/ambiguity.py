@@ -38,7 +38,6 @@ _SECTIONS = (
 section files of 2025."""
 
 
-
 class Reason(StrEnum):
     """Why the first cause is not certain."""
 
@@ -101,7 +100,9 @@ class Untold:
         others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
         first = "the rest" if self.instead_of.residual else _short(self.instead_of)
         if not self.causes:
-            return f"cannot be certain of {first}: " + "; ".join(filter(None, (self.why, self.check)))
+            return f"cannot be certain of {first}: " + "; ".join(
+                filter(None, (self.why, self.check))
+            )
         said = filter(None, (self.why, self.what_tells()))
         return f"cannot tell {others} from {first}: {'; '.join(said)}"
 
@@ -197,7 +198,6 @@ def set_of(names: Iterable[str]) -> str:
         return " --metrics ".join(only_hopper)
     held = set(load_catalogue().computable(["default"]))
     return "default" if set(names) <= held else "causes"
-
 
 
 def _short(term: Term) -> str:

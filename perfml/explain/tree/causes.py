@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from perfml.explain.tree.term import SHARE_OF_TIME, Term
 from perfml.explain.tree.term import Contribution as Contribution
 from perfml.explain.tree.term import Kind as Kind
-from perfml.explain.tree.term import SHARE_OF_TIME, Term
 from perfml.metrics.expressions import parse
 
 ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")

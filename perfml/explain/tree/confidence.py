@@ -1,10 +1,11 @@
 """How certain the first cause is: a probability that was measured, and what stands against it.
 
-Six numbers say it (`Evidence`): among them the part of the difference that the first cause holds,
-how near to its ceiling its limit stands, and whether counters of another cause are missing. A logistic model of them, each with the sign
-that it must have, gives the probability that the first cause is right. It is fitted on recorded
-pairs whose cause is known, one set held out at a time (``python -m studies.truth.confidence``);
-``confidence.json`` holds its coefficients, the precision that was measured, and the command.
+Six numbers say it (`Evidence`), among them the part of the difference that the first cause holds,
+how near to its ceiling its limit stands, and whether counters of another cause are missing. A
+logistic model of them, each with the sign that it must have, gives the probability that the first
+cause is right. It is fitted on recorded pairs whose cause is known, one set held out at a time
+(``python -m studies.truth.confidence``); ``confidence.json`` holds its coefficients, the precision
+that was measured, and the command.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
 from perfml.explain.tree.engine import Decomposed
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
+
+_SHOWN = 3
+"""Causes whose missing counters are named."""
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""
@@ -121,7 +125,11 @@ def evidence_of(
     groups = _groups(limits)
     rivals = (name for name in along[1:] if not TERMS[name].residual)
     second = next(
-        (name for name in rivals if main is None or not groups & _groups((main.found.by_limit or {}).get(name, {}))),
+        (
+            name
+            for name in rivals
+            if main is None or not groups & _groups((main.found.by_limit or {}).get(name, {}))
+        ),
         None,
     )
     nearness = 1.0
@@ -164,7 +172,9 @@ def _main(answered: Sequence[Answered], first: Term, ratio: float) -> Answered |
         return None
     return max(
         answered,
-        key=lambda pair: sum(one.log_ratio / ratio for one in pair.contributions if one.term == first),
+        key=lambda pair: sum(
+            one.log_ratio / ratio for one in pair.contributions if one.term == first
+        ),
     )
 
 
@@ -183,9 +193,9 @@ def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterat
             continue
         if any(slow[name] == 0 for name in term.none_where):
             continue
-        if first.residual or places & set(term.limits):
-            if term.limits or (first.residual and term.kind is Kind.STALL):
-                yield term
+        of_rest = first.residual and (bool(term.limits) or term.kind is Kind.STALL)
+        if of_rest or places & set(term.limits):
+            yield term
 
 
 @cache
@@ -219,32 +229,43 @@ def find_ambiguity(
     evidence = evidence_of(answered, others, ratio)
     if evidence is None:
         return None, 0.0
-    sure = probability(evidence)
     if abs(ratio) < SMALL:
-        why = f"the sides differ by {math.expm1(abs(ratio)):.1%}, and counters by as much between runs"
-        return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why), 0.0
+        return _small(evidence, ratio), 0.0
+    sure = probability(evidence)
     if sure >= load_model()["firm"]:
         return None, sure
     if evidence.missing:
-        launches = [side for pair in answered for side in (pair.before, pair.after)]
-        names = missing_counters(evidence.missing[:3], *launches)
-        sections = tuple(dict.fromkeys(sections_of(names)))
-        return (
-            Untold(evidence.missing, evidence.first, names, sections, set_of(names), evidence.share),
-            sure,
-        )
-    share = f"{evidence.share:.0%}"
+        return _missing_counters(evidence, answered), sure
     slow = [max((pair.before, pair.after), key=lambda one: one.time_us) for pair in answered]
-    check = resolved_by(evidence.first, slow[0].kernel if slow else "")
-    if evidence.first.residual:
-        why = f"{share} of the difference is in no limit that was counted"
-        return Untold((), evidence.first, share=evidence.share, reason=Reason.REST, why=why, check=check), sure
-    if evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
-        why = f"the first holds {share} of the difference, the other {evidence.share - evidence.margin:.0%}"
-        second = (evidence.second,)
-        return Untold(second, evidence.first, share=evidence.share, reason=Reason.RIVAL, why=why, check=check), sure
-    if not evidence.paired:
-        why = "it is a guess which kernels of both sides answer to each other"
-        return Untold((), evidence.first, share=evidence.share, reason=Reason.PAIRING, why=why), sure
-    why = f"it holds {share} of the difference, and its limit is at {evidence.nearness:.0%} of what it sustains"
-    return Untold((), evidence.first, share=evidence.share, reason=Reason.LIMIT, why=why, check=check), sure
+    return _doubt(evidence, resolved_by(evidence.first, slow[0].kernel if slow else "")), sure
+
+
+def _small(evidence: Evidence, ratio: float) -> Untold:
+    apart = f"{math.expm1(abs(ratio)):.1%}"
+    why = f"the sides differ by {apart}, and counters of two runs may differ by as much"
+    return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why)
+
+
+def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untold:
+    launches = [side for pair in answered for side in (pair.before, pair.after)]
+    names = missing_counters(evidence.missing[:_SHOWN], *launches)
+    sections = tuple(dict.fromkeys(sections_of(names)))
+    return Untold(evidence.missing, evidence.first, names, sections, set_of(names), evidence.share)
+
+
+def _doubt(evidence: Evidence, check: str) -> Untold:
+    """Return why a cause whose counters are all there is not certain."""
+    first, share = evidence.first, f"{evidence.share:.0%}"
+    others: tuple[Term, ...] = ()
+    reason = Reason.LIMIT
+    why = f"it holds {share} of the difference, and its limit works at {evidence.nearness:.0%}"
+    if first.residual:
+        reason, why = Reason.REST, f"{share} of the difference is in no limit that was counted"
+    elif evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
+        second = f"{evidence.share - evidence.margin:.0%}"
+        others, reason = (evidence.second,), Reason.RIVAL
+        why = f"the first holds {share} of the difference, the other {second}"
+    elif not evidence.paired:
+        reason, check = Reason.PAIRING, ""
+        why = "which kernels of both sides answer to each other is a guess"
+    return Untold(others, first, share=evidence.share, reason=reason, why=why, check=check)

@@ -72,7 +72,9 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
         return Decomposed((*first, Contribution(TERMS["unprofiled_time"], *ratios, left)))
     pair = Pair(before, after, single=single)
     if not pair.more_us > 0:
-        rest = Contribution(TERMS[REST], math.nan, math.nan, ratio - sum(c.log_ratio for c in first))
+        rest = Contribution(
+            TERMS[REST], math.nan, math.nan, ratio - sum(c.log_ratio for c in first)
+        )
         return Decomposed((*first, rest))
     held = account(pair)
     by_limit: dict[str, Parts] = {}
@@ -137,7 +139,9 @@ def _stands(pair: Pair, row: Instead) -> bool:
     slow, fast = pair.slow, pair.fast
     return (
         all(slow[name] > 0 and slow[name] >= most * fast[name] for name, most in row.grew.items())
-        and all(fast[name] > 0 and most * slow[name] <= fast[name] for name, most in row.fell.items())
+        and all(
+            fast[name] > 0 and most * slow[name] <= fast[name] for name, most in row.fell.items()
+        )
         and all(fast[name] >= least for name, least in row.fast.items())
     )
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.explain.launches import Launch
+from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.metrics import load_catalogue
 
 MOST = 0.5

@@ -102,6 +102,17 @@ def limit_of(name: str) -> Limit:
     return next(limit for limit in (*units, *waits) if limit.id == name)
 
 
+@cache
+def limits_of(cause: str) -> frozenset[str]:
+    """Return the groups of limits that a cause can hold the time of, by its id."""
+    units, waits, _ = load_limits()
+    return frozenset(
+        limit.group
+        for limit in (*units, *waits)
+        if cause in (limit.cause, limit.whole, *limit.factors)
+    )
+
+
 def _limit(row: Mapping[str, Any]) -> Limit:
     return Limit(
         id=row["id"],

@@ -1,4 +1,4 @@
-"""What grew of what a launch asks global memory for: requests, what each touches, and from where."""
+"""What grew of what a launch asks global memory for: requests, their sectors, from where."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def access_factors(pair: Pair, limit: Limit | None) -> Parts:
     limit
         The unit of the memory; None for requests and their sectors alone.
     """
-    if math.isnan(pair.slow["sectors_per_request"]) and math.isnan(pair.fast["sectors_per_request"]):
+    if math.isnan(pair.slow["sectors_per_request"]) and math.isnan(
+        pair.fast["sectors_per_request"]
+    ):
         return {cause: -pair.grew(name) for cause, name in _EFFICIENCIES.items()}
     grown = pair.grew("requests")
     parts = of_requests(pair, grown) if grown > 0 else {"global_requests": grown}
@@ -105,6 +107,8 @@ def nearest_memory(state: LaunchState) -> float:
     """Return how near to its ceiling the fullest unit of global memory stands; 0 if not known."""
     units, _, _ = load_limits()
     levels = [
-        state.value(unit.time) / unit.ceiling for unit in units if unit.group == limit_of("dram").group
+        state.value(unit.time) / unit.ceiling
+        for unit in units
+        if unit.group == limit_of("dram").group
     ]
     return max((level for level in levels if level >= 0), default=0.0)

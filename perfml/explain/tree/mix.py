@@ -74,7 +74,10 @@ _WIDENED = 0.25
 
 def added_kinds(pair: Pair) -> Parts:
     """Return the additional instructions of warps by kind; what comes along is with its cause."""
-    more = {name: kind.warps(pair.slow.launch) - kind.warps(pair.fast.launch) for name, kind in KINDS.items()}
+    more = {
+        name: kind.warps(pair.slow.launch) - kind.warps(pair.fast.launch)
+        for name, kind in KINDS.items()
+    }
     found = {name: value for name, value in more.items() if value > 0}
     conversions = found.get(_CONVERSIONS, 0.0)
     if conversions > 0:
@@ -110,7 +113,9 @@ def issued(pair: Pair, limit: Limit) -> Parts:
     added = pair.slow["inst_executed"] - pair.fast["inst_executed"]
     named: Parts = {}
     if 0 < added <= whole / MAJORITY:
-        costs = {name: value * KINDS[name].lanes / KINDS[name].rate for name, value in kinds.items()}
+        costs = {
+            name: value * KINDS[name].lanes / KINDS[name].rate for name, value in kinds.items()
+        }
         named = {n: v for n, v in spread(costs).items() if kinds[n] >= MAJORITY * whole}
     if _REQUESTS in named:
         share = named.pop(_REQUESTS)
@@ -132,13 +137,18 @@ def _whose(pair: Pair, limit: Limit) -> str:
     if limit.cause == _CONVERSIONS and pair.slow["inst_bit_convert"] > 0:
         if kinds.get(_DOUBLES, 0.0) > 0:
             return _DOUBLES
-        if _CONVERSIONS not in kinds and kinds.get(_INTEGERS, 0.0) >= MAJORITY * sum(kinds.values()):
+        if _CONVERSIONS not in kinds and kinds.get(_INTEGERS, 0.0) >= MAJORITY * sum(
+            kinds.values()
+        ):
             return _INTEGERS
     if limit.id == "fp32":
         # integers are multiplied on the FMA pipe, 64 lanes a cycle
         integers = kinds.get(_INTEGERS, 0.0) / (KINDS[_INTEGERS].rate / 32)
         floats = kinds.get(_FLOATS, 0.0) / (KINDS[_FLOATS].rate / 32)
-        busy = [side["cycles"] * side["single_precision_fu_utilization"] for side in (pair.fast, pair.slow)]
+        busy = [
+            side["cycles"] * side["single_precision_fu_utilization"]
+            for side in (pair.fast, pair.slow)
+        ]
         if integers > floats and integers >= MAJORITY * (busy[1] - busy[0]) > 0:
             return _INTEGERS
     return limit.cause

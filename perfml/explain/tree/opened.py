@@ -88,7 +88,7 @@ def of_warps(pair: Pair, longer: float) -> Parts:
 
 def _shared(pair: Pair, limit: Limit) -> Parts:
     up = {cause: pair.grew(name) for cause, name in limit.factors.items()}
-    if not 0 < pair.slow["wavefronts_per_shared_load"] or up["wavefronts_per_shared_load"] >= GREW:
+    if not pair.slow["wavefronts_per_shared_load"] > 0 or up["wavefronts_per_shared_load"] >= GREW:
         # conflicts of loads are counted by themselves, and words that many lanes read look like one
         del up["bank_conflicts"]
     return spread({c: v for c, v in up.items() if v >= GREW}) or {limit.whole: 1.0}

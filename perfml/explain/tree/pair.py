@@ -59,4 +59,3 @@ class Pair:
         if not fast > 0 or not slow > 0:
             return math.inf
         return math.log(slow * self.slow.launch.time_us / (fast * self.fast.launch.time_us))
-

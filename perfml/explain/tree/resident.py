@@ -1,4 +1,4 @@
-"""Warps that are missing, and multiprocessors that are idle: what of the launch's shape says why."""
+"""Warps that are missing and multiprocessors that are idle: what of the launch says why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def missing_warps(pair: Pair) -> Parts:
         return {}
     fits = -pair.grew("theoretical_occupancy")
     # below one wave, as many blocks are there whether fewer of them fit or not
-    grid = fits + (_short_of_blocks(pair.slow) - _short_of_blocks(pair.fast) if pair.single else 0.0)
+    grid = fits + (
+        _short_of_blocks(pair.slow) - _short_of_blocks(pair.fast) if pair.single else 0.0
+    )
     limited = max(0.0, min(grid, fewer))
     of_fit = max(0.0, min(fits, limited))
     parts: Parts = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.tree.causes import Contribution, Kind
 from perfml.explain.results import Causes, Ratio, TermTotal
+from perfml.explain.tree.causes import Contribution, Kind
 from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1
