@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.limits import Limit, load_limits
 from perfml.explain.tree.pair import Pair
+from perfml.explain.tree.parts import spread
 from perfml.explain.tree.thresholds import QUEUED
 
 
@@ -71,23 +72,26 @@ def account(pair: Pair) -> list[Held]:
         if is_used(unit, pair.slow) and more > 0:
             nearness[unit.id] = min(1.0, level / unit.ceiling)
             grown[unit.id] = min(more, 1.0)
-    parts = dict(grown)
-    weights = {name: grown[name] * nearness[name] for name in grown}
+    waited: dict[str, float] = dict.fromkeys(grown, 0.0)
+    weighed: dict[str, float] = dict.fromkeys(grown, 0.0)
+    parts: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for wait in waits:
         level, more = pair.taken(wait)
         if not more > 0:
             continue
         more = min(more, 1.0)
-        theirs = {name: grown[name] for name in wait.units if name in grown}
-        whole = sum(theirs.values())
-        given = min(more, QUEUED * whole)
-        for name, own in theirs.items():
-            part = given * own / whole
-            weights[name] = max(weights[name], part * level)
-            parts[name] = max(parts[name], part)
+        room = {name: QUEUED * grown[name] for name in wait.units if name in grown}
+        given = min(more, sum(room.values()))
+        for name, part in spread(room, given).items():
+            waited[name] += part
+            weighed[name] += part * level
         if more > given:
             nearness[wait.id] = level
             weights[wait.id], parts[wait.id] = (more - given) * level, more - given
+    for name, own in grown.items():
+        parts[name] = max(own, waited[name])
+        weights[name] = max(own * nearness[name], weighed[name])
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
         parts = _by_amount(pair, units)

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from perfml.explain.tree.term import SHARE_OF_TIME, Term
+from perfml.explain.tree.term import SHARE_OF_TIME
+from perfml.explain.tree.term import Term as Term
 from perfml.explain.tree.term import Contribution as Contribution
 from perfml.explain.tree.term import Kind as Kind
 from perfml.metrics.expressions import parse

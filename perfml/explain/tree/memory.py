@@ -10,6 +10,8 @@ from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, spread
 from perfml.explain.tree.thresholds import GREW, NEGLIGIBLE, QUEUES
 
+LOADS = "stall_memory_dependency"
+
 _EFFICIENCIES = {
     "uncoalesced_loads": "gld_efficiency",
     "uncoalesced_copies": "ldgsts_efficiency",
@@ -74,7 +76,7 @@ def of_requests(pair: Pair, grown: float) -> Parts:
     return parts
 
 
-def latency_of_memory(pair: Pair, longer: float) -> Parts:
+def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
     """Return what makes warps wait longer for global memory that no unit of it is full with.
 
     More requests, sectors that queue, data from further away; what these leave is that fewer
@@ -86,9 +88,11 @@ def latency_of_memory(pair: Pair, longer: float) -> Parts:
         The launches.
     longer
         The logarithm by which the wait is longer; infinite where the fast side has none.
+    wait
+        The stall: for loads, or for room in the queue of L1.
     """
     factors = access_factors(pair, None)
-    if nearest_memory(pair.slow) < QUEUES:
+    if wait == LOADS and nearest_memory(pair.slow) < QUEUES:
         factors.pop("sectors_per_request", None)
     farther = pair.grew("load_latency")
     if farther > 0:
@@ -99,7 +103,7 @@ def latency_of_memory(pair: Pair, longer: float) -> Parts:
     share = min(1.0, whole / longer if 0 < longer < math.inf else whole)
     parts = spread(up, share)
     if share < 1:
-        parts["stall_memory_dependency"] = 1 - share
+        parts[wait] = 1 - share
     return parts
 
 

@@ -54,7 +54,8 @@ def _memory(pair: Pair, limit: Limit) -> Parts:
 
 def _latency(pair: Pair, limit: Limit) -> Parts:
     found = _waits(pair, limit)
-    return add(found, latency_of_memory(pair, pair.longer(limit)), 1 - sum(found.values()))
+    latency = latency_of_memory(pair, pair.longer(limit), limit.cause)
+    return add(found, latency, 1 - sum(found.values()))
 
 
 def _wait(pair: Pair, limit: Limit) -> Parts:
