@@ -34,6 +34,8 @@ from studies.truth.strangers import EXAMS
 
 PRECISION = 0.95
 """Of firm answers, held out."""
+_SPARE = 0.005
+"""More than that, since the first probability that reaches it is chosen."""
 DEVELOP, ASIDE, PLANTED = "develop", "aside", "planted"
 _RIDGE = 0.01
 """Of the weights: keeps a weight finite where a feature decides everything."""
@@ -156,7 +158,7 @@ def firm_from(sure: Array, some: Sequence[Case]) -> float:
     right = np.array([each.right for each in some])
     for least in np.arange(0.5, 0.995, 0.005):
         taken = sure >= least
-        if taken.any() and right[taken].mean() >= PRECISION:
+        if taken.any() and right[taken].mean() >= PRECISION + _SPARE:
             return round(float(least), 3)
     return 0.99
 

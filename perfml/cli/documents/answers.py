@@ -127,8 +127,9 @@ class Causes(TypedDict):
     terms: list[Cause]
     by_kernel: list[KernelCause]
     by_kind: dict[str, float]
-    firm: Annotated[bool, "the first cause is half of the ratio or more, and nothing doubts it"]
+    firm: Annotated[bool, "held-out answers as certain as this were right in 95 %"]
     certainty: Annotated[Certainty, "of the first cause"]
+    probability: Annotated[float, "that the first cause is right, as measured"]
     untold: Untold | None
     missing: Annotated[list[str], "counters that would split a cause further"]
 

@@ -15,9 +15,9 @@ from importlib import resources
 from typing import Any
 
 from perfml.explain.tree.term import SHARE_OF_TIME
-from perfml.explain.tree.term import Term as Term
 from perfml.explain.tree.term import Contribution as Contribution
 from perfml.explain.tree.term import Kind as Kind
+from perfml.explain.tree.term import Term as Term
 from perfml.metrics.expressions import parse
 
 ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")
