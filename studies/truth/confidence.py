@@ -34,8 +34,8 @@ from studies.truth.strangers import EXAMS
 
 PRECISION = 0.95
 """Of firm answers, held out."""
-_SPARE = 0.005
-"""More than that, since the first probability that reaches it is chosen."""
+_STEP = 0.05
+"""Of the probabilities that are tried: finer ones would be chosen by luck."""
 DEVELOP, ASIDE, PLANTED = "develop", "aside", "planted"
 _RIDGE = 0.01
 """Of the weights: keeps a weight finite where a feature decides everything."""
@@ -156,9 +156,9 @@ def curve(sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
 def firm_from(sure: Array, some: Sequence[Case]) -> float:
     """Return the least probability from which on answers are right as often as `PRECISION`."""
     right = np.array([each.right for each in some])
-    for least in np.arange(0.5, 0.995, 0.005):
+    for least in np.arange(0.5, 1.0, _STEP):
         taken = sure >= least
-        if taken.any() and right[taken].mean() >= PRECISION + _SPARE:
+        if taken.any() and right[taken].mean() >= PRECISION:
             return round(float(least), 3)
     return 0.99
 

@@ -18,49 +18,22 @@ THREADS = "sass__thread_inst_executed_true_per_opcode"
 
 _COUNTER = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 
-_KINDS: Mapping[str, frozenset[str]] = {
-    "integer": frozenset(
-        [
-            "BMSK",
-            "BREV",
-            "FLO",
-            "IABS",
-            "IADD",
-            "IADD3",
-            "IADD32I",
-            "IDP",
-            "IDP4A",
-            "IMAD",
-            "IMNMX",
-            "IMUL",
-            "IMUL32I",
-            "ISCADD",
-            "ISCADD32I",
-            "ISETP",
-            "LEA",
-            "LOP",
-            "LOP3",
-            "LOP32I",
-            "POPC",
-            "SHF",
-            "SHL",
-            "SHR",
-            "VABSDIFF",
-            "VABSDIFF4",
-            "VIADD",
-            "VIADDMNMX",
-            "VIMNMX",
-            "VHMNMX",
-        ]
-    ),
-    "conversion": frozenset(["F2F", "F2FP", "F2I", "F2IP", "I2F", "I2FP", "I2I", "I2IP", "FRND"]),
-    "inter_thread_communication": frozenset(["SHFL", "VOTE", "MATCH", "REDUX"]),
-    "fadd": frozenset(("FADD", "FADD32I")),
-    "fmul": frozenset(("FMUL", "FMUL32I")),
-    "ffma": frozenset(("FFMA", "FFMA32I")),
-    "dadd": frozenset(("DADD",)),
-    "dmul": frozenset(("DMUL",)),
-    "dfma": frozenset(("DFMA",)),
+_INTEGERS = (
+    "BMSK", "BREV", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD", "IMNMX",
+    "IMUL", "IMUL32I", "ISCADD", "ISCADD32I", "ISETP", "LEA", "LOP", "LOP3", "LOP32I", "POPC",
+    "SHF", "SHL", "SHR", "VABSDIFF", "VABSDIFF4", "VIADD", "VIADDMNMX", "VIMNMX",
+)  # fmt: skip
+
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "integer": _INTEGERS,
+    "conversion": ("F2F", "F2FP", "F2I", "F2IP", "I2F", "I2FP", "I2I", "I2IP", "FRND"),
+    "inter_thread_communication": ("SHFL", "VOTE", "MATCH", "REDUX"),
+    "fadd": ("FADD", "FADD32I"),
+    "fmul": ("FMUL", "FMUL32I"),
+    "ffma": ("FFMA", "FFMA32I"),
+    "dadd": ("DADD",),
+    "dmul": ("DMUL",),
+    "dfma": ("DFMA",),
 }
 """Opcodes of a kind of instruction: CUDA Binary Utilities, "Instruction Set Reference", tables of
 integer, conversion, warp-level and floating-point instructions of Volta to Blackwell."""
