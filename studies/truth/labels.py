@@ -34,6 +34,9 @@ RETIRED = frozenset(
         "l2_time_per_sector",
         "shared_time_per_wavefront",
         "issue_rate",
+        "throughput_at_occupancy",
+        "throughput_at_waves",
+        "throughput_per_warp",
         *(
             f"{work}_per_launch"
             for work in (

@@ -268,7 +268,7 @@ def test_the_page_says_what_the_exam_of_torch_blocks_says_once_it_was_read():
         ("first", "collect", 23, 23),
         pytest.param("second", "ncu", 31, 31, marks=pytest.mark.slow),
         ("third", "ncu", 32, 35),
-        ("torch", "collect", 22, 28),
+        ("torch", "collect", 22, 26),
     ],
 )
 def test_today_no_fewer_causes_are_named_than_when_last_counted(exam, recording, at_first, least):

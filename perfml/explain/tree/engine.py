@@ -8,6 +8,7 @@ all causes add up to the logarithm of the ratio of times; what no limit holds is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.launches import Launch
@@ -59,42 +60,43 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
     single
         Whether they are single launches.
     """
-    ratio = math.log(after.time_us / before.time_us)
     first: list[Contribution] = []
     counts = before["kernels"], after["kernels"]
     if not single and min(counts) > 0 and counts[0] != counts[1]:
-        value = math.log(counts[1] / counts[0])
-        first.append(Contribution(TERMS["launch_count"], *counts, value))
-        before, after = (_one_of(launch) for launch in (before, after))
-    left = math.log(after.time_us / before.time_us)
+        more = math.log(counts[1] / counts[0])
+        first.append(Contribution(TERMS["launch_count"], counts[0], counts[1], more))
+        before, after = _one_of(before), _one_of(after)
+    ratio = math.log(after.time_us / before.time_us)
     if _measured_otherwise(before, after):
-        ratios = [one.time_us / one.duration_us for one in (before, after)]
-        return Decomposed((*first, Contribution(TERMS["unprofiled_time"], *ratios, left)))
+        outside = [one.time_us / one.duration_us for one in (before, after)]
+        cause = Contribution(TERMS["unprofiled_time"], outside[0], outside[1], ratio)
+        return Decomposed((*first, cause))
     pair = Pair(before, after, single=single)
-    if not pair.more_us > 0:
-        rest = Contribution(
-            TERMS[REST], math.nan, math.nan, ratio - sum(c.log_ratio for c in first)
-        )
-        return Decomposed((*first, rest))
-    held = account(pair)
+    held = account(pair) if ratio != 0 else []
+    by_limit = _causes_of(pair, held)
+    shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
+    # whatever else warps did took longer as far as fewer of them did it (Little's law)
+    shares = add(shares, of_warps(pair, ratio), 1 - sum(shares.values()))
+    order = sorted(shares, key=lambda cause: -shares[cause])
+    named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]
+    left = ratio * (1 - sum(shares.values()))
+    rest = Contribution(TERMS[REST], math.nan, math.nan, left)
+    return Decomposed((*first, *named, rest), tuple(held), by_limit)
+
+
+def _causes_of(pair: Pair, held: Sequence[Held]) -> dict[str, Parts]:
+    """Return the parts of each cause by limit; of those that counters prove and do not deny."""
     by_limit: dict[str, Parts] = {}
     for each in held:
-        parts = open_limit(pair, each.limit)
-        for cause, part in _replaced(pair, parts).items():
+        for cause, part in _replaced(pair, open_limit(pair, each.limit)).items():
             mine = by_limit.setdefault(cause, {})
             mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
     both = pair.slow.launch, pair.fast.launch
-    unproven = [cause for cause in by_limit if not is_proven(TERMS[cause], *both)]
-    for cause in {*unproven, *(cause for cause in by_limit if _contradicts(pair, cause))}:
-        by_limit.pop(cause, None)
-    shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
-    # whatever else warps did took longer as far as fewer of them did it (Little's law)
-    shares = add(shares, of_warps(pair, left), 1 - sum(shares.values()))
-    order = sorted(shares, key=lambda cause: -shares[cause])
-    named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * left) for c in order]
-    rest = left * (1 - sum(shares.values()))
-    named.append(Contribution(TERMS[REST], math.nan, math.nan, rest))
-    return Decomposed((*first, *named), tuple(held), by_limit)
+    return {
+        cause: limits
+        for cause, limits in by_limit.items()
+        if is_proven(TERMS[cause], *both) and not _contradicts(pair, cause)
+    }
 
 
 def _measured_otherwise(before: Launch, after: Launch) -> bool:
