@@ -144,7 +144,7 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "resident_blocks_limit_warps": 64.0,
         },
     ),
-    "block_imbalance": ({}, {"achieved_occupancy": 0.225}),
+    "block_imbalance": ({}, {"achieved_occupancy": 0.225, "l2_utilization": 0.05}),
     "sm_imbalance": (
         {"sm_active_cycles_max": 1e5, "sm_active_cycles_mean": 1e5},
         {"sm_active_cycles_max": 4e5, "sm_efficiency": 0.25},
