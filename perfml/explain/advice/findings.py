@@ -17,7 +17,6 @@ from perfml.explain.advice.persons import Person, person_of, person_of_all
 from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
-from perfml.explain.advice.situations import action_here
 from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.tree.library_kernels import is_product
@@ -103,7 +102,6 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
                 ),
                 _beside(rule, rows, same),
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
-                None if rule.term is None else action_here(rule.term, inputs.launches[worst]),
                 float(busy[worst]),
             )
         )
@@ -176,11 +174,10 @@ def _finding(
     gains: tuple[float, float, float],
     ncu: str | None,
     person: Person,
-    here: str | None = None,
     level: float = np.nan,
 ) -> dict[str, Any]:
     low, likely, high = gains
-    own = rule.mitigation if here is None else f"{here} {rule.mitigation}"
+    own = rule.mitigation
     mitigation = own if person is Person.AUTHOR else rule.advice_for(person)
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {
