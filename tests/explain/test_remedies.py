@@ -17,11 +17,11 @@ FITS = {
 def test_what_limits_the_blocks_that_fit_is_named_with_its_number():
     said = action_here("theoretical_occupancy", launch(FITS))
     assert said is not None
-    assert "102400 bytes a block let 2 blocks fit" in said
+    assert "with 102,400 bytes a block 2 block(s) fit" in said
     of_registers = launch({**FITS, "resident_blocks_limit_registers": 1.0})
-    assert "32 of them let 1 blocks fit" in (
-        action_here("theoretical_occupancy", of_registers) or ""
-    )
+    said = action_here("theoretical_occupancy", of_registers)
+    assert said is not None
+    assert "with 32 of them 1 block(s) fit" in said
 
 
 def test_where_blocks_are_limited_by_their_warps_or_it_is_not_known_the_row_says_all():
