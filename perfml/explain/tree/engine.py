@@ -76,7 +76,8 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
     by_limit = _causes_of(pair, held)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     # whatever else warps did took longer as far as fewer of them did it (Little's law)
-    shares = add(shares, of_warps(pair, ratio), 1 - sum(shares.values()))
+    warps = {cause: part for cause, part in of_warps(pair, ratio).items() if _holds(pair, cause)}
+    shares = add(shares, warps, 1 - sum(shares.values()))
     order = sorted(shares, key=lambda cause: -shares[cause])
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]
     left = ratio * (1 - sum(shares.values()))
@@ -91,12 +92,13 @@ def _causes_of(pair: Pair, held: Sequence[Held]) -> dict[str, Parts]:
         for cause, part in _replaced(pair, open_limit(pair, each.limit)).items():
             mine = by_limit.setdefault(cause, {})
             mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
-    both = pair.slow.launch, pair.fast.launch
-    return {
-        cause: limits
-        for cause, limits in by_limit.items()
-        if is_proven(TERMS[cause], *both) and not _contradicts(pair, cause)
-    }
+    return {cause: limits for cause, limits in by_limit.items() if _holds(pair, cause)}
+
+
+def _holds(pair: Pair, cause: str) -> bool:
+    """Return whether a cause's counters were collected, and do not speak against it."""
+    proven = is_proven(TERMS[cause], pair.slow.launch, pair.fast.launch)
+    return proven and not _contradicts(pair, cause)
 
 
 def _measured_otherwise(before: Launch, after: Launch) -> bool:

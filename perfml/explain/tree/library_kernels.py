@@ -51,8 +51,6 @@ _ASKED = ("global_requests", "narrow_access", "redundant_traffic", "sectors_per_
 _COSTS = (
     "l2_sectors_per_l1_sector",
     "dram_bytes_per_sector",
-    "dram_time_per_sector",
-    "l2_time_per_sector",
 )
 """What the work of a memory is a product of: what was asked for in L1, and what that costs."""
 
