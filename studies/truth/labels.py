@@ -34,6 +34,7 @@ RETIRED = frozenset(
         "l2_time_per_sector",
         "shared_time_per_wavefront",
         "issue_rate",
+        "no_work_counters",
         "throughput_at_occupancy",
         "throughput_at_waves",
         "throughput_per_warp",
