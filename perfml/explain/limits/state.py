@@ -17,7 +17,6 @@ from importlib import resources
 from perfml.explain.launches import Launch
 from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
-    blocks_a_cycle,
     bytes_asked,
     global_traffic,
     l1_level,
@@ -163,7 +162,6 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),
     "load_latency": lambda state: load_latency(state.launch),
-    "blocks_a_cycle": lambda state: blocks_a_cycle(state.launch),
     "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
     "flops": lambda state: operations(state.launch),
     "time": lambda state: state.launch.time_us,

@@ -120,12 +120,6 @@ def operations(launch: Launch) -> float:
     return launch["flop_count_sp"] + known(launch["flop_count_hp"], 0.0)
 
 
-def others_share(launch: Launch) -> float:
-    """Return the share of sectors that are no global loads or stores; 0 where not counted."""
-    traffic = global_traffic(launch)
-    return 1.0 - _share(traffic, "global")
-
-
 def unseen_traffic(launch: Launch) -> bool:
     """Return whether L2 or DRAM moved more than the loads and stores that were counted in L1 can.
 
@@ -136,13 +130,6 @@ def unseen_traffic(launch: Launch) -> bool:
     below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
     moved = launch["dram_read_bytes"] + launch["dram_write_bytes"]
     return below > _MOST_L2_SECTORS * sectors or moved > _MOST_DRAM_BYTES * sectors
-
-
-def mostly_unseen(launch: Launch) -> bool:
-    """Return whether L2 moved more than all kinds of accesses that were counted in L1 can."""
-    below = launch["l2_read_transactions"] + launch["l2_write_transactions"]
-    counted = max(sum(global_traffic(launch).values()), known(launch["l2_atomic_transactions"], 0))
-    return below > _MOST_L2_SECTORS * counted
 
 
 def load_latency(launch: Launch) -> float:
@@ -234,16 +221,6 @@ def shared_of_requests(launch: Launch) -> float:
     if math.isnan(launch["global_load_requests"]) or not shared + others > 0:
         return math.nan
     return shared / (shared + others)
-
-
-def is_of_atomics(before: Launch, after: Launch) -> bool:
-    """Return whether wavefronts of shared memory changed by atomics more than by loads and stores.
-
-    An atomic operation on floats is a loop of loads and exchanges: the loads grow along.
-    """
-    counts = [shared_traffic(launch) for launch in (before, after)]
-    loads, atomics = (abs(counts[1][k] - counts[0][k]) for k in ("shared", "shared_atomics"))
-    return atomics > loads
 
 
 def waits(launch: Launch) -> dict[str, float]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.limits.traffic import launches_blocks
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, spread
 
 _ALIKE = 0.05
 """Waves and limits that differ by less are the same."""
-
-_LAUNCHED = 0.004
-"""Blocks a multiprocessor and cycle. A GPU launches about one a cycle (0.0076 for each of 132
-multiprocessors; blocks of one warp that do next to nothing reached 0.0064). Beyond half of that,
-launching them is what takes the time."""
 
 _SHAPE = ("waves_per_sm", "theoretical_occupancy")
 _LIMITS = ("registers", "shared_memory", "warps")
@@ -64,7 +60,7 @@ def _slots_limit(state: LaunchState) -> bool:
 
 def _ended_early(pair: Pair, fits: float) -> str:
     """Return why warps that fit, and have a block, are not resident."""
-    if pair.slow["blocks_a_cycle"] >= _LAUNCHED:
+    if launches_blocks(pair.slow.launch):
         return "block_slots"
     known = all(state[name] > 0 for state in (pair.slow, pair.fast) for name in _SHAPE)
     alike = known and abs(pair.grew("waves_per_sm")) < _ALIKE and abs(fits) < _ALIKE
