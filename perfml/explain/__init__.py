@@ -4,9 +4,9 @@
 ratio with its interval, the kernels and metrics that changed, the causes that counters prove, and
 what a fitted model attributes to each metric. Both add up exactly to what they attribute.
 
-Here to change: causes in ``counters/``, the view of a model in ``model/``, hazards in
-``advice/``, peaks in ``roofs/``; what two sides are and how their layers meet, in ``compared.py``
-and ``align.py``.
+Here to change: causes in ``tree/``, what is known of a launch in ``limits/``, the view of a model
+in ``model/``, hazards in ``advice/``, peaks in ``roofs/``; what two sides are and how their layers
+meet, in ``compared.py`` and ``align.py``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _HOMES = {
     "Causes": "results",
     "PairCauses": "results",
     "TermTotal": "results",
-    "Term": "counters.terms",
-    "TERMS": "counters.terms",
-    "Contribution": "counters.terms",
+    "Term": "tree.causes",
+    "TERMS": "tree.causes",
+    "Contribution": "tree.causes",
     "ModelAttribution": "results",
     "Ratio": "results",
     "align_layers": "align",

@@ -14,16 +14,16 @@ from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
-from perfml.explain.counters.sentences import cause_in_words, sided_causes
+from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object
 from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
-    from perfml.explain.counters.terms import Term
     from perfml.explain.results import Explanation, LayerDiff
     from perfml.explain.steps import StepComparison
+    from perfml.explain.tree.causes import Term
 
 LARGEST = 5_800
 """Bytes of an answer as indented JSON; the schema's name comes on top."""

@@ -18,9 +18,6 @@ from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Alignment, Launched, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device
-from perfml.explain.counters.causes import kernel_causes, layer_causes
-from perfml.explain.counters.contradictions import find_disagreements
-from perfml.explain.counters.sentences import summary_sentences
 from perfml.explain.gaps import UNSEEN, Waterfall
 from perfml.explain.launches import (
     LaunchReader,
@@ -46,6 +43,9 @@ from perfml.explain.times import (
     processes_of,
     without_verdict,
 )
+from perfml.explain.tree.contradictions import find_disagreements
+from perfml.explain.tree.layer import kernel_causes, layer_causes
+from perfml.explain.tree.sentences import summary_sentences
 from perfml.time_sources import not_comparable, only_kernels, time_notes
 from perfml.util.typing import Progress
 
@@ -476,7 +476,10 @@ def _advice_beside(
         return found
     # no kernel's cure is the answer where the time passes between the kernels
     sure = "open" if between else causes.certainty
-    return with_cause(found, str(slower["side"].iloc[0]), sure)
+    sign = 1.0 if time.verdict == "slower" else -1.0
+    along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
+    first = along[0] if along and not along[0].residual and not between else None
+    return with_cause(found, str(slower["side"].iloc[0]), sure, first)
 
 
 def _advice(

@@ -23,8 +23,8 @@ from typing import Any
 
 from perfml.account.device_time import DeviceTime
 from perfml.explain import moved as moves
-from perfml.explain.counters.terms import TERMS, Term
 from perfml.explain.moved import NOTHING, Moved
+from perfml.explain.tree.causes import TERMS, Term
 from perfml.util.words import Readable, count, micros
 
 GRAPH_GAP_US = 0.3

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.align import Launched
-from perfml.explain.counters.terms import TERMS, Contribution
 from perfml.explain.results import Causes, PairCauses, Ratio
+from perfml.explain.tree.causes import TERMS, Contribution
 
 _LEAST = 1e-3
 """A factor nearer to 1 is none."""

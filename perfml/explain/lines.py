@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.representative import LABEL
-from perfml.explain.counters.sentences import sided_causes
 from perfml.explain.reports import Report, code_of
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.sass import Code, opcode, without_predicate
+from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.inlined import Place
@@ -142,7 +142,6 @@ _CARRIERS: dict[str, _Carrier] = {
         "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
     ),
     "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
-    "shared_time_per_wavefront": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "instructions": _Carrier("the executed instructions", _RUNS),
     "shared_memory_busy_time": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "local_memory": _Carrier("the local-memory accesses", _RUNS, ("LDL", "STL")),

@@ -7,10 +7,10 @@ compares the piece that bears the layer's name compares less than was meant.
 from __future__ import annotations
 
 from perfml.explain.compared import Side
-from perfml.explain.counters.evidence import Untold
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.results import Causes, Ratio
 from perfml.explain.times import compare_times
+from perfml.explain.tree.ambiguity import Reason, Untold
+from perfml.explain.tree.causes import TERMS
 from perfml.util.words import micros
 
 _MOST = 0.5
@@ -58,7 +58,7 @@ def pieces_apart(
     )
     first = along[0].term
     other = "kernels_appeared" if first.id != "kernels_appeared" else "kernels_vanished"
-    return Untold((TERMS[other],), first, (), (), "", 1.0, why)
+    return Untold((TERMS[other],), first, share=1.0, reason=Reason.PIECES, why=why)
 
 
 def _time(side: Side, layer: str) -> float:

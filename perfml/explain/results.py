@@ -13,9 +13,9 @@ import pandas as pd
 
 from perfml.explain.advice.fix import Fix
 from perfml.explain.certainty import Certainty
-from perfml.explain.counters.evidence import Reason, Untold
-from perfml.explain.counters.terms import Contribution, Kind, Term
 from perfml.explain.gaps import Waterfall
+from perfml.explain.tree.ambiguity import Reason, Untold
+from perfml.explain.tree.causes import Contribution, Kind, Term
 from perfml.util.json_values import json_object, json_value, records
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
@@ -190,14 +190,16 @@ class Causes:
     missing
         Counters that would split a term further, and were not collected.
     untold
-        Causes that nobody counted and that could explain most of what is left; None if there are
-        none.
+        What stands against the first cause; None where it is firm.
+    probability
+        That the first cause is right, as measured (`perfml.explain.tree.confidence`).
     """
 
     pairs: tuple[PairCauses, ...]
     log_ratio: float
     missing: tuple[str, ...] = ()
     untold: Untold | None = None
+    probability: float = 0.0
 
     @cached_property
     def totals(self) -> tuple[TermTotal, ...]:
@@ -212,26 +214,17 @@ class Causes:
 
     @property
     def firm(self) -> bool:
-        """Whether the first cause is certain: at least half of the ratio, and nothing doubts it."""
-        if self.log_ratio == 0:
-            return False
-        first = max(self.totals, key=lambda each: each.log_ratio / self.log_ratio, default=None)
-        if first is None or first.term.residual or self.untold is not None:
-            return False
-        return first.log_ratio / self.log_ratio >= _CONFIDENT
+        """Whether the first cause is certain: held-out answers like it were right in 95 %."""
+        named = bool(self.totals) and self.log_ratio != 0
+        return named and self.untold is None and self.probability > 0
 
     @property
     def certainty(self) -> Certainty:
-        """How sure the first cause is, in the words of `perfml.explain.certainty`.
-
-        A rival of its own size, or several causes of which none is half, do not make it wrong.
-        """
+        """How sure the first cause is, in the words of `perfml.explain.certainty`."""
         if self.firm:
             return "firm"
-        along = [each for each in self.totals if each.log_ratio * self.log_ratio > 0]
-        named = bool(along) and not along[0].term.residual
-        doubted = self.untold is not None and self.untold.reason is not Reason.RIVAL
-        return "open" if doubted or not named else "likely"
+        pieces = self.untold is not None and self.untold.reason is Reason.PIECES
+        return "likely" if self.probability >= 0.5 and not pieces else "open"
 
     @cached_property
     def terms(self) -> pd.DataFrame:
@@ -300,6 +293,7 @@ class Causes:
             "missing": list(self.missing),
             "firm": self.firm,
             "certainty": self.certainty,
+            "probability": self.probability,
             "untold": None if self.untold is None else self.untold.to_dict(),
         }
 

@@ -7,6 +7,7 @@ Grammar: ``sum := product (("+" | "-") product)*``, ``product := atom (("*" | "/
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,28 @@ class Expression:
             else:
                 right, left = stack.pop(), stack.pop()
                 stack.append(_apply(kind, left, right))
+        return stack[0]
+
+    def number(self, lookup: Callable[[str], float]) -> float:
+        """Evaluate for single numbers, without arrays; a division by zero gives NaN."""
+        stack: list[float] = []
+        for kind, value in self._program:
+            if kind == "number":
+                stack.append(float(value))
+            elif kind == "name":
+                stack.append(lookup(str(value)))
+            elif kind == "negate":
+                stack.append(-stack.pop())
+            else:
+                right, left = stack.pop(), stack.pop()
+                if kind == "+":
+                    stack.append(left + right)
+                elif kind == "-":
+                    stack.append(left - right)
+                elif kind == "*":
+                    stack.append(left * right)
+                else:
+                    stack.append(left / right if right != 0 else math.nan)
         return stack[0]
 
 

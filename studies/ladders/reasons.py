@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from perfml.explain.counters.sentences import MOST, cause_in_words, sided_causes
+from perfml.explain.tree.sentences import MOST, cause_in_words, sided_causes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

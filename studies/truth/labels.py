@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 
 RECORDED: dict[str, tuple[str, ...]] = {
     "DRAM busy time per sector": ("dram_time_per_sector",),
@@ -27,6 +27,40 @@ RECORDED: dict[str, tuple[str, ...]] = {
     "work: special-function pipe time": ("special_function_pipe_time",),
 }
 """Label in a recorded ``truth.json`` -> ids of terms."""
+
+RETIRED = frozenset(
+    (
+        "dram_time_per_sector",
+        "l2_time_per_sector",
+        "shared_time_per_wavefront",
+        "issue_rate",
+        "no_work_counters",
+        "throughput_at_occupancy",
+        "throughput_at_waves",
+        "throughput_per_warp",
+        *(
+            f"{work}_per_launch"
+            for work in (
+                "constant_serialization",
+                "dram_busy_time",
+                "dram_bytes",
+                "fp32_operations",
+                "fp32_pipe_time",
+                "fp64_pipe_time",
+                "global_atomics",
+                "instructions",
+                "integer_arithmetic",
+                "l1_sectors",
+                "l2_busy_time",
+                "l2_sectors",
+                "shared_memory_busy_time",
+                "special_function_pipe_time",
+                "tensor_pipe_time",
+            )
+        ),
+    )
+)
+"""Ids that frozen labels and answers may hold, and that nothing names since 2026-11-25."""
 
 ALSO = {"sectors_per_request": ("uncoalesced_loads", "uncoalesced_stores")}
 """Terms that say the same cause where other counters were collected."""

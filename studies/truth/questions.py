@@ -19,9 +19,9 @@ from perfml.datasets import find
 from perfml.errors import InputError
 from perfml.explain import load_tables, make_side, sides_of
 from perfml.explain.compared import Side, same_device
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.launches import Launches, LaunchReader
 from perfml.explain.times import compare_times
+from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
 from studies.truth.rules import Remark, planted_remarks, report_remarks
 from studies.truth.scores import EFFECT, Family, read_truth

@@ -4,9 +4,9 @@ import pytest
 
 from perfml.explain import explain, sides_of
 from perfml.explain.advice.calls import in_pytorch, of_library
-from perfml.explain.counters.library_kernels import is_product
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.load import load_tables
+from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.library_kernels import is_product
 
 GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_aligna4_alignc4_execute_kernel"
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda()>(int)"

@@ -8,10 +8,10 @@ import pytest
 
 from perfml.explain import load_tables
 from perfml.explain.compared import make_side, same_device
-from perfml.explain.counters.causes import kernel_causes
-from perfml.explain.counters.sentences import cause_in_words
-from perfml.explain.counters.terms import TERMS, Kind
 from perfml.explain.launches import LaunchReader, changes_between
+from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.layer import kernel_causes
+from perfml.explain.tree.sentences import cause_in_words
 
 pytestmark = pytest.mark.long
 

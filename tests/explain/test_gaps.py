@@ -11,9 +11,9 @@ import pytest
 
 from perfml.account.device_time import DeviceTime
 from perfml.explain import advise, explain, make_side
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.gaps import Timeline, Waterfall
 from perfml.explain.timelines import compare_clocks, idle_layers, layers_on_the_clock, timeline
+from perfml.explain.tree.causes import TERMS
 from perfml.readers import read
 from perfml.readers.timeline import Spans, idle_before
 from perfml.report.sections.explanation import explanation_summary

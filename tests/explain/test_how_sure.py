@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from perfml.explain import TERMS, Causes, Contribution, PairCauses, TermTotal, advise
+from perfml.explain import TERMS, Causes, Contribution, PairCauses, advise
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.how_sure import certainty_of, with_cause
 from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.advice.rules import shipped_rules
-from perfml.explain.counters.evidence import Reason, Untold
+from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.metrics import load_catalogue
 from tests.support.tables import make_kernels
 
@@ -112,29 +112,18 @@ def test_beside_an_explanation_both_have_to_be_firm():
     assert with_cause(both, "before", "open")["certainty"].iloc[0] == "firm"
 
 
-def causes(first: float, rival: float, untold: Untold | None = None) -> Causes:
-    parts = [
-        Contribution(TERMS["instructions"], 1.0, 2.0, first),
-        Contribution(TERMS["dram_bytes"], 1.0, 2.0, rival),
-    ]
-    found = Causes((PairCauses("k", None, tuple(parts)),), first + rival, (), untold)
-    assert isinstance(found.totals[0], TermTotal)
-    return found
-
-
-def doubt(reason: Reason) -> Untold:
+def causes(probability: float, reason: Reason | None = None) -> Causes:
+    parts = (Contribution(TERMS["instructions"], 1.0, 2.0, 0.6),)
     terms = TERMS["dram_bytes"], TERMS["instructions"]
-    return Untold((terms[0],), terms[1], (), (), "", 0.5, "why", reason, "run it twice")
+    untold = None if reason is None else Untold(terms[:1], terms[1], reason=reason, why="why")
+    return Causes((PairCauses("k", None, parts),), 0.6, (), untold, probability)
 
 
 def test_a_cause_is_firm_likely_or_open():
-    assert causes(0.6, 0.1).certainty == "firm"
-    rest = Contribution(TERMS["throughput"], 1.0, 2.0, 0.6)
-    several = Causes((PairCauses("k", None, (*causes(0.3, 0.2).pairs[0].contributions,)),), 1.0)
-    assert several.certainty == "likely"
-    assert causes(0.6, 0.5, doubt(Reason.RIVAL)).certainty == "likely"
-    assert causes(0.6, 0.1, doubt(Reason.ROOM)).certainty == "open"
-    assert Causes((PairCauses("k", None, (rest,)),), 0.6).certainty == "open"
+    assert causes(0.95).certainty == "firm"
+    assert causes(0.8, Reason.RIVAL).certainty == "likely"
+    assert causes(0.4, Reason.COUNTERS).certainty == "open"
+    assert causes(0.9, Reason.PIECES).certainty == "open"
     assert Causes((), 0.0).certainty == "open"
 
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.lines import (
     _CARRIERS,
     _RULES,
@@ -22,6 +21,7 @@ from perfml.explain.lines import (
 from perfml.explain.reports import Report
 from perfml.explain.results import Line
 from perfml.explain.sass import Code
+from perfml.explain.tree.causes import TERMS
 from perfml.readers import Source
 from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import STALLED

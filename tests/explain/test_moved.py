@@ -7,8 +7,8 @@ import math
 import pytest
 
 from perfml.explain import advise, explain, make_side
-from perfml.explain.counters.terms import TERMS
 from perfml.explain.timelines import compare_clocks, layers_on_the_clock, timeline
+from perfml.explain.tree.causes import TERMS
 from perfml.ingest.profiles import ingest
 from perfml.readers import read
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfml.explain.advice import pressures
 from perfml.explain.advice.slow_launch import SlowLaunch
-from perfml.explain.counters.traffic import shared_filled
+from perfml.explain.limits.traffic import shared_filled
 from tests.support.launches import launch
 
 

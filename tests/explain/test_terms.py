@@ -1,26 +1,24 @@
-"""The vocabulary of causes: every term has evidence, words and an action, and can be emitted."""
+"""The vocabulary of causes and the tables of the tree: every row can be collected and read."""
 
-import math
 import string
-from dataclasses import replace
 
 import pytest
 
-from perfml.account.device_time import DeviceTime
-from perfml.explain.counters.causes import decompose_pair, kernel_causes
-from perfml.explain.counters.evidence import sections_of
-from perfml.explain.counters.resources import RESOURCES
-from perfml.explain.counters.terms import PER_LAUNCH, STALL_TERMS, TERMS, Kind
-from perfml.explain.gaps import Timeline, Waterfall
-from perfml.explain.launches import Launch, Launches, changes_between
-from perfml.explain.layer_parts import LayerParts
+from perfml.explain.advice.cures import CURES
+from perfml.explain.limits.state import LaunchState, derived
+from perfml.explain.tree.ambiguity import sections_of
+from perfml.explain.tree.causes import STALL_TERMS, TERMS, Kind
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.opened import _OPENS
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
 from perfml.tables import MOVED_COLUMNS
-from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 
 COLUMNS = {"time_us", "ncu_time_us", "kernels", "gap_us", "start_us", *MOVED_COLUMNS}
 """Evidence that is a column of a launch, not a metric."""
+
+UNITS, WAITS, INSTEAD = load_limits()
+LIMITS = {limit.id: limit for limit in (*UNITS, *WAITS)}
 
 
 @pytest.mark.parametrize("term", TERMS.values(), ids=str)
@@ -29,8 +27,10 @@ def test_a_term_has_evidence_that_can_be_collected_words_and_an_action(term):
     assert set(unknown) <= COLUMNS
     assert bool(term.evidence) is (term.kind is not Kind.RESIDUAL)
     assert term.action.endswith(".")
+    assert term.resolved_by
     fields = {field for _, field, _, _ in string.Formatter().parse(term.words) if field}
     assert fields <= {"baseline", "target", "time", "kernels"}
+    assert set(term.limits) <= set(LIMITS)
 
 
 def test_labels_are_unique_and_ids_are_names():
@@ -46,83 +46,37 @@ def test_every_stall_that_is_named_is_shown_with_nsight_computes_name():
     assert with_ncu_name("ipc") == "ipc (ncu: sm__inst_executed.avg.per_cycle_active)"
 
 
-def busy(resource, **more):
-    """Return a launch that this resource limits, with all that could be counted of it."""
-    counters = {
-        "kernel": "k",
-        "time_us": 10.0,
-        "ncu_time_us": 11.0,
-        "theoretical_occupancy": 0.5,
-        "achieved_occupancy": 0.4,
-        "waves_per_sm": 1.5,
-        "warp_execution_efficiency": 0.9,
-        "ipc": 1.0,
-        **{term.id: 0.05 for term in STALL_TERMS},
-        **dict.fromkeys(resource.counters, 1e6),
-        **({} if resource.work.or_evidence else dict.fromkeys(resource.work.evidence, 1e6)),
-    }
-    if resource.product is not None:
-        counters |= dict.fromkeys(resource.product.request_counters, 1e5)
-        counters |= dict.fromkeys(resource.product.part_counters, 1e6)
-    return launch({**counters, resource.level: 0.9, **more})
+def test_limits_name_causes_units_and_code_that_exist():
+    assert len(LIMITS) == len(UNITS) + len(WAITS)
+    for limit in LIMITS.values():
+        assert {limit.cause, limit.whole} <= set(TERMS)
+        assert set(limit.factors) - {"requests"} <= set(TERMS)
+        assert set(limit.units) <= {unit.id for unit in UNITS}
+        assert limit.opens in ("", *_OPENS)
+        assert 0 < limit.ceiling <= 1
+    for row in INSTEAD:
+        assert {row.cause, *row.of} <= set(TERMS)
+        assert row.grew or row.fell
 
 
-def emitted():
-    """Return the ids that the explanation can name, each from counters that prove it."""
-    found = set()
+def test_every_quantity_of_the_tree_is_a_counter_or_derived_from_some():
+    catalogue = load_catalogue()
+    state = LaunchState(launch({"time_us": 1.0}))
 
-    def take(before, after, single=True):
-        _, contributions = decompose_pair(before, after, same_device=True, single=single)
-        total = sum(one.log_ratio for one in contributions)
-        assert total == pytest.approx(math.log(after.time_us / before.time_us), abs=1e-9)
-        found.update(one.term.id for one in contributions)
+    def known(name):
+        if name.startswith(("wait.", "share.")) or name in catalogue:
+            return True
+        if name in derived():
+            return all(map(known, derived()[name].names))
+        return name in state.functions
 
-    for resource in RESOURCES:
-        one = busy(resource)
-        two = busy(resource, time_us=20.0, warp_execution_efficiency=0.5)
-        take(one, two)
-        for lacking in ("ipc", "achieved_occupancy", "waves_per_sm", "theoretical_occupancy"):
-            one, two = (_without(side, lacking) for side in (one, two))
-            take(one, two)
-        for lacking in resource.product.request_counters if resource.product else ():
-            if lacking not in resource.counters:
-                one, two = (_without(side, lacking) for side in (one, two))
-        take(one, two)
-        counted = [
-            replace(side, counters={**side.counters, "kernels": count})
-            for side, count in ((one, 2.0), (two, 4.0))
-        ]
-        take(*counted, single=False)
-    for term in PLANTED:
-        take(*pair_with(term))
-    bare = launch({"kernel": "k", "time_us": 1.0})
-    take(bare, bare)
-    one, two = (replace(bare, kernel=name) for name in "ab")
-    sides = [Launches(("a", "b"), (one, two), 1, 0), Launches(("a",), (one,), 1, 0)]
-    for before, after in (sides, sides[::-1]):
-        changes = changes_between(before.names, after.names)
-        causes = kernel_causes(changes, before, after, same_device=True)
-        found.update(total.term.id for total in causes.totals)
-        beside = LayerParts((1.0, 1.0), (1.0, 2.0)).joined(causes)
-        assert sum(total.log_ratio for total in beside.totals) == pytest.approx(beside.log_ratio)
-        found.update(total.term.id for total in beside.totals)
-    quiet = Timeline("a", (DeviceTime(2, 10.0, 10.0, 0.0, 0.0),), 2)
-    for copies, idle in ((0.0, 5.0), (5.0, 0.0)):
-        longer = Timeline("b", (DeviceTime(2, 10.0, 10.0, copies, idle),), 2)
-        found.add(Waterfall(quiet, longer).cause.id)
-    return found
-
-
-def _without(side, name):
-    return replace(side, counters={key: side.counters[key] for key in side.counters if key != name})
-
-
-def test_every_term_can_be_emitted_and_nothing_else_is():
-    assert emitted() == set(TERMS)
-
-
-def test_the_work_of_one_launch_is_a_term_of_every_resource():
-    assert {f"{resource.work.id}{PER_LAUNCH}" for resource in RESOURCES} <= set(TERMS)
+    asked = [name for limit in LIMITS.values() for name in (*limit.time.names, *limit.used)]
+    asked += [name for limit in LIMITS.values() for name in limit.factors.values()]
+    asked += [limit.amount for limit in LIMITS.values() if limit.amount]
+    asked += [name for term in TERMS.values() if term.level for name in term.level.names]
+    asked += [name for term in TERMS.values() for name in term.none_where]
+    asked += [name for row in INSTEAD for part in (row.grew, row.fell, row.fast) for name in part]
+    assert [name for name in asked if not known(name)] == []
 
 
 def test_the_set_causes_holds_the_evidence_of_every_term():
@@ -130,18 +84,8 @@ def test_the_set_causes_holds_the_evidence_of_every_term():
     assert {name for term in TERMS.values() for name in term.evidence} <= held
 
 
-def test_the_set_causes_holds_every_counter_that_an_explanation_reads(monkeypatch):
-    read = set()
-    original = Launch.__getitem__
-
-    def remember(self, name):
-        read.add(name)
-        return original(self, name)
-
-    monkeypatch.setattr(Launch, "__getitem__", remember)
-    emitted()
-    assert len(read) > 50
-    assert read <= {*load_catalogue().computable(["causes"]), *COLUMNS, *HOPPER}
+def test_causes_with_an_estimate_are_terms():
+    assert set(CURES) <= set(TERMS)
 
 
 @pytest.mark.parametrize(

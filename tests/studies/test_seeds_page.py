@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from collectors.workloads import workload
 from perfml.cli import app
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from studies.page_tables import table_on
 from studies.seeds import int8, page, steps
 from studies.seeds.page import COPIED, PAGE, STATES, TABLES, commands, layer, results, rows_of_list

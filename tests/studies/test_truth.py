@@ -6,7 +6,7 @@ import lzma
 import numpy as np
 import pytest
 
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from studies.truth import measure, mixtures, scores

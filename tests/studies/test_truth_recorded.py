@@ -8,7 +8,7 @@ import pytest
 
 from perfml.datasets import find
 from perfml.explain import load_tables
-from perfml.explain.counters import resources
+from perfml.explain.tree import account
 from studies.truth import measure, scores
 from studies.truth.questions import planted_questions
 from studies.truth.sets import ask_perfml
@@ -76,12 +76,10 @@ def questions():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "value"), [("BUSY", 0.3), ("BUSY", 0.9), ("MOST", 0.3), ("MOST", 0.7)]
-)
-def test_the_thresholds_of_busy_and_waiting_are_not_tuned(questions, monkeypatch, name, value):
+@pytest.mark.parametrize("value", [1.0, 4.0])
+def test_how_fast_queues_grow_is_not_tuned(questions, monkeypatch, value):
     assert len(questions) >= 50
-    monkeypatch.setattr(resources, name, value)
+    monkeypatch.setattr(account, "QUEUED", value)
     assert [each.case for each in questions if ask_perfml(each).place != 1] == []
 
 

@@ -73,11 +73,12 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "narrow_access": (
-        {},
+        {"gld_efficiency": 1.0, "gst_efficiency": 1.0},
         {
             "global_load_requests": 4e6,
             "global_store_requests": 4e3,
             "stall_memory_dependency": 0.9,
+            "l2_utilization": 0.05,
         },
     ),
     "redundant_traffic": (
@@ -143,10 +144,10 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "resident_blocks_limit_warps": 64.0,
         },
     ),
-    "block_imbalance": ({}, {"achieved_occupancy": 0.225}),
+    "block_imbalance": ({}, {"achieved_occupancy": 0.225, "l2_utilization": 0.05}),
     "sm_imbalance": (
         {"sm_active_cycles_max": 1e5, "sm_active_cycles_mean": 1e5},
-        {"sm_active_cycles_max": 4e5},
+        {"sm_active_cycles_max": 4e5, "sm_efficiency": 0.25},
     ),
     "memory_fence": (
         {"stall_sync": 0.1, "stall_membar": 0.0},

@@ -14,10 +14,10 @@ from perfml.cli.documents.common import (
 from perfml.explain.advice.network import NetworkFinding
 from perfml.explain.advice.persons import Person
 from perfml.explain.certainty import Certainty
-from perfml.explain.counters.evidence import Untold
-from perfml.explain.counters.term import Kind
 from perfml.explain.results import Line, Ratio, TimeVerdict
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.tree.ambiguity import Untold
+from perfml.explain.tree.causes import Kind
 from perfml.gate.exit_codes import Verdict
 from perfml.reproduce.claims import Claim
 
@@ -100,8 +100,9 @@ class Causes(TypedDict):
     terms: list[Cause]
     by_kernel: list[KernelCause]
     by_kind: dict[str, float]
-    firm: Annotated[bool, "the first cause is half of the ratio or more, and nothing doubts it"]
+    firm: Annotated[bool, "held-out answers as certain as this were right in 95 %"]
     certainty: Annotated[Certainty, "of the first cause"]
+    probability: Annotated[float, "that the first cause is right, as measured"]
     untold: Untold | None
     missing: Annotated[list[str], "counters that would split a cause further"]
 

@@ -13,8 +13,8 @@ import pandas as pd
 
 from perfml.explain.advice.pressures import per_launch
 from perfml.explain.advice.slow_launch import SUSTAINED
-from perfml.explain.counters import traffic
-from perfml.explain.counters.companions import DIVISION
+from perfml.explain.limits import traffic
+from perfml.explain.tree.mix import DIVISION
 from perfml.metrics.expressions import Array
 
 SECTORS: tuple[str, ...] = ("gld_transactions", "gst_transactions")

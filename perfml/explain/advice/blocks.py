@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.accesses import is_present, numbers
-from perfml.explain.counters.resources import wave_fill
+from perfml.explain.limits.state import wave_fill
 from perfml.explain.residency import SHAPE, resident_blocks
 from perfml.metrics.expressions import Array
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfml.explain.counters.terms import ONE_SIDED, Kind, Term
+from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
 
 _SCATTERED = ("sectors_per_request", "uncoalesced_loads", "uncoalesced_stores")
 _REQUESTS = (*_SCATTERED, "global_requests", "narrow_access")
@@ -190,7 +190,7 @@ def in_pytorch(term: Term, kernel: str) -> str | None:
 
     Examples
     --------
-    >>> from perfml.explain.counters.terms import TERMS
+    >>> from perfml.explain.tree.causes import TERMS
     >>> in_pytorch(TERMS["kernels_appeared"], "at::native::CatArrayBatchedCopy<float>")[:30]
     'write into a tensor that is ma'
     """
@@ -202,7 +202,7 @@ def of_library(term: Term, kernel: str) -> str | None:
 
     Examples
     --------
-    >>> from perfml.explain.counters.terms import TERMS
+    >>> from perfml.explain.tree.causes import TERMS
     >>> of_library(TERMS["instructions"], "cutlass_75_tensorop_bf16_nn_align1")[:8]
     'pad rows'
     """

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import is_replaced
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.counters.terms import ONE_SIDED
 from perfml.explain.launches import Launch
 from perfml.explain.results import Causes
+from perfml.explain.tree.causes import ONE_SIDED
 
 _MOST = 0.5
 """Of all that differs between two sides, by the logarithms of its factors."""

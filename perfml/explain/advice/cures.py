@@ -18,14 +18,14 @@ from perfml.explain.advice.warp_cures import (
     more_resident,
     of_theoretical,
 )
-from perfml.explain.counters.companions import DIVISION
-from perfml.explain.counters.traffic import (
+from perfml.explain.launches import Launch, known
+from perfml.explain.limits.traffic import (
     bytes_asked,
     global_traffic,
     loads_shared_alone,
     shared_filled,
 )
-from perfml.explain.launches import Launch, known
+from perfml.explain.tree.mix import DIVISION
 
 _ISSUED = ("issue_slot_utilization", "alu_utilization")
 _OF_DOUBLES = re.compile(r"\bdouble\b")
@@ -363,7 +363,6 @@ CURES: dict[str, Callable[[SlowLaunch], Cure]] = {
     "math_throttle": _wait("math_throttle"),
     "mio_throttle": _wait("mio_throttle"),
     "dram_bytes_per_sector": _misses,
-    "dram_time_per_sector": _misses,
     "dram_bytes": _half_of("dram_utilization"),
     "dram_busy_time": _half_of("dram_utilization"),
     "l2_sectors": _half_of("l2_utilization"),

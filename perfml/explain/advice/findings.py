@@ -17,10 +17,9 @@ from perfml.explain.advice.persons import Person, person_of, person_of_all
 from perfml.explain.advice.pressures import busiest
 from perfml.explain.advice.representative import condition_keys
 from perfml.explain.advice.rules import Rule, Rules, filled
-from perfml.explain.advice.situations import action_here
 from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
-from perfml.explain.counters.library_kernels import is_product
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.tree.library_kernels import is_product
 from perfml.kernel_names import kernel_traits
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
@@ -107,7 +106,6 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
                 ),
                 _beside(rule, rows, same),
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
-                None if rule.term is None else action_here(rule.term, inputs.launches[worst]),
                 float(busy[worst]),
                 convolves=rows["group"].iloc[worst] in convolving,
             )
@@ -200,13 +198,12 @@ def _finding(
     gains: tuple[float, float, float],
     ncu: str | None,
     person: Person,
-    here: str | None = None,
     level: float = np.nan,
     *,
     convolves: bool,
 ) -> dict[str, Any]:
     low, likely, high = gains
-    own = rule.mitigation if here is None else f"{here} {rule.mitigation}"
+    own = rule.mitigation
     mitigation = own if person is Person.AUTHOR else rule.advice_for(person, convolves=convolves)
     cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
     return {

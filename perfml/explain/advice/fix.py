@@ -8,7 +8,7 @@ from typing import Any
 
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.certainty import IN_WORDS, Certainty
-from perfml.explain.counters.terms import Term
+from perfml.explain.tree.causes import Term
 from perfml.util.json_values import json_value
 from perfml.util.words import micros_alike
 

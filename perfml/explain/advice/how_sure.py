@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfml.explain.advice.inputs import NOT_COLLECTED, InputValues, why_missing
-from perfml.explain.advice.rules import Rule
+from perfml.explain.advice.rules import Rule, shipped_rules
 from perfml.explain.certainty import Certainty, together
-from perfml.explain.counters.experiments import check_of
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.ambiguity import resolved_by
+from perfml.explain.tree.causes import TERMS, Term
+from perfml.explain.tree.limits import limits_of
 
 _MATTERS = 0.1
 """A likely gain of the layer's time below which most of it is none that a rule names."""
@@ -114,7 +115,7 @@ def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
         return f"collect {names} (perfml collect --metrics default)"
     if rule.term is None or rule.counted:
         return _NO_RULE
-    return check_of(TERMS[rule.term], kernel).text
+    return resolved_by(TERMS[rule.term], kernel)
 
 
 def _not_collected(rule: Rule, book: Mapping[str, Rule], inputs: InputValues) -> tuple[str, ...]:
@@ -124,22 +125,55 @@ def _not_collected(rule: Rule, book: Mapping[str, Rule], inputs: InputValues) ->
     return tuple(each for each in names if why_missing(inputs.frame, [each]) == NOT_COLLECTED)
 
 
-def with_cause(findings: pd.DataFrame, side: str, cause: Certainty) -> pd.DataFrame:
-    """Return findings of two sides; those of the slower one are as sure as its cause lets them be.
+def with_cause(
+    findings: pd.DataFrame,
+    side: str,
+    cause: Certainty,
+    first: Term | None = None,
+    book: Mapping[str, Rule] | None = None,
+) -> pd.DataFrame:
+    """Return findings of two sides; those of the slower one follow its first cause.
+
+    What is about the limit of that cause stands first, and no other finding is firm: what changed
+    between the sides decides what to do about the slower one.
 
     Parameters
     ----------
     findings
-        With ``side`` and ``certainty``.
+        With ``side``, ``rules`` and ``certainty``.
     side
         The slower one.
     cause
         How sure its first cause is.
+    first
+        That cause; None where it is a rest.
+    book
+        The rules by id; the shipped ones by default.
     """
     if findings.empty:
         return findings
-    certain = [
-        together(row["certainty"], cause) if row["side"] == side else row["certainty"]
-        for row in findings[["side", "certainty"]].to_dict("records")
+    rules = {rule.id: rule for rule in shipped_rules()} if book is None else book
+    own = findings["side"] == side
+    about = [
+        slower and first is not None and _is_about(rules.get(names[0]), first)
+        for slower, names in zip(own, findings["rules"], strict=True)
     ]
-    return findings.assign(certainty=pd.Series(certain, index=findings.index, dtype=object))
+    most: list[Certainty] = [cause if same or first is None else _less(cause) for same in about]
+    certain = [
+        together(sure, limit) if slower else sure
+        for slower, sure, limit in zip(own, findings["certainty"], most, strict=True)
+    ]
+    found = findings.assign(certainty=pd.Series(certain, index=findings.index, dtype=object))
+    order = sorted(range(len(found)), key=lambda at: (not own.iloc[at], not about[at]))
+    return found.iloc[order].reset_index(drop=True) if any(about) else found
+
+
+def _less(cause: Certainty) -> Certainty:
+    return "likely" if cause == "firm" else cause
+
+
+def _is_about(rule: Rule | None, first: Term) -> bool:
+    """Return whether a rule is about the limit of a cause."""
+    if rule is None or rule.term is None:
+        return False
+    return rule.term == first.id or bool(limits_of(rule.term) & limits_of(first.id))

@@ -17,8 +17,8 @@ from perfml.explain.advice.inputs import values_of
 from perfml.explain.advice.pressures import LEVELS, busiest
 from perfml.explain.advice.rules import Rules
 from perfml.explain.advice.slow_launch import START_US
-from perfml.explain.counters.library_kernels import is_full, is_product
 from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.tree.library_kernels import is_full, is_product
 from perfml.tables import PRODUCT_COLUMNS
 
 _OFTEN = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.counters.library_kernels import is_product, of_others
-from perfml.explain.counters.terms import ONE_SIDED, Kind
 from perfml.explain.launches import Launch
 from perfml.explain.results import Causes, PairCauses
+from perfml.explain.tree.causes import ONE_SIDED, Kind
+from perfml.explain.tree.library_kernels import is_product, of_others
 
 _REPEATED = 4
 """Launches of one kernel: from so many on they are a loop's."""

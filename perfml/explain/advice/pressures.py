@@ -1,6 +1,6 @@
 """How much of a launch's time a kind of access takes: inputs of rules about shared units.
 
-Several kinds of access pass one unit (`perfml.explain.counters.traffic`); each of these inputs is
+Several kinds of access pass one unit (`perfml.explain.limits.traffic`); each of these inputs is
 what the unit is busy with one kind, or what warps wait for it, whichever is more.
 """
 
@@ -14,8 +14,8 @@ import pandas as pd
 
 from perfml.chips import of_rows
 from perfml.explain.advice.slow_launch import BELOW, SUSTAINED, SlowLaunch
-from perfml.explain.counters.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.explain.launches import Launch
+from perfml.explain.limits.traffic import global_traffic, l1_level, shared_traffic, waits
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 

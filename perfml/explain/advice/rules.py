@@ -20,7 +20,7 @@ import numpy as np
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.persons import Person
-from perfml.explain.counters.terms import TERMS, Kind
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.metrics.expressions import Array, Expression, parse
 from perfml.tables import require_file
 from perfml.util.typing import Flags

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from perfml.chips import REFERENCE, Chip
-from perfml.explain.counters.traffic import (
+from perfml.explain.launches import Launch, known
+from perfml.explain.limits.traffic import (
     SMALL,
     load_latency,
     placed_blocks,
@@ -17,9 +18,13 @@ from perfml.explain.counters.traffic import (
     shared_of_wavefronts,
     waits,
 )
-from perfml.explain.launches import Launch, known
+from perfml.explain.tree.limits import limit_of
 
-SUSTAINED = {"l2_utilization": 0.62, "dram_utilization": 0.93, "ldst_fu_utilization": 0.25}
+SUSTAINED = {
+    "l2_utilization": limit_of("l2").ceiling,
+    "dram_utilization": limit_of("dram").ceiling,
+    "ldst_fu_utilization": 0.25,
+}
 """The busiest that these units were in any recorded launch. Loads and stores are a quarter: the
 four parts of a multiprocessor send them to one unit, which takes one a cycle."""
 OTHERS_SUSTAIN = 0.95

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perfml.explain.advice.cure import Cure
 from perfml.explain.advice.slow_launch import SlowLaunch
-from perfml.explain.counters.resources import wave_fill
 from perfml.explain.launches import known
+from perfml.explain.limits.state import wave_fill
 
 _SPLIT = "how far the grid can be split"
 _REACHED = 0.85

@@ -31,6 +31,7 @@ from perfml.readers.ncu.launches import (
     streams_of,
     to_kernels,
 )
+from perfml.readers.ncu.opcodes import counted_by_opcode
 from perfml.readers.ncu.units import to_base
 from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
@@ -141,6 +142,7 @@ def _version(source: Source) -> str | None:
 
 def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
     counters, devices = _counters(launches, options)
+    counters |= counted_by_opcode(launches, counters)
     warnings: list[str] = []
     others = sum(each.workload_type() != _KERNEL for each in launches)
     if others:

@@ -508,7 +508,7 @@ def _signed(value: float) -> Cell:
 
 def _cures(detail: LayerDiff) -> Points | None:
     """Say what helps against the main cause; None where no counter names one."""
-    from perfml.explain.counters.sentences import sided_causes
+    from perfml.explain.tree.sentences import sided_causes
 
     title = "What to do (open: the evidence disagrees)" if detail.disagreements else "What to do"
     if detail.fix is not None:
@@ -540,7 +540,7 @@ def _capital(text: str) -> str:
 
 def _kinds(detail: LayerDiff) -> Text | None:
     """Say the causes summed up by what they are about, those that matter."""
-    from perfml.explain.counters.terms import Kind
+    from perfml.explain.tree.causes import Kind
 
     kinds = [
         f"{'unexplained' if kind == Kind.RESIDUAL else kind} {factor_text(math.exp(value))}"

@@ -214,13 +214,13 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     instead
         What can be done where the kernel cannot be changed.
     """
-    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+    from perfml.explain.tree.sentences import cause_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
     found = [total for total in causes if not total.term.residual]
     if not found:
         known = "Counters of its work were not collected, so why cannot be said."
-        if not any(total.term.id == "no_work_counters" for total in causes):
+        if any(pair.resource is not None for pair in detail.causes.pairs):
             known = "No counter says why."
         return f"{known} {instead}".rstrip()
     first = found[0]

@@ -23,7 +23,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
 
     The short form is cause and cure.
     """
-    from perfml.explain.counters.sentences import cause_in_words, sided_causes
+    from perfml.explain.tree.sentences import cause_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
     if not causes:

@@ -11,7 +11,7 @@ from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.cuda import Resources
 from perfml.errors import PerfmlError
 from perfml.explain.advice.rules import load_rules
-from perfml.explain.counters.terms import TERMS
+from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
 from studies.workloads.planted import definition, plans
 from studies.workloads.planted import families as planted

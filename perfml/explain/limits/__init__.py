@@ -1,0 +1,1 @@
+"""What limits a launch: how long each unit of the machine works, and what its warps wait for."""

@@ -1,0 +1,168 @@
+"""One launch as the tree reads it: counters, and quantities derived from them, by name.
+
+A name is a counter of the catalogue (``dram_utilization``), a derived quantity of
+``quantities.toml`` (``sectors_per_request``), what warps wait for (``wait.stall_sync``, a share
+of the time), or a share of traffic (``share.global``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, cached_property
+from importlib import resources
+
+from perfml.explain.launches import Launch
+from perfml.explain.limits.chip import resident_warps
+from perfml.explain.limits.traffic import (
+    bytes_asked,
+    global_traffic,
+    l1_level,
+    load_latency,
+    operations,
+    shared_traffic,
+    unseen_traffic,
+    waits,
+)
+from perfml.metrics.expressions import Expression, parse
+
+_OF_DOUBLES = re.compile(r"\bdouble\b")
+_WAIT, _SHARE = "wait.", "share."
+
+
+@cache
+def derived() -> Mapping[str, Expression]:
+    """Return the formula of each derived quantity."""
+    path = resources.files("perfml.explain.limits").joinpath("quantities.toml")
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["quantities"]
+    return {name: parse(formula) for name, formula in rows.items()}
+
+
+class LaunchState:
+    """A launch with everything that can be said of it by name; NaN where it is not known."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._known: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> float:
+        """Return a quantity by its name."""
+        if name not in self._known:
+            self._known[name] = math.nan  # a formula that needs itself has no value
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def value(self, formula: Expression) -> float:
+        """Return the value of a formula; NaN where one of its quantities is not known."""
+        return formula.number(self.__getitem__)
+
+    @property
+    def functions(self) -> Collection[str]:
+        """Names of the quantities that code computes."""
+        return _FUNCTIONS.keys()
+
+    def _find(self, name: str) -> float:
+        if name.startswith(_WAIT):
+            return self._waits.get(name.removeprefix(_WAIT), 0.0) if self._waits else math.nan
+        if name.startswith(_SHARE):
+            return self._shares[name.removeprefix(_SHARE)]
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](self)
+        if name in derived():
+            return self.value(derived()[name])
+        return self.launch[name]
+
+    @cached_property
+    def _waits(self) -> Mapping[str, float]:
+        return waits(self.launch)
+
+    @cached_property
+    def _shares(self) -> Mapping[str, float]:
+        """Shares of the sectors that pass L1, and of the wavefronts of shared memory, by kind."""
+        shares = {}
+        for traffic, usual in (
+            (global_traffic(self.launch), "global"),
+            (shared_traffic(self.launch), "shared"),
+        ):
+            total = sum(traffic.values())
+            for kind, amount in traffic.items():
+                shares[kind] = amount / total if total > 0 else float(kind == usual)
+        return shares
+
+
+def _active(state: LaunchState) -> float:
+    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known."""
+    active = state.launch["sm_efficiency"]
+    return 1.0 if math.isnan(active) else active
+
+
+def wave_fill(waves: float) -> float:
+    """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one.
+
+    1.28 waves take the time of 2 and fill 64 % of them: the tail effect of the last wave.
+    """
+    return waves / math.ceil(waves) if waves > 0 else math.nan
+
+
+def _busiest_memory(state: LaunchState) -> float:
+    """How busy the busiest level of the memory is."""
+    launch = state.launch
+    levels = (launch["dram_utilization"], launch["l2_utilization"], l1_level(launch))
+    return max((level for level in levels if level >= 0), default=math.nan)
+
+
+def _short_scoreboard(state: LaunchState) -> float:
+    """Part of the time that warps wait for results of shared memory that no kind has by itself."""
+    whole = state.launch["stall_short_scoreboard"]
+    return math.nan if math.isnan(whole) else min(whole, state["wait.stall_exec_dependency"])
+
+
+def _fixed_latency(state: LaunchState) -> float:
+    """Part of the time that warps wait for results of arithmetic."""
+    waited, short = state["wait.stall_exec_dependency"], state["short_scoreboard"]
+    return waited if math.isnan(short) else max(0.0, waited - short)
+
+
+def _doubles(state: LaunchState) -> float:
+    """Part of the arithmetic in double precision; by the name of a template without arithmetic."""
+    launch = state.launch
+    doubles, floats = launch["flop_count_dp"], launch["flop_count_sp"]
+    if doubles + floats > 0:
+        return doubles / (doubles + floats)
+    return float(_OF_DOUBLES.search(launch.kernel) is not None)
+
+
+def _issuing(state: LaunchState) -> float:
+    """Part of the time of a warp in which it issues."""
+    launch = state.launch
+    selected = launch["stall_selected"]
+    if not math.isnan(selected) or not launch["achieved_occupancy"] > 0:
+        return selected
+    issued = launch["ipc"] / (resident_warps(launch) * launch["achieved_occupancy"])
+    return issued if math.isnan(issued) else min(1.0, issued)
+
+
+def _tensor_level(state: LaunchState) -> float:
+    """How busy tensor cores are: their cycles, or their instructions where cycles are unknown."""
+    cycles = state.launch["tensor_cycles_utilization"]
+    return state.launch["tensor_utilization"] if math.isnan(cycles) else cycles
+
+
+_FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
+    "active": _active,
+    "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
+    "busiest_memory": _busiest_memory,
+    "short_scoreboard": _short_scoreboard,
+    "fixed_latency": _fixed_latency,
+    "doubles": _doubles,
+    "issuing": _issuing,
+    "tensor_level": _tensor_level,
+    "l1_level": lambda state: l1_level(state.launch),
+    "bytes_asked": lambda state: bytes_asked(state.launch),
+    "load_latency": lambda state: load_latency(state.launch),
+    "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
+    "flops": lambda state: operations(state.launch),
+    "time": lambda state: state.launch.time_us,
+}

@@ -1,0 +1,1 @@
+"""Causes as a tree in data, and the engine that reads it."""

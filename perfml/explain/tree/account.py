@@ -1,0 +1,108 @@
+"""Level one of the tree: how much of the additional time each limit of the slow side holds.
+
+For each limit, the time on the slow side less the time on the fast side, over the additional time.
+What warps wait for longer belongs to the units whose own time grew, in proportion; where none did,
+it is a wait of its own (for a latency). Parts overlap (a unit works while warps wait for another),
+so they are weighed by how near to its ceiling the limit stands, and share what they hold together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.limits import Limit, load_limits
+from perfml.explain.tree.pair import Pair
+from perfml.explain.tree.parts import spread
+from perfml.explain.tree.thresholds import QUEUED
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a limit holds of the additional time.
+
+    Attributes
+    ----------
+    limit
+        The limit.
+    share
+        Its part of the additional time; those of all limits add up to 1 at most.
+    nearness
+        How near to its ceiling it stands on the slow side; of a wait, its part of the time.
+    """
+
+    limit: Limit
+    share: float
+    nearness: float
+
+
+def is_used(limit: Limit, state: LaunchState) -> bool:
+    """Return whether a launch uses a unit at all, as far as that was counted."""
+    return not limit.used or any(state[name] > 0 for name in limit.used)
+
+
+def _same(pair: Pair, unit: Limit) -> bool:
+    """Return whether a unit has no more to do than on the fast side, so that it takes no longer."""
+    counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
+    return unit.proportional and counted and not pair.grew(unit.amount) > 0
+
+
+def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
+    """Return which part of the additional time more work can take, where times are not known."""
+    longer = math.log(pair.slow.launch.time_us / pair.fast.launch.time_us)
+    grown = {
+        unit.id: pair.grew(unit.amount) / longer
+        for unit in units
+        if math.isnan(pair.slow.value(unit.time))
+    }
+    return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
+
+
+def account(pair: Pair) -> list[Held]:
+    """Return what each limit holds of the additional time, the most first."""
+    units, waits, _ = load_limits()
+    nearness: dict[str, float] = {}
+    grown: dict[str, float] = {}
+    for unit in units:
+        level, more = pair.taken(unit)
+        if _same(pair, unit):
+            continue
+        if is_used(unit, pair.slow) and more > 0:
+            nearness[unit.id] = min(1.0, level / unit.ceiling)
+            grown[unit.id] = min(more, 1.0)
+    waited: dict[str, float] = dict.fromkeys(grown, 0.0)
+    weighed: dict[str, float] = dict.fromkeys(grown, 0.0)
+    parts: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for wait in waits:
+        level, more = pair.taken(wait)
+        if not more > 0:
+            continue
+        more = min(more, 1.0)
+        room = {name: QUEUED * grown[name] for name in wait.units if name in grown}
+        given = min(more, sum(room.values()))
+        for name, part in spread(room, given).items():
+            waited[name] += part
+            weighed[name] += part * level
+        if more > given:
+            nearness[wait.id] = level
+            weights[wait.id], parts[wait.id] = (more - given) * level, more - given
+    for name, own in grown.items():
+        parts[name] = max(own, waited[name])
+        weights[name] = max(own * nearness[name], weighed[name])
+    if not weights:
+        # nobody counted what any limit takes: what has more to do may be one
+        parts = _by_amount(pair, units)
+        weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
+    whole = sum(weights.values())
+    if not whole > 0:
+        return []
+    together = min(1.0, sum(parts.values()))
+    rows = {limit.id: limit for limit in (*units, *waits)}
+    held = [
+        Held(rows[name], together * weight / whole, nearness[name])
+        for name, weight in weights.items()
+    ]
+    return sorted(held, key=lambda each: -each.share)

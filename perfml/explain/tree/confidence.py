@@ -1,0 +1,271 @@
+"""How certain the first cause is: a probability that was measured, and what stands against it.
+
+Six numbers say it (`Evidence`), among them the part of the difference that the first cause holds,
+how near to its ceiling its limit stands, and whether counters of another cause are missing. A
+logistic model of them, each with the sign that it must have, gives the probability that the first
+cause is right. It is fitted on recorded pairs whose cause is known, one set held out at a time
+(``python -m studies.truth.confidence``); ``confidence.json`` holds its coefficients, the precision
+that was measured, and the command.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from perfml.explain.launches import Launch
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.ambiguity import (
+    Reason,
+    Untold,
+    is_proven,
+    missing_counters,
+    resolved_by,
+    sections_of,
+    set_of,
+)
+from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
+from perfml.explain.tree.engine import Decomposed
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.thresholds import MAJORITY, SMALL
+
+_SHOWN = 3
+"""Causes whose missing counters are named."""
+
+FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
+"""What the model sees; each can only raise the probability."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A pair of launches, and what it was taken apart into.
+
+    Attributes
+    ----------
+    before, after
+        The launches.
+    found
+        Its parts by cause and limit.
+    contributions
+        The same as parts of the layer's log ratio.
+    by_work
+        Whether they are other kernels of a library, compared by what all launches in their place
+        did: which of them answers to which decides nothing then.
+    """
+
+    before: Launch
+    after: Launch
+    found: Decomposed
+    contributions: tuple[Contribution, ...]
+    by_work: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for the first cause of a layer.
+
+    Attributes
+    ----------
+    first
+        It.
+    second
+        The next cause under another limit; None where there is none.
+    share, margin, nearness, complete, paired, specific
+        The features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
+        limit stands, whether all counters of other causes of that limit are there, whether the
+        launches surely answer to each other, and whether it says why, not only where.
+    missing
+        Causes of its limit whose counters were not collected.
+    """
+
+    first: Term
+    second: Term | None
+    share: float
+    margin: float
+    nearness: float
+    complete: float
+    paired: float
+    specific: float
+    missing: tuple[Term, ...] = ()
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """The features in the order of `FEATURES`."""
+        return tuple(getattr(self, name) for name in FEATURES)
+
+
+def evidence_of(
+    answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
+) -> Evidence | None:
+    """Return what speaks for the first cause; None where there is none.
+
+    Parameters
+    ----------
+    answered
+        The launches of a layer that answer to each other.
+    others
+        Causes that are launches which one side lacks.
+    ratio
+        The logarithm of the layer's ratio of times.
+    """
+    sums: dict[str, float] = {}
+    for one in (*(one for pair in answered for one in pair.contributions), *others):
+        sums[one.term.id] = sums.get(one.term.id, 0.0) + (one.log_ratio / ratio if ratio else 0.0)
+    along = sorted((name for name in sums if sums[name] > 0), key=lambda name: -sums[name])
+    if not along:
+        return None
+    first = TERMS[along[0]]
+    main = _main(answered, first, ratio)
+    limits = {} if main is None else (main.found.by_limit or {}).get(first.id, {})
+    groups = _groups(limits)
+    rivals = (name for name in along[1:] if not TERMS[name].residual)
+    second = next(
+        (
+            name
+            for name in rivals
+            if main is None or not groups & _groups((main.found.by_limit or {}).get(name, {}))
+        ),
+        None,
+    )
+    nearness = 1.0
+    if main is not None:
+        near = {held.limit.id: held.nearness for held in main.found.held}
+        nearness = max((near[name] for name, part in limits.items() if part > 0), default=0.0)
+    missing = () if main is None else tuple(_missing(first, limits, main))
+    return Evidence(
+        first=first,
+        second=None if second is None else TERMS[second],
+        share=min(sums[first.id], 1.0),
+        margin=min(max(sums[first.id] - (0.0 if second is None else sums[second]), 0.0), 1.0),
+        nearness=nearness,
+        complete=float(not missing),
+        paired=float(_is_paired(main, answered, others, ratio)),
+        specific=float(not first.place),
+        missing=missing,
+    )
+
+
+def _is_paired(
+    main: Answered | None,
+    answered: Sequence[Answered],
+    others: Sequence[Contribution],
+    ratio: float,
+) -> bool:
+    """Return whether the launches that the first cause is of surely answer to each other.
+
+    Launches that one side lacks are no cause by themselves where the other side has some instead.
+    """
+    if main is None:
+        return all(one.log_ratio * ratio > 0 for one in others)
+    alone = len(answered) + len(others) == 1
+    return alone or main.by_work or main.before.kernel == main.after.kernel
+
+
+def _main(answered: Sequence[Answered], first: Term, ratio: float) -> Answered | None:
+    """Return the pair that the first cause is most of; None where it is of launches of one side."""
+    if first.kind is Kind.LAUNCH or not answered:
+        return None
+    return max(
+        answered,
+        key=lambda pair: sum(
+            one.log_ratio / ratio for one in pair.contributions if one.term == first
+        ),
+    )
+
+
+def _groups(limits: Mapping[str, float]) -> set[str]:
+    units, waits, _ = load_limits()
+    groups = {limit.id: limit.group for limit in (*units, *waits)}
+    return {groups[name] for name, part in limits.items() if part > 0}
+
+
+def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterator[Term]:
+    """Yield causes that may hold the first one's time, and whose counters were not collected."""
+    slow = LaunchState(max((pair.before, pair.after), key=lambda launch: launch.time_us))
+    places = {name for name, part in limits.items() if part > 0}
+    for term in TERMS.values():
+        if term == first or is_proven(term, pair.before, pair.after):
+            continue
+        if any(slow[name] == 0 for name in term.none_where):
+            continue
+        of_rest = first.residual and (bool(term.limits) or term.kind is Kind.STALL)
+        if of_rest or places & set(term.limits):
+            yield term
+
+
+@cache
+def load_model() -> Mapping[str, Any]:
+    """Return the coefficients, and what was measured of them."""
+    path = resources.files("perfml.explain.tree").joinpath("confidence.json")
+    model: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return model
+
+
+def probability(evidence: Evidence) -> float:
+    """Return the probability that the first cause is right."""
+    if evidence.first.residual:
+        return 0.0
+    model = load_model()
+    value = model["intercept"] + sum(
+        weight * feature
+        for weight, feature in zip(model["weights"], evidence.features, strict=True)
+    )
+    return 1 / (1 + math.exp(-value))
+
+
+def find_ambiguity(
+    answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
+) -> tuple[Untold | None, float]:
+    """Return what stands against the first cause, and the probability that it is right.
+
+    None stands against it where the probability is that of a firm answer
+    (``confidence.json``: precision of held-out sets 95 %).
+    """
+    evidence = evidence_of(answered, others, ratio)
+    if evidence is None:
+        return None, 0.0
+    if abs(ratio) < SMALL:
+        return _small(evidence, ratio), 0.0
+    sure = probability(evidence)
+    if sure >= load_model()["firm"]:
+        return None, sure
+    if evidence.missing:
+        return _missing_counters(evidence, answered), sure
+    slow = [max((pair.before, pair.after), key=lambda one: one.time_us) for pair in answered]
+    return _doubt(evidence, resolved_by(evidence.first, slow[0].kernel if slow else "")), sure
+
+
+def _small(evidence: Evidence, ratio: float) -> Untold:
+    apart = f"{math.expm1(abs(ratio)):.1%}"
+    why = f"the sides differ by {apart}, and counters of two runs may differ by as much"
+    return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why)
+
+
+def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untold:
+    launches = [side for pair in answered for side in (pair.before, pair.after)]
+    names = missing_counters(evidence.missing[:_SHOWN], *launches)
+    sections = tuple(dict.fromkeys(sections_of(names)))
+    return Untold(evidence.missing, evidence.first, names, sections, set_of(names), evidence.share)
+
+
+def _doubt(evidence: Evidence, check: str) -> Untold:
+    """Return why a cause whose counters are all there is not certain."""
+    first, share = evidence.first, f"{evidence.share:.0%}"
+    others: tuple[Term, ...] = ()
+    reason = Reason.LIMIT
+    why = f"it holds {share} of the difference, and its limit works at {evidence.nearness:.0%}"
+    if first.residual:
+        reason, why = Reason.REST, f"{share} of the difference is in no limit that was counted"
+    elif evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
+        second = f"{evidence.share - evidence.margin:.0%}"
+        others, reason = (evidence.second,), Reason.RIVAL
+        why = f"the first holds {share} of the difference, the other {second}"
+    elif not evidence.paired:
+        reason, check = Reason.PAIRING, ""
+        why = "which kernels of both sides answer to each other is a guess"
+    return Untold(others, first, share=evidence.share, reason=reason, why=why, check=check)

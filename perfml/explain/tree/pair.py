@@ -1,0 +1,61 @@
+"""Two launches that answer to each other, as the slower and the faster one."""
+
+from __future__ import annotations
+
+import math
+
+from perfml.explain.launches import Launch
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.limits import Limit
+
+
+class Pair:
+    """Two launches.
+
+    Parameters
+    ----------
+    before, after
+        Of the baseline and of the target.
+    single
+        Whether both are single launches; a mean of waves over kernels has no last wave.
+
+    Attributes
+    ----------
+    slow, fast
+        The slower and the faster of both.
+    more_us
+        By how much the slower one takes longer, microseconds.
+    """
+
+    def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
+        self.before, self.after = LaunchState(before), LaunchState(after)
+        slower = after.time_us > before.time_us
+        self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
+        self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
+        self.single = single
+
+    def grew(self, name: str) -> float:
+        """Return the logarithm of a quantity on the slow side over that on the fast side.
+
+        0 where it is not known, or nothing, on a side.
+        """
+        slow, fast = self.slow[name], self.fast[name]
+        return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
+
+    def taken(self, limit: Limit) -> tuple[float, float]:
+        """Return the part of the slow side's time, and of the additional time, of a limit."""
+        slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
+        if not (slow >= 0 and fast >= 0):
+            return 0.0, 0.0
+        longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
+        return slow, longer / self.more_us
+
+    def longer(self, limit: Limit) -> float:
+        """Return the logarithm by which a limit's time is longer on the slow side.
+
+        Infinite where the fast side spends none there.
+        """
+        slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
+        if not fast > 0 or not slow > 0:
+            return math.inf
+        return math.log(slow * self.slow.launch.time_us / (fast * self.fast.launch.time_us))

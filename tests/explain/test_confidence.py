@@ -1,0 +1,96 @@
+"""How certain a first cause is: measured, monotone, and with what stands against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfml.explain.tree.ambiguity import Reason
+from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.confidence import (
+    FEATURES,
+    Evidence,
+    find_ambiguity,
+    load_model,
+    probability,
+)
+from perfml.explain.tree.layer import Match, answers_of, decompose_layer
+from tests.support.causes import pair_with
+from tests.support.launches import launch
+
+SURE = Evidence(TERMS["fp64_pipe_time"], None, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def ambiguity(*pairs):
+    answered, others, ratio = answers_of([Match("k", *pair) for pair in pairs])
+    return find_ambiguity(answered, others, ratio)
+
+
+def test_the_model_is_the_measured_one_and_firm_answers_are_right_in_95_percent():
+    model = load_model()
+    assert tuple(model["features"]) == FEATURES
+    assert all(weight >= 0 for weight in model["weights"])
+    points = {point["from"]: point for point in model["held out, exams, half develop"]}
+    firm = points[model["firm"]]
+    assert firm["right"] >= 0.95 * firm["answers"] > 250
+    aside = model["never fitted, exams, half aside"]["all that was recorded"]
+    kept = next(point for point in aside if point["from"] == model["firm"])
+    assert kept["right"] >= 0.95 * kept["answers"] > 100
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_less_evidence_never_makes_an_answer_more_certain(name):
+    assert probability(SURE) >= load_model()["firm"]
+    assert probability(replace(SURE, **{name: 0.0})) <= probability(SURE)
+
+
+def test_a_rest_is_never_certain():
+    assert probability(replace(SURE, first=TERMS["throughput"])) == 0.0
+
+
+def test_a_full_unit_with_all_the_difference_is_firm():
+    row = {"kernel": "k", "double_precision_fu_utilization": 0.95, "sm_efficiency": 1.0}
+    row |= {"flop_count_dp": 1e9, "inst_executed": 1e6, "issue_slot_utilization": 0.3}
+    counted = dict.fromkeys(("inst_integer", "alu_utilization", "inst_bit_convert"), 1.0)
+    counted |= {"warp_execution_efficiency": 1.0, "tensor_cycles_utilization": 0.0}
+    counted |= {"flop_count_sp": 0.0, "single_precision_fu_utilization": 0.0}
+    counted |= {"special_fu_utilization": 0.0}
+    fast = launch({**row, **counted, "time_us": 10.0, "double_precision_fu_utilization": 0.1})
+    slow = launch({**row, **counted, "time_us": 100.0})
+    untold, sure = ambiguity((fast, slow))
+    assert untold is None
+    assert sure >= load_model()["firm"]
+
+
+def test_missing_counters_of_another_cause_are_named_with_their_section():
+    before, after = (
+        launch({"kernel": "k", "time_us": time, "l2_utilization": 0.6}) for time in (10.0, 40.0)
+    )
+    untold, _ = ambiguity((before, after))
+    assert untold is not None
+    assert untold.reason is Reason.COUNTERS
+    assert "global_load_requests" in untold.metrics
+    assert "MemoryWorkloadAnalysis_Tables" in untold.sections
+    assert "perfml collect --metrics" in untold.what_tells()
+
+
+def test_a_difference_as_small_as_that_of_two_runs_has_no_certain_cause():
+    before, after = pair_with("constant_serialization")
+    untold, sure = ambiguity((before, replace(after, time_us=1.01 * before.time_us)))
+    assert untold is not None
+    assert (untold.reason, sure) == (Reason.SMALL, 0.0)
+    assert untold.sentence().startswith("cannot be certain of ")
+
+
+def test_kernels_that_one_side_lacks_are_less_certain_where_the_other_has_some_instead():
+    same, gone, new = (
+        launch({"kernel": name, "time_us": time})
+        for name, time in zip("abc", (9, 9, 30), strict=True)
+    )
+    sides = [Match("a", same, same), Match("c", None, new)]
+    alone = decompose_layer(sides, same_device=True, single=True)
+    sides.append(Match("b", gone, None))
+    instead = decompose_layer(sides, same_device=True, single=True)
+    assert alone.totals[0].term.id == instead.totals[0].term.id == "kernels_appeared"
+    assert alone.probability > instead.probability
