@@ -62,7 +62,7 @@ FEW_TOLERANCE = 0.015
 too: of 464 layers with three repeats (``h200-strangers*``, ``h*-planted-causes``) 12 differ by more
 than 0.01 % between repeats, the most by 1.46 % (a scan that looks back)."""
 
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-7
 """Change of another counter, as a share of the executed instructions, that is none: 4 sectors more
 beside 41 million instructions are what a loop that asks for a flag adds."""
 
