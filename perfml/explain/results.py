@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
-from perfml.explain.certainty import Certainty
+from perfml.explain.certainty import Certainty, TimeVerdict
 from perfml.explain.gaps import Waterfall
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import Contribution, Kind, Term
@@ -22,8 +22,6 @@ from perfml.util.words import Readable, number, percentage, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.steps import StepComparison
-
-TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 
 _CONFIDENT = 0.5
 """A cause of less than this part of the ratio is not claimed to be the one."""

@@ -10,16 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
-from perfml.explain.certainty import Certainty
+from perfml.explain.certainty import Certainty, TimeVerdict
 from perfml.util.words import Readable, micros, multiple
-
-if TYPE_CHECKING:
-    from perfml.explain.results import TimeVerdict
 
 _HALF = 0.5
 """A cause that makes at least half of the difference is the answer by itself."""

@@ -13,8 +13,8 @@ from perfml.cli.documents.common import (
 )
 from perfml.explain.advice.network import NetworkFinding
 from perfml.explain.advice.persons import Person
-from perfml.explain.certainty import Certainty
-from perfml.explain.results import Line, Ratio, TimeVerdict
+from perfml.explain.certainty import Certainty, TimeVerdict
+from perfml.explain.results import Line, Ratio
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.tree.ambiguity import Untold
 from perfml.explain.tree.causes import Kind

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Kind, Term
 from perfml.metrics import HOPPER, load_catalogue
+from perfml.util.json_values import json_object
 
 _SHOWN = 3
 """Causes and their counters that a sentence names."""
@@ -93,6 +94,11 @@ class Untold:
     why: str = ""
     check: str = ""
 
+    JSON: ClassVar = (
+        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
+        "sentence",
+    )
+
     def sentence(self) -> str:
         """Say it in words."""
         names = [_short(term) for term in self.causes[:_SHOWN]]
@@ -116,17 +122,7 @@ class Untold:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "causes": [term.id for term in self.causes],
-            "instead_of": self.instead_of.id,
-            "metrics": list(self.metrics),
-            "sections": list(self.sections),
-            "collect": self.collect,
-            "share": self.share,
-            "reason": str(self.reason),
-            "check": self.check,
-            "sentence": self.sentence(),
-        }
+        return json_object(self)
 
 
 _BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"
