@@ -22,7 +22,6 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     "linear_model_tree": ("--rows", "1000", "--speed-only"),
     "linear_model_tree_quality": ("--quick",),
     "modeling_suite": ("--help",),
-    "ranking": ("--quick", "--tables", "1", "--models", "dt", "--case", "no signal, 7 layers"),
     "sweep_overhead": ("--turns", "1", "--runs", "1"),
     "collect": ("--help",),
     "agreement": ("--help",),
