@@ -258,10 +258,16 @@ class Laboratory {
   std::vector<Condition> conditions(const Subject& subject, CUfunction function, int threads,
                                     int blocks, const Kept& kept) const {
     std::vector<Condition> chosen = {{"all", "all", all_}};
-    chosen.push_back({"l1_small", "all", all_});
+    // as much L1 as leaves the blocks their shared memory, and as little as there can be
+    const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
+    const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
+    const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
+    if (least < 60) {
+      chosen.push_back({"l1_large", "l1_large", all_});
+      chosen.back().carveout = static_cast<int>(least);
+    }
+    chosen.push_back({"l1_small", least < 60 ? "l1_large" : "all", all_});
     chosen.back().carveout = 100;
-    chosen.push_back({"l1_large", "all", all_});
-    chosen.back().carveout = 0;
     for (int part : {2, 4}) {
       if (blocks < part) continue;
       Condition fewer{part == 2 ? "warps_half" : "warps_quarter", "l1_small", all_};

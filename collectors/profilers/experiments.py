@@ -1,0 +1,276 @@
+"""Launch experiments: each kernel launch run again with less of one resource of the GPU.
+
+No counters are read, so it works where they are forbidden. The library that does it
+(``injected/launch_experiments.cpp``) is loaded by the CUDA driver into the unchanged program, and
+puts back what the experiments write.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collectors.profilers.inject import EXPERIMENTS, library
+from collectors.profilers.process import ProfilerError, last_lines, run
+from collectors.profilers.timing import check_ended
+
+COLUMNS = (
+    "launch", "range", "kernel", "grid", "block", "dynamic_shared", "blocks_per_multiprocessor",
+    "batch", "condition", "control", "amount", "round", "time_us",
+)  # fmt: skip
+"""Of ``experiments.csv``: a row a launch, condition and round. Calibrations have no launch."""
+_SEPARATOR = "\x1f"
+_FORMAT = "# perfml-experiments 1"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Times of one launch under one condition.
+
+    Attributes
+    ----------
+    name
+        Which resource is changed, such as ``sm_half``.
+    control
+        The condition that differs in nothing else.
+    amount
+        Of the resource that is left, relative to the control; 1 where it cannot be said.
+    times_us
+        Microseconds of a launch, a number a round.
+    """
+
+    name: str
+    control: str
+    amount: float
+    times_us: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One launch under all conditions.
+
+    Attributes
+    ----------
+    ranges
+        Names of the NVTX ranges around it, outermost first.
+    kernel
+        Demangled name, or ``dram`` and ``l2`` for the two kernels of known limit.
+    grid, block
+        Like ``(4096, 1, 1)``.
+    dynamic_shared
+        Bytes a block.
+    blocks_per_multiprocessor
+        That fit at once.
+    batch
+        Launches between two events.
+    conditions
+        In the order of the library.
+    """
+
+    ranges: tuple[str, ...]
+    kernel: str
+    grid: str = ""
+    block: str = ""
+    dynamic_shared: int = 0
+    blocks_per_multiprocessor: int = 0
+    batch: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
+class Experiments:
+    """What the experiments on a program gave.
+
+    Attributes
+    ----------
+    multiprocessors, l2_bytes
+        Of the device.
+    empty_us
+        What a launch of an empty kernel takes in a batch.
+    calibrations
+        The kernels of known limit under the same conditions.
+    launches
+        In launch order.
+    skipped
+        Kernel and reason of launches that cannot be examined.
+    left
+        Launches that the time limit left open.
+    seconds
+        Wall-clock time of the program.
+    command
+        The argument list that was run.
+    """
+
+    multiprocessors: int
+    l2_bytes: int
+    empty_us: float
+    calibrations: tuple[Examined, ...]
+    launches: tuple[Examined, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    left: int = 0
+    seconds: float = math.nan
+    command: tuple[str, ...] = field(default=())
+
+
+def examine(
+    program: Sequence[str],
+    *,
+    log: Path,
+    timeout_s: float,
+    seconds: float = 60.0,
+    rounds: int = 7,
+    iterations: bool = False,
+    launcher: Sequence[str] = (),
+    env: dict[str, str] | None = None,
+) -> Experiments:
+    """Run a program once, and each of its launches under every condition that applies.
+
+    Parameters
+    ----------
+    program
+        Argument list.
+    log
+        File for the program's output.
+    timeout_s
+        Seconds after which the program is killed.
+    seconds
+        Of experiments, in all; launches that come later are left open and counted.
+    rounds
+        Times a launch and condition.
+    iterations
+        The program marks its iterations by NVTX ranges: only the second one's launches are
+        examined, and nothing before it.
+    launcher
+        Put before the program, such as ``srun``.
+    env
+        Variables for the program.
+
+    Raises
+    ------
+    ProfilerError
+        If the library cannot be built, the program fails, or no launch could be examined.
+    """
+    injected = str(library(EXPERIMENTS))
+    command = [*launcher, *program]
+    with TemporaryDirectory(prefix="perfml-experiments-") as folder:
+        variables = {
+            **(env or {}),
+            "CUDA_INJECTION64_PATH": injected,
+            "NVTX_INJECTION64_PATH": injected,
+            "PERFML_EXPERIMENTS_DIR": folder,
+            "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
+            "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
+            "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
+        }
+        try:
+            ended = run(command, log=log, timeout_s=timeout_s, env=variables)
+        except OSError as error:
+            msg = "the program cannot be started"
+            cure = "Check its path and that it is executable."
+            raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+        check_ended(ended, timeout_s)
+        files = sorted(Path(folder).glob("*.tsv"))
+        records = [read_record(each) for each in files]
+    records = [each for each in records if each.launches]
+    if not records:
+        msg = "no kernel launch of this program could be examined"
+        found = last_lines(ended.output, 2)[:200] or "no output"
+        cure = "Check that it uses the GPU, and that no other profiler is attached to it."
+        raise ProfilerError(msg, where=program[0], found=found, cure=cure)
+    if len(records) > 1:
+        msg = "several processes launched kernels"
+        cure = "Examine one of them at a time."
+        raise ProfilerError(msg, found=f"{len(records)} processes", cure=cure)
+    record = records[0]
+    return Experiments(
+        record.multiprocessors,
+        record.l2_bytes,
+        record.empty_us,
+        record.calibrations,
+        record.launches,
+        record.skipped,
+        record.left,
+        ended.seconds,
+        tuple(command),
+    )
+
+
+def read_record(path: Path) -> Experiments:
+    """Read what the injected library wrote for one process.
+
+    Raises
+    ------
+    ProfilerError
+        If the library says that something failed, or the process died before it was done.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line for line in lines if line.startswith("# error ")]
+    if errors:
+        msg = "experiments cannot be run on this program"
+        found = errors[0].removeprefix("# error ")
+        cure = "They need CUDA 12.4 or newer, and no other profiler attached."
+        raise ProfilerError(msg, found=found, cure=cure)
+    if not lines or lines[0] != _FORMAT or lines[-1] != "# end":
+        msg = "the examined process ended without finishing its record"
+        cure = "It was killed, or left by _exit; let it end normally."
+        raise ProfilerError(msg, found=f"{len(lines)} lines", cure=cure)
+    return _record([line.split("\t") for line in lines])
+
+
+def experiments_csv(experiments: Experiments) -> str:
+    """Return the experiments as CSV with `COLUMNS`; calibrations first, without a launch."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    numbered = [("", each) for each in experiments.calibrations]
+    numbered += [(str(number), each) for number, each in enumerate(experiments.launches)]
+    for number, launch in numbered:
+        facts = (
+            number, "/".join(launch.ranges), launch.kernel, launch.grid, launch.block,
+            launch.dynamic_shared, launch.blocks_per_multiprocessor, launch.batch,
+        )  # fmt: skip
+        for condition in launch.conditions:
+            what = (condition.name, condition.control, f"{condition.amount:.6g}")
+            for turn, time_us in enumerate(condition.times_us):
+                writer.writerow([*facts, *what, turn, f"{time_us:.6g}"])
+    return text.getvalue()
+
+
+def _record(rows: Sequence[Sequence[str]]) -> Experiments:
+    device = next((row for row in rows if row[0] == "D"), ("D", "0", "0", "nan"))
+    responses: dict[tuple[str, str], list[Condition]] = {}
+    for row in rows:
+        if row[0] in ("E", "C"):
+            times = tuple(float(each) for each in row[5].split(",") if each)
+            condition = Condition(row[2], row[3], float(row[4]), times)
+            responses.setdefault((row[0], row[1]), []).append(condition)
+    launches = [
+        Examined(
+            tuple(row[7].split(_SEPARATOR)) if row[7] else (),
+            row[8],
+            *row[2:4],
+            *map(int, row[4:7]),
+            tuple(responses.get(("E", row[1]), ())),
+        )
+        for row in rows
+        if row[0] == "K"
+    ]
+    calibrations = [
+        Examined((), name, conditions=tuple(conditions))
+        for (kind, name), conditions in responses.items()
+        if kind == "C"
+    ]
+    return Experiments(
+        int(device[1]),
+        int(device[2]),
+        float(device[3]),
+        tuple(calibrations),
+        tuple(launches),
+        tuple((row[2], row[3]) for row in rows if row[0] == "S"),
+        next((int(row[0].split()[-1]) for row in rows if row[0].startswith("# left ")), 0),
+    )
