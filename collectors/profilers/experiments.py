@@ -7,114 +7,18 @@ puts back what the experiments write.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collectors.profilers.inject import EXPERIMENTS, library
 from collectors.profilers.process import ProfilerError, last_lines, run
 from collectors.profilers.timing import check_ended
+from perfml.experiments.record import Condition, Examined, Experiments
 
-COLUMNS = (
-    "launch", "range", "kernel", "grid", "block", "dynamic_shared", "blocks_per_multiprocessor",
-    "batch", "condition", "control", "amount", "round", "time_us",
-)  # fmt: skip
-"""Of ``experiments.csv``: a row a launch, condition and round. Calibrations have no launch."""
 _SEPARATOR = "\x1f"
 _FORMAT = "# perfml-experiments 1"
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Times of one launch under one condition.
-
-    Attributes
-    ----------
-    name
-        Which resource is changed, such as ``sm_half``.
-    control
-        The condition that differs in nothing else.
-    amount
-        Of the resource that is left, relative to the control; 1 where it cannot be said.
-    times_us
-        Microseconds of a launch, a number a round.
-    """
-
-    name: str
-    control: str
-    amount: float
-    times_us: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Examined:
-    """One launch under all conditions.
-
-    Attributes
-    ----------
-    ranges
-        Names of the NVTX ranges around it, outermost first.
-    kernel
-        Demangled name, or ``dram`` and ``l2`` for the two kernels of known limit.
-    grid, block
-        Like ``(4096, 1, 1)``.
-    dynamic_shared
-        Bytes a block.
-    blocks_per_multiprocessor
-        That fit at once.
-    batch
-        Launches between two events.
-    conditions
-        In the order of the library.
-    """
-
-    ranges: tuple[str, ...]
-    kernel: str
-    grid: str = ""
-    block: str = ""
-    dynamic_shared: int = 0
-    blocks_per_multiprocessor: int = 0
-    batch: int = 0
-    conditions: tuple[Condition, ...] = ()
-
-
-@dataclass(frozen=True)
-class Experiments:
-    """What the experiments on a program gave.
-
-    Attributes
-    ----------
-    multiprocessors, l2_bytes
-        Of the device.
-    empty_us
-        What a launch of an empty kernel takes in a batch.
-    calibrations
-        The kernels of known limit under the same conditions.
-    launches
-        In launch order.
-    skipped
-        Kernel and reason of launches that cannot be examined.
-    left
-        Launches that the time limit left open.
-    seconds
-        Wall-clock time of the program.
-    command
-        The argument list that was run.
-    """
-
-    multiprocessors: int
-    l2_bytes: int
-    empty_us: float
-    calibrations: tuple[Examined, ...]
-    launches: tuple[Examined, ...]
-    skipped: tuple[tuple[str, str], ...] = ()
-    left: int = 0
-    seconds: float = math.nan
-    command: tuple[str, ...] = field(default=())
 
 
 def examine(
@@ -220,25 +124,6 @@ def read_record(path: Path) -> Experiments:
         cure = "It was killed, or left by _exit; let it end normally."
         raise ProfilerError(msg, found=f"{len(lines)} lines", cure=cure)
     return _record([line.split("\t") for line in lines])
-
-
-def experiments_csv(experiments: Experiments) -> str:
-    """Return the experiments as CSV with `COLUMNS`; calibrations first, without a launch."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    numbered = [("", each) for each in experiments.calibrations]
-    numbered += [(str(number), each) for number, each in enumerate(experiments.launches)]
-    for number, launch in numbered:
-        facts = (
-            number, "/".join(launch.ranges), launch.kernel, launch.grid, launch.block,
-            launch.dynamic_shared, launch.blocks_per_multiprocessor, launch.batch,
-        )  # fmt: skip
-        for condition in launch.conditions:
-            what = (condition.name, condition.control, f"{condition.amount:.6g}")
-            for turn, time_us in enumerate(condition.times_us):
-                writer.writerow([*facts, *what, turn, f"{time_us:.6g}"])
-    return text.getvalue()
 
 
 def _record(rows: Sequence[Sequence[str]]) -> Experiments:
