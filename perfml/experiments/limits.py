@@ -7,8 +7,8 @@ The shares of a launch's time add up to 1:
   make longer. Units of the multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
 - ``warps``: the elasticity for resident warps: latency that more warps would hide.
 - ``dram``: the elasticity for DRAM bandwidth, as long as it is no more than 1.
-- ``memory_latency``: where traffic costs more than the bandwidth that it takes, the launch waits for
-  single answers of memory, which queue behind the traffic.
+- ``memory_latency``: where traffic costs more than the bandwidth that it takes, the launch waits
+  for single answers of memory, which queue behind the traffic.
 - ``fixed``: the rest. More multiprocessors, warps or bandwidth do not shorten it: a chain of
   dependent instructions, one slice of L2 (atomics on few addresses), blocks on few multiprocessors.
 """

@@ -1,0 +1,191 @@
+"""The verb that asks kernels by experiment what limits them; no counters, no permissions."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.errors import PerfmlError
+
+if TYPE_CHECKING:
+    from perfml.experiments.limits import Breakdown
+    from perfml.experiments.record import Experiments
+    from perfml.experiments.responses import Responses
+
+_ITERATIONS = ("--iterations", "2", "--warmup", "2")
+"""Of a built-in workload: the second measured iteration is examined."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this room's verb to the command line."""
+    app.command(no_args_is_help=True)(prove)
+
+
+def prove(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="A built-in workload, a PyTorch model (torch:LIBRARY/NAME), -- and any command, "
+            "or a folder that this verb has written."
+        ),
+    ],
+    backend: Annotated[
+        str | None, typer.Option(help="Of a built-in workload: cublas, cudnn, inductor, ...")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="Of a built-in workload.")] = "fp32",
+    batch: Annotated[int, typer.Option(min=1, help="Of a built-in workload.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Of experiments; later launches are left open.")
+    ] = 60,
+    rounds: Annotated[
+        int, typer.Option(min=3, max=50, help="Times that each condition is measured.")
+    ] = 7,
+    top: Annotated[int, typer.Option(min=1, help="Launches to list, the longest first.")] = 20,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the program may take.")] = 600,
+    out: Annotated[Path, typer.Option(help="Folder for experiments.csv and log.txt.")] = Path(
+        "prove"
+    ),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Find what limits each kernel launch by experiment, on the GPU.
+
+    Each launch is run again with fewer multiprocessors, fewer resident warps, less cache, and
+    traffic on memory. The program's memory is put back, so its results do not change.
+
+    Example: perfml prove yolov4-tiny --backend cudnn
+
+    Example: perfml prove --seconds 20 -- ./my_program
+
+    Example: perfml prove prove/
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from perfml.experiments.limits import breakdown
+    from perfml.experiments.record import FILE, read_experiments
+    from perfml.experiments.responses import responses
+
+    folder = Path(what[0])
+    if len(what) == 1 and (folder / FILE).is_file():
+        experiments = read_experiments(folder / FILE)
+    else:
+        options = (backend, precision, batch)
+        experiments = _measured(out_, what, options, seconds, rounds, timeout, out)
+    found = [(each, breakdown(each)) for each in responses(experiments)]
+    found.sort(key=lambda pair: -pair[0].time_us)
+    out_.result(_document(experiments, found))
+    out_.table(
+        ["range", "kernel", "µs", "limit", "share", "answers"],
+        [_row(*pair) for pair in found[:top]],
+    )
+    if as_json:
+        return
+    for kernel, reason in experiments.skipped[:5]:
+        out_.warn(f"{kernel}: not examined ({reason})")
+    if experiments.left:
+        out_.warn(f"{experiments.left} launches were left open; raise --seconds")
+
+
+def _measured(
+    out_: Output,
+    what: list[str],
+    options: tuple[str | None, str, int],
+    seconds: float,
+    rounds: int,
+    timeout: float,
+    out: Path,
+) -> Experiments:
+    """Run the experiments, and keep them in a folder."""
+    from collectors.profilers.experiments import examine
+    from collectors.workloads import is_workload
+    from perfml.experiments.record import FILE, experiments_csv
+    from perfml.util.files import write_text
+
+    built_in = len(what) == 1 and is_workload(what[0])
+    if options[0] and not built_in:
+        msg = "--backend is for built-in workloads"
+        raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
+        program = _workload(what[0], options, Path(scratch)) if built_in else what
+        with out_.progress("experimenting"):
+            experiments = examine(
+                program,
+                log=out / "log.txt",
+                timeout_s=timeout,
+                seconds=seconds,
+                rounds=rounds,
+                iterations=built_in,
+            )
+    write_text(out / FILE, experiments_csv(experiments))
+    return experiments
+
+
+def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) -> list[str]:
+    from collectors.workloads import default_backends
+
+    backend, precision, batch = options
+    command = [sys.executable, "-m", "collectors.workloads.runner", name]
+    command += ["--backend", backend or default_backends(name)[0], "--precision", precision]
+    return [*command, "--batch", str(batch), *_ITERATIONS, "--out", str(scratch)]
+
+
+def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
+    from perfml.experiments.limits import LIMITS
+    from perfml.kernel_names import short_kernel
+
+    launch = responses.launch
+    answers = ", ".join(
+        f"{name} ×{response.ratio:.2f}"
+        for name, response in responses.by_condition.items()
+        if name in ("sm_half", "warps_half", "dram_traffic")
+    )
+    share = f"{100 * breakdown.shares[breakdown.largest]:.0f} %"
+    limit = LIMITS[breakdown.largest] + ("" if breakdown.limit else " (among others)")
+    inner = launch.ranges[-1] if launch.ranges else "-"
+    return [inner, short_kernel(launch.kernel), responses.time_us, limit, share, answers]
+
+
+def _document(
+    experiments: Experiments, found: list[tuple[Responses, Breakdown]]
+) -> dict[str, Any]:
+    from perfml.experiments.responses import LEVEL
+
+    return {
+        "device": {
+            "multiprocessors": experiments.multiprocessors,
+            "l2_bytes": experiments.l2_bytes,
+            "empty_us": experiments.empty_us,
+        },
+        "interval": {"level": LEVEL, "over": "rounds of one launch in one process"},
+        "left": experiments.left,
+        "skipped": [{"kernel": kernel, "reason": why} for kernel, why in experiments.skipped],
+        "launches": [
+            {
+                "ranges": list(responses.launch.ranges),
+                "kernel": responses.launch.kernel,
+                "grid": responses.launch.grid,
+                "block": responses.launch.block,
+                "time_us": responses.time_us,
+                "limit": breakdown.limit,
+                "shares": breakdown.shares,
+                "responses": [
+                    {
+                        "condition": name,
+                        "ratio": each.ratio,
+                        "low": each.low,
+                        "high": each.high,
+                        "amount": each.amount,
+                        "elasticity": each.elasticity,
+                    }
+                    for name, each in responses.by_condition.items()
+                ],
+            }
+            for responses, breakdown in found
+        ],
+    }
