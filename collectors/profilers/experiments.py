@@ -8,7 +8,9 @@ puts back what the experiments write.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +21,8 @@ from perfml.experiments.record import Condition, Examined, Experiments
 
 _SEPARATOR = "\x1f"
 _FORMAT = "# perfml-experiments 1"
+MOST_HUNG = 4
+"""Kernels that do not end under an experiment, until the program is given up: one run each."""
 
 
 def examine(
@@ -41,7 +45,8 @@ def examine(
     log
         File for the program's output.
     timeout_s
-        Seconds after which the program is killed.
+        Seconds after which the program is killed, also one that is run again because a kernel of
+        it does not end under an experiment.
     seconds
         Of experiments, in all; launches that come later are left open and counted.
     rounds
@@ -61,47 +66,64 @@ def examine(
     """
     injected = str(library(EXPERIMENTS))
     command = [*launcher, *program]
-    with TemporaryDirectory(prefix="perfml-experiments-") as folder:
-        variables = {
-            **(env or {}),
-            "CUDA_INJECTION64_PATH": injected,
-            "NVTX_INJECTION64_PATH": injected,
-            "PERFML_EXPERIMENTS_DIR": folder,
-            "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
-            "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
-            "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
-        }
-        try:
-            ended = run(command, log=log, timeout_s=timeout_s, env=variables)
-        except OSError as error:
-            msg = "the program cannot be started"
-            cure = "Check its path and that it is executable."
-            raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
-        check_ended(ended, timeout_s)
-        files = sorted(Path(folder).glob("*.tsv"))
-        records = [read_record(each) for each in files]
-    records = [each for each in records if each.launches]
-    if not records:
+    leave: list[str] = []
+    end = time.monotonic() + timeout_s
+    while True:
+        with TemporaryDirectory(prefix="perfml-experiments-") as folder:
+            kernels = Path(folder) / "leave.txt"
+            kernels.write_text("".join(f"{name}\n" for name in leave), encoding="utf-8")
+            variables = {
+                **(env or {}),
+                "CUDA_INJECTION64_PATH": injected,
+                "NVTX_INJECTION64_PATH": injected,
+                "PERFML_EXPERIMENTS_DIR": folder,
+                "PERFML_EXPERIMENTS_LEAVE": str(kernels),
+                "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
+                "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
+                "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
+            }
+            left_s = max(1.0, end - time.monotonic())
+            try:
+                ended = run(command, log=log, timeout_s=left_s, env=variables)
+            except OSError as error:
+                msg = "the program cannot be started"
+                cure = "Check its path and that it is executable."
+                raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+            files = sorted(Path(folder).glob("*.tsv"))
+            hung = [name for path in files if (name := hung_kernel(path)) and name not in leave]
+            if hung and len(leave) < MOST_HUNG:
+                leave += hung
+                continue
+            check_ended(ended, timeout_s)
+            records = [read_record(path) for path in files]
+        record = _only(records, program, ended.output)
+        return replace(record, seconds=ended.seconds, command=tuple(command))
+
+
+def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
+    """Return the record of the one process that launched kernels."""
+    made = [each for each in records if each.launches]
+    if not made:
         msg = "no kernel launch of this program could be examined"
-        found = last_lines(ended.output, 2)[:200] or "no output"
+        reasons = {why: kernel for each in records for kernel, why in each.skipped}
+        found = last_lines(output, 2)[:200] or "no output"
+        if reasons:
+            why, kernel = next(iter(reasons.items()))
+            found = f"{kernel}: {why}"
         cure = "Check that it uses the GPU, and that no other profiler is attached to it."
         raise ProfilerError(msg, where=program[0], found=found, cure=cure)
-    if len(records) > 1:
+    if len(made) > 1:
         msg = "several processes launched kernels"
         cure = "Examine one of them at a time."
-        raise ProfilerError(msg, found=f"{len(records)} processes", cure=cure)
-    record = records[0]
-    return Experiments(
-        record.multiprocessors,
-        record.l2_bytes,
-        record.empty_us,
-        record.calibrations,
-        record.launches,
-        record.skipped,
-        record.left,
-        ended.seconds,
-        tuple(command),
-    )
+        raise ProfilerError(msg, found=f"{len(made)} processes", cure=cure)
+    return made[0]
+
+
+def hung_kernel(path: Path) -> str | None:
+    """Return the kernel that did not end under an experiment, as the compiler mangled its name."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    hung = [line.removeprefix("# hung ") for line in lines if line.startswith("# hung ")]
+    return hung[0] if hung else None
 
 
 def read_record(path: Path) -> Experiments:
@@ -157,5 +179,10 @@ def _record(rows: Sequence[Sequence[str]]) -> Experiments:
         tuple(calibrations),
         tuple(launches),
         tuple((row[2], row[3]) for row in rows if row[0] == "S"),
-        next((int(row[0].split()[-1]) for row in rows if row[0].startswith("# left ")), 0),
+        _noted(rows, "left"),
+        _noted(rows, "shortened"),
     )
+
+
+def _noted(rows: Sequence[Sequence[str]], name: str) -> int:
+    return next((int(row[0].split()[-1]) for row in rows if row[0].startswith(f"# {name} ")), 0)

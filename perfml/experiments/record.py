@@ -97,6 +97,8 @@ class Experiments:
         Kernel and reason of launches that cannot be examined.
     left
         Launches that the time limit left open.
+    shortened
+        Launches with fewer rounds or conditions, because they take long.
     seconds
         Wall-clock time of the program.
     command
@@ -110,6 +112,7 @@ class Experiments:
     launches: tuple[Examined, ...]
     skipped: tuple[tuple[str, str], ...] = ()
     left: int = 0
+    shortened: int = 0
     seconds: float = math.nan
     command: tuple[str, ...] = field(default=())
 
@@ -124,6 +127,7 @@ def experiments_csv(experiments: Experiments) -> str:
         "l2_bytes": experiments.l2_bytes,
         "empty_us": experiments.empty_us,
         "left": experiments.left,
+        "shortened": experiments.shortened,
     }
     for name, value in facts_of_device.items():
         row = dict.fromkeys(COLUMNS, "") | {"kernel": name, "condition": DEVICE}
@@ -202,4 +206,5 @@ def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
         tuple(each for (number, _), each in made.items() if number == ""),
         tuple(each for (number, _), each in made.items() if number != ""),
         left=int(float(device.get("left", "0"))),
+        shortened=int(float(device.get("shortened", "0"))),
     )

@@ -23,7 +23,7 @@ DRAWS = 400
 """Bootstrap resamples of the rounds; quantiles at 5 and 95 % then rest on 20 of them."""
 LEVEL = 0.9
 """Of the intervals: over the rounds of one launch in one process."""
-TRAFFIC = {"dram_traffic": "dram", "l2_traffic": "l2"}
+TRAFFIC = {"dram_traffic": "dram", "l2_traffic": "l2", "atomic_traffic": "atomics"}
 """Conditions whose amount is that of the kernel of known limit under the same condition."""
 
 

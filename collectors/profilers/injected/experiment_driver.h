@@ -22,7 +22,7 @@ struct Driver {
   decltype(&cuCtxSynchronize) wait_for_all = nullptr;
   decltype(&cuEventCreate) event = nullptr;
   decltype(&cuEventRecord) record = nullptr;
-  decltype(&cuEventSynchronize) reached = nullptr;
+  decltype(&cuEventQuery) reached = nullptr;
   CUresult (*elapsed)(float*, CUevent, CUevent) = nullptr;
   decltype(&cuLaunchKernelEx) launch = nullptr;
   decltype(&cuFuncSetAttribute) set = nullptr;
@@ -66,7 +66,7 @@ inline const Driver& driver() {
     PERFML_LOOK_UP(wait_for_all, cuCtxSynchronize);
     PERFML_LOOK_UP(event, cuEventCreate);
     PERFML_LOOK_UP(record, cuEventRecord);
-    PERFML_LOOK_UP(reached, cuEventSynchronize);
+    PERFML_LOOK_UP(reached, cuEventQuery);
     all.elapsed = reinterpret_cast<decltype(all.elapsed)>(dlsym(library, "cuEventElapsedTime"));
     PERFML_LOOK_UP(launch, cuLaunchKernelEx);
     PERFML_LOOK_UP(set, cuFuncSetAttribute);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -22,6 +23,8 @@
 
 namespace experiments {
 
+using Clock = std::chrono::steady_clock;
+
 // A launch as the program asked for it; the arrays stay the caller's.
 struct Subject {
   CUfunction function = nullptr;
@@ -29,6 +32,9 @@ struct Subject {
   void** parameters = nullptr;
   void** extra = nullptr;
 };
+
+// What the other multiprocessors do meanwhile.
+enum class Flow { none, dram, l2, atomics };
 
 struct Condition {
   const char* name;
@@ -40,12 +46,20 @@ struct Condition {
   bool less_l2 = false;       // as much of L2 as the driver allows is set aside
   bool single = false;        // launches one at a time
   bool cold = false;          // L2 is filled with something else before each launch
-  size_t traffic = 0;         // bytes over which other multiprocessors read and write
+  Flow traffic = Flow::none;
+  bool main = true;           // kept where there is no time for all
 };
 
 struct Outcome {
   Condition condition;
   std::vector<double> us;  // of a launch, a number a round
+};
+
+// What the experiments on a launch gave; no outcome if they failed.
+struct Examination {
+  std::vector<Outcome> outcomes;
+  int batch = 0, blocks = 0;
+  bool shortened = false;  // for want of time
 };
 
 // Multiprocessors set apart from the others.
@@ -82,6 +96,8 @@ class Laboratory {
     if (failed(all.load(&module, kPtx), "traffic kernel", why)) return false;
     if (failed(all.function(&traffic_, module, "perfml_traffic"), "traffic kernel", why))
       return false;
+    if (failed(all.function(&atomics_, module, "perfml_atomics"), "traffic kernel", why))
+      return false;
     if (failed(all.function(&empty_, module, "perfml_empty"), "empty kernel", why)) return false;
     return make_partitions(device, why) && make_buffers(why);
   }
@@ -107,18 +123,20 @@ class Laboratory {
     return times[times.size() / 2];
   }
 
-  // Runs known kernels under every condition: one that DRAM limits, and one that L2 limits.
-  std::vector<Outcome> calibrate(bool dram, int rounds, std::string& why) {
+  // Whether a launch did not end: it waits for what the experiment has taken away.
+  bool hangs() const { return hangs_; }
+
+  // Runs a kernel of known limit under every condition.
+  Examination calibrate(Flow flow, int rounds, std::string& why) {
     // its own flag, which nobody sets
-    Traffic traffic(*this, dram ? kOverDram : kOverL2, 8 * multiprocessors(), dram ? 1 : 16,
+    Traffic traffic(*this, flow, 8 * multiprocessors(), flow == Flow::dram ? 1 : 16,
                     stop_ + sizeof(int));
-    int batch_size = 0, blocks = 0;
-    return examine(traffic.subject, rounds, batch_size, blocks, why);
+    return examine(traffic.subject, rounds, kUnlimited, why);
   }
 
-  // Runs a launch under every condition that applies to it.
-  std::vector<Outcome> examine(const Subject& subject, int rounds, int& batch_size, int& blocks,
-                               std::string& why) {
+  // Runs a launch under every condition that applies to it, for at most so many seconds: with fewer
+  // rounds, then fewer conditions where it takes long.
+  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why) {
     const Driver& all = driver();
     CUfunction function = subject.function;
     int value = 0;
@@ -130,46 +148,72 @@ class Laboratory {
       return {};
     Kept kept;
     if (!kept.of(function, why)) return {};
+    Examination made;
     const CUlaunchConfig& config = subject.config;
     const int threads = static_cast<int>(config.blockDimX * config.blockDimY * config.blockDimZ);
-    if (failed(all.blocks(&blocks, function, threads, config.sharedMemBytes), "occupancy", why))
+    if (failed(all.blocks(&made.blocks, function, threads, config.sharedMemBytes), "occupancy",
+               why))
       return {};
-    std::vector<Outcome> outcomes;
-    for (const Condition& condition : conditions(subject, function, threads, blocks, kept))
-      outcomes.push_back({condition, {}});
+    patience_ = kPatience;
+    const auto begun = Clock::now();
     const double first = probe(subject, why);
     if (first < 0) return {};
-    batch_size = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
-    if (first > kSlowUs) rounds = std::min(rounds, 3);
+    made.batch = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
+    patience_ = kPatience + 1e-6 * 100 * first * made.batch;
+    // as long as the probe, which put memory back and ran it twice, and the rest of the batch
+    const double once = std::chrono::duration<double>(Clock::now() - begun).count() +
+                        1e-6 * first * std::max(0, made.batch - 1);
+    std::vector<Condition> chosen = conditions(subject, function, threads, made.blocks, kept);
+    const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
+    while (rounds > kFewestRounds && !fits(rounds)) {
+      --rounds;
+      made.shortened = true;
+    }
+    if (!fits(rounds)) {
+      chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
+                                  [](const Condition& each) { return !each.main; }),
+                   chosen.end());
+      if (!fits(rounds)) {
+        why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
+              " ms a launch with its memory put back: too long for the time limit";
+        return {};
+      }
+    }
+    std::vector<Outcome> outcomes;
+    for (const Condition& condition : chosen) outcomes.push_back({condition, {}});
     std::vector<size_t> order(outcomes.size());
     std::iota(order.begin(), order.end(), size_t{0});
     for (int round = 0; round < rounds; ++round) {
       std::shuffle(order.begin(), order.end(), random_);
       for (size_t place : order) {
-        const double us = run(subject, function, outcomes[place].condition, batch_size, kept, why);
+        const double us =
+            run(subject, function, outcomes[place].condition, made.batch, kept, why);
         if (us < 0) return {};
         outcomes[place].us.push_back(us);
       }
     }
-    return outcomes;
+    made.outcomes = std::move(outcomes);
+    return made;
   }
 
  private:
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
-  static constexpr double kSlowUs = 50'000;  // fewer rounds of longer launches
+  static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
+  static constexpr double kPatience = 20;    // seconds, until a launch is said not to end
+  static constexpr double kUnlimited = 1e9;
   static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
   static constexpr size_t kOverL2 = size_t{8} << 20;
-  static constexpr int kManyTurns = 1 << 20;  // some seconds, if nobody stops it
+  static constexpr int kManyTurns = 1 << 24;  // a minute, if nobody stops it
 
-  // A launch of the traffic kernel: reads and writes so many bytes, turn after turn.
+  // A launch of a kernel that uses memory up, turn after turn.
   struct Traffic {
     // `flag`: a word in the device's memory that ends it when it is set
-    Traffic(Laboratory& laboratory, size_t bytes, unsigned blocks, int most_turns, CUdeviceptr flag)
-        : count(bytes / 16), turns(most_turns), stop(flag) {
+    Traffic(Laboratory& laboratory, Flow flow, unsigned blocks, int most_turns, CUdeviceptr flag)
+        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns), stop(flag) {
       given[0] = &laboratory.written_;
       given[1] = &laboratory.read_;
       given[3] = &stop;
-      subject.function = laboratory.traffic_;
+      subject.function = flow == Flow::atomics ? laboratory.atomics_ : laboratory.traffic_;
       subject.config.gridDimX = blocks;
       subject.config.blockDimX = 512;
       subject.config.gridDimY = subject.config.gridDimZ = 1;
@@ -295,9 +339,16 @@ class Laboratory {
     with("sm_quarter", quarter_);
     if (most_.stream && most_.others) {
       chosen.push_back({"dram_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = kOverDram;
+      chosen.back().traffic = Flow::dram;
       chosen.push_back({"l2_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = kOverL2;
+      chosen.back().traffic = Flow::l2;
+      chosen.push_back({"atomic_traffic", "sm_most", most_.stream});
+      chosen.back().traffic = Flow::atomics;
+    }
+    for (Condition& condition : chosen) {
+      const std::string name = condition.name;
+      condition.main = name == "all" || name == "sm_half" || name == "sm_most" ||
+                       name == "dram_traffic" || name == "warps_half" || name == "l1_small";
     }
     return chosen;
   }
@@ -373,20 +424,20 @@ class Laboratory {
       std::sort(times.begin(), times.end());
       return times[1];
     }
-    if (condition.traffic == 0) return batch(subject, condition.stream, size, why);
+    if (condition.traffic == Flow::none) return batch(subject, condition.stream, size, why);
     if (!start_traffic(condition.traffic, why)) return -1;
-    batch(subject, condition.stream, 1, why);  // until the traffic flows
-    const double us = batch(subject, condition.stream, size, why);
+    double us = batch(subject, condition.stream, 1, why);  // until the traffic flows
+    if (us >= 0) us = batch(subject, condition.stream, size, why);
     return stop_traffic(why) ? us : -1;
   }
 
-  bool start_traffic(size_t bytes, std::string& why) {
+  bool start_traffic(Flow flow, std::string& why) {
     if (!set_stop(0, why)) return false;
-    Traffic traffic(*this, bytes, 4 * (multiprocessors() - most_.multiprocessors), kManyTurns,
-                    stop_);
+    Traffic traffic(*this, flow, 4 * (multiprocessors() - most_.multiprocessors), kManyTurns, stop_);
     CUlaunchConfig config = traffic.subject.config;
     config.hStream = most_.others;
-    return !failed(driver().launch(&config, traffic_, traffic.given, nullptr), "traffic", why);
+    return !failed(driver().launch(&config, traffic.subject.function, traffic.given, nullptr),
+                   "traffic", why);
   }
 
   bool stop_traffic(std::string& why) {
@@ -406,10 +457,25 @@ class Laboratory {
     }
     float ms = 0;
     if (failed(all.record(to_, stream), "event", why) ||
-        failed(all.reached(to_), "launch", why) ||
+        !ended(why) ||
         failed(all.elapsed(&ms, from_, to_), "event", why))
       return -1;
     return 1e3 * static_cast<double>(ms) / size;
+  }
+
+  // Waits for the end of a batch; false if it fails or does not come.
+  bool ended(std::string& why) {
+    const auto begun = Clock::now();
+    CUresult result = driver().reached(to_);
+    while (result == CUDA_ERROR_NOT_READY) {
+      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience_) {
+        hangs_ = true;
+        why = "it does not end";
+        return false;
+      }
+      result = driver().reached(to_);
+    }
+    return !failed(result, "launch", why);
   }
 
   int multiprocessors_ = 0;
@@ -418,10 +484,12 @@ class Laboratory {
   CUstream all_ = nullptr;
   Partition most_, half_, quarter_;
   CUevent from_ = nullptr, to_ = nullptr;
-  CUfunction traffic_ = nullptr, empty_ = nullptr;
+  CUfunction traffic_ = nullptr, atomics_ = nullptr, empty_ = nullptr;
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
   Image image_;
   std::mt19937 random_{1};
+  double patience_ = kPatience;
+  bool hangs_ = false;
 };
 
 }  // namespace experiments

@@ -8,18 +8,27 @@
 // warmed up; of another program each different launch, once. PERFML_EXPERIMENTS_UNIT=nvtx says that
 // there are iterations, so that what comes before them is left alone.
 //
+// While a launch is examined other threads wait where they would launch, copy or allocate. A launch
+// that does not end under an experiment (it waits for blocks that fewer multiprocessors do not hold,
+// or for another process) ends the process, after its name was written down: the collector runs the
+// program again with PERFML_EXPERIMENTS_LEAVE, a file of kernels to leave alone.
+//
 // Each process writes $PERFML_EXPERIMENTS_DIR/<pid>.tsv (`collectors.profilers.experiments` reads
 // it); its last line is "# end".
 
 #include <cuda.h>
 #include <cupti.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "laboratory.h"
@@ -30,11 +39,16 @@
 
 namespace {
 
+using experiments::Examination;
+using experiments::Flow;
 using experiments::Laboratory;
 using experiments::Outcome;
 using experiments::Subject;
 using launches::Launch;
-using Clock = std::chrono::steady_clock;
+using experiments::Clock;
+
+constexpr double kLaunchSeconds = 5;  // of experiments on one launch
+constexpr int kHung = 86;             // exit status, beside the name in the record
 
 thread_local bool g_experimenting = false;  // our own launches come by here, too
 
@@ -42,6 +56,12 @@ struct Request {
   double seconds = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_SECONDS", 60));
   std::string unit = record::text_from("PERFML_EXPERIMENTS_UNIT");
   int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
+  std::set<std::string> leave;  // kernels, as the compiler mangled them
+
+  Request() {
+    std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
+    for (std::string name; std::getline(names, name);) leave.insert(name);
+  }
 };
 
 // The name of the first iteration in a path of ranges; empty where there is none.
@@ -70,6 +90,14 @@ class Examiner {
   record::File& file() { return file_; }
   experiments::Allocations& allocations() { return allocations_; }
 
+  // Other threads do nothing on the GPU while a launch is examined.
+  void wait() { std::lock_guard<std::mutex> guard(lock_); }
+
+  // A graph that is being captured does not stand for what experiments do.
+  void capture(bool begins) {
+    if (begins || captures_ > 0) captures_ += begins ? 1 : -1;
+  }
+
   void launch_begins(CUpti_CallbackId id, const CUpti_CallbackData& call) {
     std::lock_guard<std::mutex> guard(lock_);
     if (!file_.is_open() || given_up_) return;
@@ -78,6 +106,14 @@ class Examiner {
     ++seen_;
     if (!due(launch)) return;
     std::string why;
+    if (captures_ > 0) {
+      skip(launch, "a graph is being captured meanwhile");
+      return;
+    }
+    if (request_.leave.count(launch.kernel)) {
+      skip(launch, "it waits for blocks or processes that an experiment stops");
+      return;
+    }
     Subject subject;
     if (!subject_of(id, call, subject, why)) {
       skip(launch, why);
@@ -100,6 +136,7 @@ class Examiner {
     file_.note("launches", seen_);
     file_.note("examined", examined_);
     file_.note("left", left_);
+    file_.note("shortened", shortened_);
     file_.close();
   }
 
@@ -182,6 +219,7 @@ class Examiner {
     return true;
   }
 
+  // Runs the experiments on a launch, with the program's memory put back after each.
   void examine(CUcontext context, const Launch& launch, const Subject& subject) {
     std::string why;
     if (!open(context, why)) {
@@ -189,23 +227,30 @@ class Examiner {
       return;
     }
     if (experiments::failed(experiments::driver().wait_for_all(), "earlier work", why) ||
-        !laboratory_.image().take(allocations_.now(), laboratory_.stream(), why)) {
+        !laboratory_.image().take(allocations_.now(context), laboratory_.stream(), why)) {
       skip(launch, why);
       return;
     }
-    int batch = 0, blocks = 0;
-    const std::vector<Outcome> outcomes =
-        laboratory_.examine(subject, request_.rounds, batch, blocks, why);
+    const double seconds = std::min(kLaunchSeconds, request_.seconds - spent_);
+    const Examination made = laboratory_.examine(subject, request_.rounds, seconds, why);
+    if (laboratory_.hangs()) end_process(launch);
     std::string lost;
     if (!laboratory_.image().put_back(laboratory_.stream(), lost)) {
       file_.note("error " + lost);  // the program's memory is not what it was
       given_up_ = true;
     }
-    if (outcomes.empty()) {
+    if (made.outcomes.empty()) {
       skip(launch, why);
       return;
     }
-    write(launch, batch, blocks, outcomes);
+    shortened_ += made.shortened;
+    write(launch, made);
+  }
+
+  // Nothing but the end of its process ends a kernel.
+  [[noreturn]] void end_process(const Launch& launch) {
+    file_.note("hung " + launch.kernel);
+    _exit(kHung);
   }
 
   bool open(CUcontext context, std::string& why) {
@@ -224,9 +269,11 @@ class Examiner {
     line << "D\t" << laboratory_.multiprocessors() << '\t' << laboratory_.l2_bytes() << '\t'
          << laboratory_.empty_us(why);
     file_.line(line.str());
-    for (const bool dram : {true, false}) {
-      for (const Outcome& outcome : laboratory_.calibrate(dram, request_.rounds, why))
-        write(dram ? "C\tdram" : "C\tl2", outcome);
+    const std::pair<const char*, Flow> known[] = {
+        {"C\tdram", Flow::dram}, {"C\tl2", Flow::l2}, {"C\tatomics", Flow::atomics}};
+    for (const auto& [name, flow] : known) {
+      const Examination made = laboratory_.calibrate(flow, request_.rounds, why);
+      for (const Outcome& outcome : made.outcomes) write(name, outcome);
     }
     return true;
   }
@@ -239,13 +286,13 @@ class Examiner {
     file_.line(text.str());
   }
 
-  void write(const Launch& launch, int batch, int blocks, const std::vector<Outcome>& outcomes) {
+  void write(const Launch& launch, const Examination& made) {
     std::ostringstream text;
     text << "K\t" << examined_ << '\t' << launches::shape(launch.grid) << '\t'
-         << launches::shape(launch.block) << '\t' << launch.dynamic_shared << '\t' << blocks
-         << '\t' << batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel);
+         << launches::shape(launch.block) << '\t' << launch.dynamic_shared << '\t' << made.blocks
+         << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel);
     file_.line(text.str());
-    for (const Outcome& outcome : outcomes) write("E\t" + std::to_string(examined_), outcome);
+    for (const Outcome& outcome : made.outcomes) write("E\t" + std::to_string(examined_), outcome);
     ++examined_;
   }
 
@@ -261,26 +308,75 @@ class Examiner {
   CUcontext context_ = nullptr;
   std::set<std::string> known_;
   std::string path_, iteration_;
-  size_t seen_ = 0, examined_ = 0, left_ = 0, iterations_ = 0;
+  std::atomic<int> captures_{0};
+  size_t seen_ = 0, examined_ = 0, left_ = 0, shortened_ = 0, iterations_ = 0;
   double spent_ = 0;
   bool given_up_ = false;
 };
 
+enum class Kind { other, launch, memory, capture_begins, capture_ends };
+
+// What a driver call is to the experiments, by its name.
+Kind kind_of(CUpti_CallbackId id) {
+  for (CUpti_CallbackId each : launches::kDriverCalls) {
+    if (each == id) return Kind::launch;
+  }
+  const char* text = nullptr;
+  if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, id, &text) != CUPTI_SUCCESS || !text)
+    return Kind::other;
+  const std::string name = text;
+  const auto begins = [&name](const char* with) { return name.rfind(with, 0) == 0; };
+  if (begins("cuStreamBeginCapture")) return Kind::capture_begins;
+  if (begins("cuStreamEndCapture")) return Kind::capture_ends;
+  for (const char* with : {"cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "cuMemMap",
+                           "cuMemUnmap", "cuModuleUnload", "cuLibraryUnload"}) {
+    if (begins(with)) return Kind::memory;
+  }
+  return Kind::other;
+}
+
+const std::vector<Kind>& kinds() {
+  static const auto* const known = [] {
+    auto* all = new std::vector<Kind>(CUPTI_DRIVER_TRACE_CBID_SIZE, Kind::other);
+    for (CUpti_CallbackId id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id) (*all)[id] = kind_of(id);
+    return all;
+  }();
+  return *known;
+}
+
 void CUPTIAPI on_call(void*, CUpti_CallbackDomain, CUpti_CallbackId id, const void* data) {
-  if (g_experimenting) return;
+  if (g_experimenting || id >= kinds().size()) return;
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
-  if (Examiner::only().allocations().heard(id, call)) return;
-  if (call.callbackSite == CUPTI_API_ENTER) Examiner::only().launch_begins(id, call);
+  Examiner& examiner = Examiner::only();
+  const bool enters = call.callbackSite == CUPTI_API_ENTER;
+  switch (kinds()[id]) {
+    case Kind::launch:
+      if (enters) examiner.launch_begins(id, call);
+      return;
+    case Kind::memory:
+      if (enters) examiner.wait();
+      examiner.allocations().heard(id, call);
+      return;
+    case Kind::capture_begins:
+      if (!enters && *static_cast<const CUresult*>(call.functionReturnValue) == CUDA_SUCCESS)
+        examiner.capture(true);
+      return;
+    case Kind::capture_ends:
+      if (!enters) examiner.capture(false);
+      return;
+    case Kind::other: return;
+  }
 }
 
 void finish() { Examiner::only().finish(); }
 
 bool watch(CUpti_SubscriberHandle subscriber) {
-  for (CUpti_CallbackId id : launches::kDriverCalls) {
-    if (cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id) != CUPTI_SUCCESS)
+  for (CUpti_CallbackId id = 1; id < kinds().size(); ++id) {
+    if (kinds()[id] != Kind::other &&
+        cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id) != CUPTI_SUCCESS)
       return false;
   }
-  return experiments::Allocations::watch(subscriber);
+  return true;
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // An experiment runs a launch many times. What the launch writes is put back before each batch and
 // at the end, so that the program goes on with what it had. Allocations are known from the driver's
-// calls since the program began. Variables of a module (__device__) are not among them.
+// calls since the program began. Variables of a module (__device__) and memory of the host that
+// kernels write to are not among them.
 #pragma once
 
 #include <cuda.h>
@@ -19,21 +20,6 @@ namespace experiments {
 // Allocations by their first address; followed through CUPTI's callbacks.
 class Allocations {
  public:
-  static bool watch(CUpti_SubscriberHandle subscriber) {
-    for (CUpti_CallbackId id : {
-             CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2,
-             CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged, CUPTI_DRIVER_TRACE_CBID_cuMemMap,
-             CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz,
-             CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync,
-             CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz,
-             CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync,
-             CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, CUPTI_DRIVER_TRACE_CBID_cuMemUnmap}) {
-      if (cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id) != CUPTI_SUCCESS)
-        return false;
-    }
-    return true;
-  }
-
   // Takes a driver call in; false if it is none that allocates or frees.
   bool heard(CUpti_CallbackId id, const CUpti_CallbackData& call) {
     const bool enters = call.callbackSite == CUPTI_API_ENTER;
@@ -51,12 +37,12 @@ class Allocations {
         return made<cuMemAllocFromPoolAsync_params>(call, enters);
       case CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2: {
         const auto* pitch = static_cast<const cuMemAllocPitch_v2_params*>(given);
-        if (!enters && succeeded(call)) add(*pitch->dptr, *pitch->pPitch * pitch->Height);
+        if (!enters && succeeded(call)) add(call, *pitch->dptr, *pitch->pPitch * pitch->Height);
         return true;
       }
       case CUPTI_DRIVER_TRACE_CBID_cuMemMap: {
         const auto* map = static_cast<const cuMemMap_params*>(given);
-        if (!enters && succeeded(call)) add(map->ptr, map->size);
+        if (!enters && succeeded(call)) add(call, map->ptr, map->size);
         return true;
       }
       case CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2:
@@ -73,16 +59,21 @@ class Allocations {
     }
   }
 
-  std::map<CUdeviceptr, size_t> now() {
+  // Those of a context.
+  std::map<CUdeviceptr, size_t> now(CUcontext context) {
     std::lock_guard<std::mutex> guard(lock_);
-    return sizes_;
+    std::map<CUdeviceptr, size_t> sizes;
+    for (const auto& [address, allocation] : known_) {
+      if (allocation.context == context) sizes[address] = allocation.size;
+    }
+    return sizes;
   }
 
  private:
   template <typename Parameters>
   bool made(const CUpti_CallbackData& call, bool enters) {
     const auto* given = static_cast<const Parameters*>(call.functionParams);
-    if (!enters && succeeded(call)) add(*given->dptr, given->bytesize);
+    if (!enters && succeeded(call)) add(call, *given->dptr, given->bytesize);
     return true;
   }
 
@@ -91,18 +82,22 @@ class Allocations {
     return result && *result == CUDA_SUCCESS;
   }
 
-  void add(CUdeviceptr address, size_t size) {
+  void add(const CUpti_CallbackData& call, CUdeviceptr address, size_t size) {
     std::lock_guard<std::mutex> guard(lock_);
-    if (size) sizes_[address] = size;
+    if (size) known_[address] = {call.context, size};
   }
 
   void remove(CUdeviceptr address) {
     std::lock_guard<std::mutex> guard(lock_);
-    sizes_.erase(address);
+    known_.erase(address);
   }
 
+  struct Allocation {
+    CUcontext context;
+    size_t size;
+  };
   std::mutex lock_;
-  std::map<CUdeviceptr, size_t> sizes_;
+  std::map<CUdeviceptr, Allocation> known_;
 };
 
 // A copy on the device of all that is allocated.

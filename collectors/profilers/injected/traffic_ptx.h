@@ -1,4 +1,4 @@
-// Traffic on L2 or DRAM from other multiprocessors, and a kernel that does nothing.
+// Traffic on DRAM, L2 or its atomic units from other multiprocessors, and a kernel that does nothing.
 //
 // PTX of 7.0, so that every driver that has green contexts takes it; the driver compiles it for the
 // GPU. The C++ that it was made from (nvcc -arch=compute_75 -ptx):
@@ -18,6 +18,17 @@
 //         a.x ^= b.x ^ c.x ^ d.x;
 //         __stcg(to + i, a);
 //       }
+//       if (__syncthreads_or(threadIdx.x == 0 && *stop)) return;
+//     }
+//   }
+//   extern "C" __global__ void perfml_atomics(unsigned* to, const uint4* unused,
+//                                             unsigned long long count, const volatile int* stop,
+//                                             int turns) {
+//     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+//     for (int turn = 0; turn < turns; ++turn) {
+//       for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+//            i < 4 * count; i += step)
+//         atomicAdd(to + i, 1u);
 //       if (__syncthreads_or(threadIdx.x == 0 && *stop)) return;
 //     }
 //   }
@@ -115,6 +126,69 @@ $L__BB0_9:
 	and.pred  	%p11, %p9, %p10;
 	@%p11 bra 	$L__BB0_2;
 $L__BB0_10:
+	ret;
+}
+.visible .entry perfml_atomics(
+	.param .u64 perfml_atomics_param_0,
+	.param .u64 perfml_atomics_param_1,
+	.param .u64 perfml_atomics_param_2,
+	.param .u64 perfml_atomics_param_3,
+	.param .u32 perfml_atomics_param_4
+)
+{
+	.reg .pred 	%p<12>;
+	.reg .b32 	%r<14>;
+	.reg .b64 	%rd<16>;
+	ld.param.u64 	%rd8, [perfml_atomics_param_0];
+	ld.param.u64 	%rd9, [perfml_atomics_param_2];
+	ld.param.u64 	%rd10, [perfml_atomics_param_3];
+	ld.param.u32 	%r4, [perfml_atomics_param_4];
+	setp.lt.s32 	%p3, %r4, 1;
+	@%p3 bra 	$L__BB1_8;
+	mov.u32 	%r6, %ntid.x;
+	mov.u32 	%r7, %ctaid.x;
+	mul.wide.u32 	%rd11, %r7, %r6;
+	mov.u32 	%r1, %tid.x;
+	cvt.u64.u32 	%rd12, %r1;
+	add.s64 	%rd1, %rd11, %rd12;
+	shl.b64 	%rd2, %rd9, 2;
+	mov.u32 	%r8, %nctaid.x;
+	mul.wide.u32 	%rd3, %r8, %r6;
+	cvta.to.global.u64 	%rd4, %rd10;
+	cvta.to.global.u64 	%rd5, %rd8;
+	mov.u32 	%r13, 0;
+$L__BB1_2:
+	setp.ge.u64 	%p4, %rd1, %rd2;
+	@%p4 bra 	$L__BB1_5;
+	mov.u64 	%rd15, %rd1;
+$L__BB1_4:
+	shl.b64 	%rd13, %rd15, 2;
+	add.s64 	%rd14, %rd5, %rd13;
+	atom.global.add.u32 	%r9, [%rd14], 1;
+	add.s64 	%rd15, %rd15, %rd3;
+	setp.lt.u64 	%p5, %rd15, %rd2;
+	@%p5 bra 	$L__BB1_4;
+$L__BB1_5:
+	setp.ne.s32 	%p7, %r1, 0;
+	mov.pred 	%p11, 0;
+	@%p7 bra 	$L__BB1_7;
+	ld.volatile.global.u32 	%r10, [%rd4];
+	setp.ne.s32 	%p11, %r10, 0;
+$L__BB1_7:
+	selp.u32 	%r11, 1, 0, %p11;
+	{ 
+	.reg .pred 	%p1; 
+	.reg .pred 	%p2; 
+	setp.ne.u32 	%p1, %r11, 0; 
+	bar.red.or.pred 	%p2, 0, %p1; 
+	selp.u32 	%r12, 1, 0, %p2; 
+	}
+	setp.eq.s32 	%p8, %r12, 0;
+	add.s32 	%r13, %r13, 1;
+	setp.lt.s32 	%p9, %r13, %r4;
+	and.pred  	%p10, %p8, %p9;
+	@%p10 bra 	$L__BB1_2;
+$L__BB1_8:
 	ret;
 }
 .visible .entry perfml_empty()
