@@ -2,15 +2,21 @@
 
 The shares of a launch's time add up to 1:
 
-- ``launch``: what an empty kernel takes in the same batch.
+- ``launch``: what an empty kernel takes in the same batch. The others divide what is left.
 - ``multiprocessor``: the elasticity for multiprocessors, less the part that fewer resident warps
   make longer. Units of the multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
 - ``warps``: the elasticity for resident warps: latency that more warps would hide.
-- ``dram``: the elasticity for DRAM bandwidth, as long as it is no more than 1.
-- ``memory_latency``: where traffic costs more than the bandwidth that it takes, the launch waits
-  for single answers of memory, which queue behind the traffic.
-- ``fixed``: the rest. More multiprocessors, warps or bandwidth do not shorten it: a chain of
-  dependent instructions, one slice of L2 (atomics on few addresses), blocks on few multiprocessors.
+
+What more multiprocessors do not shorten lies outside them, and is divided by what traffic from
+other multiprocessors does to it:
+
+- ``memory_latency``: all of it, where traffic on DRAM costs more than the bandwidth that it takes
+  (`QUEUES`), or is felt while half of the multiprocessors do not suffice either (`SATURATED`): the
+  launch waits for single answers of memory, which queue behind the traffic.
+- ``dram``: the least of the elasticities for traffic on DRAM, on L2 and on its atomic units. What
+  DRAM limits passes L2, too, so it answers to all three.
+- ``l2``: the rest, where atomics of others are felt (`FELT`): slices of L2, their atomic units.
+- ``fixed``: the rest, where it is not: few blocks, or a chain of dependent instructions.
 """
 
 from __future__ import annotations
@@ -26,15 +32,31 @@ LIMITS = {
     "warps": "latency that more resident warps would hide",
     "dram": "DRAM bandwidth",
     "memory_latency": "latency of memory",
+    "l2": "slices of L2 or their atomic units",
     "fixed": "work that no further multiprocessor shortens",
 }
 """Id of a limit to its words."""
-QUEUES = 1.5
-"""From this elasticity for DRAM on the traffic costs more than bandwidth.
+QUEUES = 2.5
+"""From this elasticity for traffic on DRAM on it costs more than the bandwidth that it takes."""
+SATURATED = 0.15
+"""To this elasticity for multiprocessors memory is busy enough without the other half of them."""
+FELT = 0.12
+"""From this elasticity for traffic on memory on it is felt.
 
-Planted kernels on an H100 with DRAM at 85 % and more: 0.8 to 1.4; kernels that walk through memory:
-1.6 to 9 (``studies/experiments``).
+`QUEUES`, `SATURATED` and `FELT` are fitted to planted kernels on an H100, and tried on families
+that the fit has not seen (``studies/experiments``).
 """
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The three constants above; a study fits them."""
+
+    queues: float = QUEUES
+    saturated: float = SATURATED
+    felt: float = FELT
+
+
 DECIDES = 0.5
 """A limit is named that makes at least half of the time; else the launch stands at several."""
 
@@ -68,7 +90,7 @@ class Breakdown:
         return f"Limited by {LIMITS[name]}: {share} of the time."
 
 
-def breakdown(responses: Responses) -> Breakdown:
+def breakdown(responses: Responses, thresholds: Thresholds = Thresholds()) -> Breakdown:
     """Divide a launch's time among limits.
 
     Parameters
@@ -76,25 +98,31 @@ def breakdown(responses: Responses) -> Breakdown:
     responses
         Of one launch. Where a condition did not apply (one block a multiprocessor has no fewer
         warps), its resource has no share.
+    thresholds
+        Between latency and bandwidth of memory.
     """
-    launch = _within(responses.empty_us / responses.time_us)
+    launch = _within(responses.launch_share)
     left = 1 - launch
-    multiprocessors = _within(responses.elasticity("sm_half")) * left
-    warps = min(_within(responses.elasticity("warps_half")) * left, multiprocessors)
+    answer = responses.elasticity_beyond_launch
+    multiprocessors = _within(answer("sm_half")) * left
+    warps = min(_within(answer("warps_half")) * left, multiprocessors)
     outside = left - multiprocessors
-    traffic = responses.elasticity("dram_traffic")
-    bandwidth = latency = 0.0
-    if traffic >= QUEUES:
-        latency = outside
-    else:
-        bandwidth = min(_within(traffic) * left, outside)
+    traffic = [answer(name) for name in ("dram_traffic", "l2_traffic", "atomic_traffic")]
+    known = [each for each in traffic if not math.isnan(each)]
+    felt = bool(known) and max(traffic[0], traffic[-1]) >= thresholds.felt
+    unsaturated = answer("sm_half") >= thresholds.saturated
+    queues = felt and (traffic[0] >= thresholds.queues or unsaturated)
+    dram = 0.0 if queues or not felt else _within(min(known)) * outside
+    rest = 0.0 if queues else outside - dram
+    slices = felt and known[-1] >= thresholds.felt
     shares = {
         "launch": launch,
         "multiprocessor": multiprocessors - warps,
         "warps": warps,
-        "dram": bandwidth,
-        "memory_latency": latency,
-        "fixed": outside - bandwidth - latency,
+        "memory_latency": outside if queues else 0.0,
+        "dram": dram,
+        "l2": rest if slices else 0.0,
+        "fixed": 0.0 if slices or queues else rest,
     }
     largest = max(shares, key=lambda name: shares[name])
     return Breakdown(shares, largest if shares[largest] >= DECIDES else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ def experiments_csv(experiments: Experiments) -> str:
 
 
 def read_experiments(path: Path) -> Experiments:
-    """Read ``experiments.csv`` of a run.
+    """Read ``experiments.csv`` of a run; one compressed by xz, too.
 
     Raises
     ------
@@ -155,9 +156,10 @@ def read_experiments(path: Path) -> Experiments:
         If it is missing, or is no such table.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        opened = lzma.open if path.suffix == ".xz" else open
+        with opened(path, "rt", encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
         msg = "this run has no experiments"
         cure = "Measure them with: perfml prove PROGRAM"
         raise InputError(msg, where=str(path), found=str(error), cure=cure) from error

@@ -11,7 +11,7 @@ over the change from 1 to a, as for a finite change in economics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,24 @@ class Responses:
         response = self.by_condition.get(condition)
         return math.nan if response is None else response.elasticity
 
+    def elasticity_beyond_launch(self, condition: str) -> float:
+        """Return the elasticity of the time that is not launch overhead.
+
+        An empty kernel's time does not answer to any resource: it is taken from both sides of the
+        ratio. NaN where the condition did not apply, or the launch does nothing else.
+        """
+        response = self.by_condition.get(condition)
+        work = 1 - self.launch_share
+        if response is None or not 0 < response.amount < 1 or not work > 0:
+            return math.nan
+        ratio = 1 + (response.ratio - 1) / work
+        return math.log(ratio) / math.log(1 / response.amount) if ratio > 0 else math.nan
+
+    @property
+    def launch_share(self) -> float:
+        """The share of the time that an empty kernel takes as well."""
+        return min(self.empty_us / self.time_us, 1.0)
+
     def ratio(self, condition: str) -> float:
         """Return a ratio; NaN where the condition did not apply."""
         response = self.by_condition.get(condition)
@@ -118,6 +136,35 @@ def responses(experiments: Experiments, seed: int = 0) -> list[Responses]:
         )
         for launch in experiments.launches
     ]
+
+
+def resampled(responses: Responses, draws: int, seed: int = 0) -> list[Responses]:
+    """Return the responses of bootstrap resamples of the rounds of one launch.
+
+    Parameters
+    ----------
+    responses
+        Of a launch.
+    draws
+        Resamples.
+    seed
+        Of the bootstrap.
+    """
+    random = np.random.default_rng(seed)
+    medians = {
+        each.name: _medians(np.asarray(each.times_us, dtype=float), random, draws)
+        for each in responses.launch.conditions
+        if each.times_us
+    }
+    controls = {each.name: each.control for each in responses.launch.conditions}
+    made = []
+    for draw in range(draws):
+        drawn = {
+            name: replace(each, ratio=float(medians[name][draw] / medians[controls[name]][draw]))
+            for name, each in responses.by_condition.items()
+        }
+        made.append(replace(responses, by_condition=drawn))
+    return made
 
 
 def _calibrated(
@@ -157,8 +204,10 @@ def _interval(
     return float(ends[0]), float(np.median(above) / np.median(below)), float(ends[1])
 
 
-def _medians(times: npt.NDArray[Any], random: np.random.Generator) -> npt.NDArray[Any]:
-    drawn = random.integers(0, times.size, (DRAWS, times.size))
+def _medians(
+    times: npt.NDArray[Any], random: np.random.Generator, draws: int = DRAWS
+) -> npt.NDArray[Any]:
+    drawn = random.integers(0, times.size, (draws, times.size))
     medians: npt.NDArray[Any] = np.median(times[drawn], axis=1)
     return medians
 
