@@ -3,8 +3,8 @@
 The shares of a launch's time add up to 1:
 
 - ``launch``: what an empty kernel takes in the same batch. The others divide what is left.
-- ``multiprocessor``: the elasticity for multiprocessors, less the part that fewer resident warps
-  make longer. Units of the multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
+- ``multiprocessor``: the elasticity for multiprocessors (the lesser of those for three quarters and
+  for half of them), less the part that fewer resident warps make longer. Units of the multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
 - ``warps``: the elasticity for resident warps: latency that more warps would hide.
 
 What more multiprocessors do not shorten lies outside them, and is divided by what traffic from
@@ -104,7 +104,10 @@ def breakdown(responses: Responses, thresholds: Thresholds = Thresholds()) -> Br
     launch = _within(responses.launch_share)
     left = 1 - launch
     answer = responses.elasticity_beyond_launch
-    multiprocessors = _within(answer("sm_half")) * left
+    # a grid that leaves some idle does not miss a quarter of them, and then half of them at once
+    answers = [answer(name) for name in ("sm_most", "sm_half")]
+    multiprocessors = min((_within(each) for each in answers if not math.isnan(each)), default=0.0)
+    multiprocessors *= left
     warps = min(_within(answer("warps_half")) * left, multiprocessors)
     outside = left - multiprocessors
     traffic = [answer(name) for name in ("dram_traffic", "l2_traffic", "atomic_traffic")]

@@ -25,8 +25,9 @@ GRID = tuple(
         (1.5, 2.0, 2.5, 3.0), (0.05, 0.1, 0.15, 0.2, 0.3), (0.05, 0.08, 0.12, 0.16, 0.2)
     )
 )
-BANDWIDTH = {"h100": 3352.0, "h200": 4800.0}
+BANDWIDTH = {"h100": 3350.0, "h200": 4800.0}
 """GB/s: data sheets of the SXM cards."""
+TRUTH = Path(__file__).parents[2] / "datasets" / "h100-planted-causes" / "truth.json"
 BINS = (0.0, 0.1, 0.25, 0.5, 0.8, 1.0)
 RIVALS = ("fp32_pipe_time", "dram_busy_time", "global_atomics", "theoretical_occupancy", "sm_imbalance")
 """One cause of each limit; those that share no limit with the planted cause are the wrong ones."""
@@ -66,7 +67,7 @@ def verdicts(cases: Sequence[Case], level: str) -> dict[str, Any]:
     """Ask for the planted cause of a level, and for a cause of every limit that it cannot have."""
     terms = {
         each["family"]: each["cause"]["terms"]
-        for each in load_h100_planted_causes().truth["families"]
+        for each in json.loads(TRUTH.read_text(encoding="utf-8"))["families"]
     }
     said: dict[str, Counter[str]] = {"right": Counter(), "wrong": Counter()}
     misses = []
