@@ -110,6 +110,8 @@ def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -
         if reasons:
             why, kernel = next(iter(reasons.items()))
             found = f"{kernel}: {why}"
+        if left := sum(each.left for each in records):
+            found = f"{left} launches left open by the time limit"
         cure = "Check that it uses the GPU, and that no other profiler is attached to it."
         raise ProfilerError(msg, where=program[0], found=found, cure=cure)
     if len(made) > 1:

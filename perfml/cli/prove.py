@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from perfml.experiments.limits import Breakdown
     from perfml.experiments.record import Experiments
     from perfml.experiments.responses import Responses
+    from perfml.experiments.verdicts import Verdict
 
 _ITERATIONS = ("--iterations", "2", "--warmup", "2")
 """Of a built-in workload: the second measured iteration is examined."""
@@ -45,6 +48,10 @@ def prove(
     rounds: Annotated[
         int, typer.Option(min=3, max=50, help="Times that each condition is measured.")
     ] = 7,
+    cause: Annotated[
+        str | None, typer.Option(help="Say of this cause whether it is proven: global_atomics, ...")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Only launches in this range.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Launches to list, the longest first.")] = 20,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the program may take.")] = 600,
     out: Annotated[Path, typer.Option(help="Folder for experiments.csv and log.txt.")] = Path(
@@ -63,7 +70,7 @@ def prove(
 
     Example: perfml prove --seconds 20 -- ./my_program
 
-    Example: perfml prove prove/
+    Example: perfml prove prove/ --layer conv_11 --cause dram_bytes
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.experiments.limits import breakdown
@@ -78,17 +85,48 @@ def prove(
         experiments = _measured(out_, what, options, seconds, rounds, timeout, out)
     found = [(each, breakdown(each)) for each in responses(experiments)]
     found.sort(key=lambda pair: -pair[0].time_us)
-    out_.result(_document(experiments, found))
-    out_.table(
-        ["range", "kernel", "µs", "limit", "share", "answers"],
-        [_row(*pair) for pair in found[:top]],
-    )
+    if layer is not None:
+        found = _inside(found, layer)
+    verdicts = [_verdict(each, cause) for each, _ in found]
+    out_.result(_document(experiments, found, verdicts))
+    head = ["range", "kernel", "µs", "limit", "share", "answers"]
+    rows = [_row(*pair) for pair in found[:top]]
+    if cause is not None:
+        head = [*head[:3], cause, *head[3:]]
+        for row, said in zip(rows, verdicts, strict=False):
+            row.insert(3, f"{said.verdict} ({100 * said.share:.0f} %)" if said else "-")
+    out_.table(head, rows)
     if as_json:
         return
     for kernel, reason in experiments.skipped[:5]:
         out_.warn(f"{kernel}: not examined ({reason})")
     if experiments.left:
         out_.warn(f"{experiments.left} launches were left open; raise --seconds")
+    if experiments.shortened:
+        out_.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
+
+
+def _inside(
+    found: list[tuple[Responses, Breakdown]], layer: str
+) -> list[tuple[Responses, Breakdown]]:
+    """Return the launches in a range."""
+    chosen = [pair for pair in found if layer in pair[0].launch.ranges]
+    if not chosen:
+        names = sorted({each.launch.ranges[-1] for each, _ in found if each.launch.ranges})
+        msg = "no examined launch lies in this range"
+        raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
+    return chosen
+
+
+def _verdict(responses: Responses, cause: str | None) -> Verdict | None:
+    from perfml.experiments.verdicts import LIMITS_OF, verdict
+
+    if cause is None:
+        return None
+    if cause not in LIMITS_OF:
+        msg = "no experiment on one launch can tell this cause"
+        raise PerfmlError(msg, found=cause, cure=f"It can tell: {', '.join(sorted(LIMITS_OF))}.")
+    return verdict(responses, cause)
 
 
 def _measured(
@@ -152,7 +190,9 @@ def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
 
 
 def _document(
-    experiments: Experiments, found: list[tuple[Responses, Breakdown]]
+    experiments: Experiments,
+    found: list[tuple[Responses, Breakdown]],
+    verdicts: Sequence[Verdict | None],
 ) -> dict[str, Any]:
     from perfml.experiments.responses import LEVEL
 
@@ -164,6 +204,7 @@ def _document(
         },
         "interval": {"level": LEVEL, "over": "rounds of one launch in one process"},
         "left": experiments.left,
+        "shortened": experiments.shortened,
         "skipped": [{"kernel": kernel, "reason": why} for kernel, why in experiments.skipped],
         "launches": [
             {
@@ -174,6 +215,7 @@ def _document(
                 "time_us": responses.time_us,
                 "limit": breakdown.limit,
                 "shares": breakdown.shares,
+                "verdict": None if said is None else asdict(said),
                 "responses": [
                     {
                         "condition": name,
@@ -186,6 +228,6 @@ def _document(
                     for name, each in responses.by_condition.items()
                 ],
             }
-            for responses, breakdown in found
+            for (responses, breakdown), said in zip(found, verdicts, strict=True)
         ],
     }

@@ -4,7 +4,8 @@ The shares of a launch's time add up to 1:
 
 - ``launch``: what an empty kernel takes in the same batch. The others divide what is left.
 - ``multiprocessor``: the elasticity for multiprocessors (the lesser of those for three quarters and
-  for half of them), less the part that fewer resident warps make longer. Units of the multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
+  for half of them), less the part that fewer resident warps make longer. Units of the
+  multiprocessor (pipes, issue, shared memory, L1) do work in proportion.
 - ``warps``: the elasticity for resident warps: latency that more warps would hide.
 
 What more multiprocessors do not shorten lies outside them, and is divided by what traffic from
@@ -57,6 +58,10 @@ class Thresholds:
     felt: float = FELT
 
 
+FITTED = Thresholds()
+"""Those that `breakdown` takes."""
+
+
 DECIDES = 0.5
 """A limit is named that makes at least half of the time; else the launch stands at several."""
 
@@ -90,7 +95,7 @@ class Breakdown:
         return f"Limited by {LIMITS[name]}: {share} of the time."
 
 
-def breakdown(responses: Responses, thresholds: Thresholds = Thresholds()) -> Breakdown:
+def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdown:
     """Divide a launch's time among limits.
 
     Parameters

@@ -123,6 +123,8 @@ class Laboratory {
     return times[times.size() / 2];
   }
 
+  double patience = 20;  // seconds, until a launch is said not to end
+
   // Whether a launch did not end: it waits for what the experiment has taken away.
   bool hangs() const { return hangs_; }
 
@@ -154,12 +156,12 @@ class Laboratory {
     if (failed(all.blocks(&made.blocks, function, threads, config.sharedMemBytes), "occupancy",
                why))
       return {};
-    patience_ = kPatience;
+    patience_ = patience;
     const auto begun = Clock::now();
     const double first = probe(subject, why);
     if (first < 0) return {};
     made.batch = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
-    patience_ = kPatience + 1e-6 * 100 * first * made.batch;
+    patience_ = patience + 1e-6 * 100 * first * made.batch;
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
     const double once = std::chrono::duration<double>(Clock::now() - begun).count() +
                         1e-6 * first * std::max(0, made.batch - 1);
@@ -199,7 +201,6 @@ class Laboratory {
  private:
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
   static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
-  static constexpr double kPatience = 20;    // seconds, until a launch is said not to end
   static constexpr double kUnlimited = 1e9;
   static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
   static constexpr size_t kOverL2 = size_t{8} << 20;
@@ -488,7 +489,7 @@ class Laboratory {
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
   Image image_;
   std::mt19937 random_{1};
-  double patience_ = kPatience;
+  double patience_ = patience;
   bool hangs_ = false;
 };
 

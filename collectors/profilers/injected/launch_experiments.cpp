@@ -84,6 +84,7 @@ class Examiner {
   bool begin(const std::string& folder) {
     if (!file_.open(folder)) return false;
     file_.note("perfml-experiments 1");
+    laboratory_.patience = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_PATIENCE", 20));
     return true;
   }
 
@@ -119,7 +120,7 @@ class Examiner {
       skip(launch, why);
       return;
     }
-    if (spent_ > request_.seconds) {
+    if (spent_ >= request_.seconds) {
       ++left_;
       return;
     }
