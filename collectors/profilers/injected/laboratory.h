@@ -163,8 +163,8 @@ class Laboratory {
     made.batch = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
     patience_ = patience + 1e-6 * 100 * first * made.batch;
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
-    const double once = std::chrono::duration<double>(Clock::now() - begun).count() +
-                        1e-6 * first * std::max(0, made.batch - 1);
+    const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
+    const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
     std::vector<Condition> chosen = conditions(subject, function, threads, made.blocks, kept);
     const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
     while (rounds > kFewestRounds && !fits(rounds)) {
