@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from perfml.cli.documents import answers, machines, models, predicted, tables
+from perfml.cli.documents import answers, machines, models, predicted, proven, tables
 from perfml.cli.documents.common import Failed
 from perfml.util.json_schema import json_schema
 
@@ -67,6 +67,7 @@ DOCUMENTS = {
     "advise": Printed((answers.Advise, answers.Brief)),
     "roofline": Printed((answers.Roofline,)),
     "predict": Printed((predicted.Predict,)),
+    "prove": Printed((proven.Prove,)),
     "gate": Printed((answers.Gate, answers.GateSaved)),
     "report": Printed((answers.Report,)),
     "plot": Printed((answers.Plot, answers.PlotList)),
