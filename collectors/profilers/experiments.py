@@ -161,10 +161,13 @@ def _record(rows: Sequence[Sequence[str]]) -> Experiments:
     launches = [
         Examined(
             tuple(row[7].split(_SEPARATOR)) if row[7] else (),
-            row[8],
-            *row[2:4],
-            *map(int, row[4:7]),
-            tuple(responses.get(("E", row[1]), ())),
+            kernel=row[8],
+            grid=row[2],
+            block=row[3],
+            dynamic_shared=int(row[4]),
+            blocks_per_multiprocessor=int(row[5]),
+            batch=int(row[6]),
+            conditions=tuple(responses.get(("E", row[1]), ())),
         )
         for row in rows
         if row[0] == "K"
