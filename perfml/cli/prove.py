@@ -15,6 +15,7 @@ from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
+    from perfml.experiments.findings import Examination
     from perfml.experiments.limits import Breakdown
     from perfml.experiments.record import Experiments
     from perfml.experiments.responses import Responses
@@ -51,6 +52,10 @@ def prove(
     cause: Annotated[
         str | None, typer.Option(help="Say of this cause whether it is proven: global_atomics, ...")
     ] = None,
+    explained: Annotated[
+        Path | None,
+        typer.Option(help="What perfml explain --json printed: are its first causes proven?"),
+    ] = None,
     layer: Annotated[str | None, typer.Option(help="Only launches in this range.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Launches to list, the longest first.")] = 20,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the program may take.")] = 600,
@@ -71,6 +76,8 @@ def prove(
     Example: perfml prove --seconds 20 -- ./my_program
 
     Example: perfml prove prove/ --layer conv_11 --cause dram_bytes
+
+    Example: perfml prove slow/ --explained explain.json
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.experiments.limits import breakdown
@@ -88,7 +95,15 @@ def prove(
     if layer is not None:
         found = _inside(found, layer)
     verdicts = [_verdict(each, cause) for each, _ in found]
-    out_.result(_document(experiments, found, verdicts))
+    examined = _findings(explained, [each for each, _ in found])
+    out_.result(_document(experiments, found, verdicts, examined))
+    if explained is not None:
+        rows = [
+            [each.finding.layer, each.finding.label, each.finding.certainty, each.said]
+            for each in examined
+        ]
+        out_.table(["layer", "first cause", "by counters", "by experiment"], rows)
+        return
     head = ["range", "kernel", "µs", "limit", "share", "answers"]
     rows = [_row(*pair) for pair in found[:top]]
     if cause is not None:
@@ -173,6 +188,12 @@ def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) ->
     return [*command, "--batch", str(batch), *_ITERATIONS, "--out", str(scratch)]
 
 
+def _findings(explained: Path | None, launches: Sequence[Responses]) -> Sequence[Examination]:
+    from perfml.experiments.findings import examine, read_findings
+
+    return [] if explained is None else examine(read_findings(explained), launches)
+
+
 def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
     from perfml.experiments.limits import LIMITS
     from perfml.kernel_names import short_kernel
@@ -193,6 +214,7 @@ def _document(
     experiments: Experiments,
     found: list[tuple[Responses, Breakdown]],
     verdicts: Sequence[Verdict | None],
+    examined: Sequence[Examination],
 ) -> dict[str, Any]:
     from perfml.experiments.responses import LEVEL
 
@@ -206,6 +228,16 @@ def _document(
         "left": experiments.left,
         "shortened": experiments.shortened,
         "skipped": [{"kernel": kernel, "reason": why} for kernel, why in experiments.skipped],
+        "findings": [
+            {
+                "layer": each.finding.layer,
+                "cause": each.finding.cause,
+                "certainty": each.finding.certainty,
+                "verdict": None if each.verdict is None else asdict(each.verdict),
+                "sentence": each.said,
+            }
+            for each in examined
+        ],
         "launches": [
             {
                 "ranges": list(responses.launch.ranges),

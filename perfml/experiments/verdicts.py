@@ -22,7 +22,6 @@ _WAIT = frozenset({"multiprocessor", "warps"})
 _DRAM = frozenset({"dram"})
 _MEMORY = frozenset({"dram", "l2", "memory_latency"})
 _ACCESSES = frozenset({"dram", "l2", "memory_latency", "multiprocessor"})
-_SLICES = frozenset({"l2", "dram"})
 _LATENCY = frozenset({"memory_latency", "warps"})
 _IDLE = frozenset({"fixed"})
 LIMITS_OF = {
@@ -37,17 +36,18 @@ LIMITS_OF = {
         ),
         _UNIT,
     ),
-    **dict.fromkeys(("dram_bytes", "dram_busy_time", "redundant_traffic"), _DRAM),
-    **dict.fromkeys(("dram_bytes_per_sector", "l2_busy_time"), _MEMORY),
+    "dram_busy_time": _DRAM,
+    "dram_bytes": _DRAM | {"memory_latency"},
+    **dict.fromkeys(("dram_bytes_per_sector", "l2_busy_time", "global_atomics"), _MEMORY),
     **dict.fromkeys(
         (
             "l2_sectors", "l1_sectors", "sectors_per_request", "uncoalesced_loads",
             "uncoalesced_copies", "uncoalesced_stores", "l2_sectors_per_l1_sector",
-            "global_requests", "narrow_access", "local_memory", "stall_memory_throttle",
+            "global_requests", "narrow_access", "redundant_traffic", "local_memory",
+            "stall_memory_throttle",
         ),
         _ACCESSES,
     ),
-    "global_atomics": _SLICES,
     **dict.fromkeys(
         ("theoretical_occupancy", "achieved_of_theoretical", "block_slots", "async_copy",
          "narrow_copies"),
@@ -115,9 +115,8 @@ class Verdict:
             return "Not decided: it lies outside the launch."
         limits = " or ".join(LIMITS[name] for name in LIMITS if name in LIMITS_OF[self.cause])
         words = (
-            f"{self.verdict.capitalize()} by experiment: {limits} make"
-            f" {100 * self.share:.0f} % of the time ({100 * self.low:.0f} to"
-            f" {100 * self.high:.0f} %)."
+            f"{self.verdict.capitalize()} by experiment: {100 * self.share:.0f} % of the time"
+            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %) goes to {limits}."
         )
         return words if self.verdict == PROVEN else f"{words} {breakdown(responses).sentence()}"
 

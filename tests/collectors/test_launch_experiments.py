@@ -32,10 +32,10 @@ def examine(built, tmp_path, monkeypatch):
     def examined(words, *, env=None, **settings):
         command = [str(program), *words.split()]
         log = tmp_path / "log.txt"
+        variables = {"PERFML_EXPERIMENTS_PATIENCE": "1", **(env or {})}
         found = experiments.examine(
-            command, log=log, timeout_s=PATIENCE_S, env={"PERFML_EXPERIMENTS_PATIENCE": "1"} | (env or {}),
-            **settings,
-        )  # fmt: skip
+            command, log=log, timeout_s=PATIENCE_S, env=variables, **settings
+        )
         return found, log.read_text()
 
     return examined

@@ -48,7 +48,9 @@ class CauseVerdict(TypedDict):
     share: Annotated[Number, "of the time at the limits that the cause predicts"]
     low: Number
     high: Number
-    likelihood: Annotated[Number, "how often a limit with such a share was right on recorded kernels"]
+    likelihood: Annotated[
+        Number, "how often a limit with such a share was right on recorded kernels"
+    ]
 
 
 class LimitShares(TypedDict):
@@ -77,6 +79,16 @@ class ProvenLaunch(TypedDict):
     responses: list[ConditionResponse]
 
 
+class ProvenFinding(TypedDict):
+    """The first cause of an explanation (--explained), and what the experiment says of it."""
+
+    layer: Annotated[str, "of the slower side"]
+    cause: str
+    certainty: Annotated[str, "by counters"]
+    verdict: Annotated[CauseVerdict | None, "null where the layer was not examined"]
+    sentence: str
+
+
 class Prove(TypedDict):
     """Launches under experiments, the longest first."""
 
@@ -85,4 +97,5 @@ class Prove(TypedDict):
     left: Annotated[int, "launches that the time limit left open"]
     shortened: Annotated[int, "long launches with fewer rounds or conditions"]
     skipped: list[SkippedLaunch]
+    findings: list[ProvenFinding]
     launches: list[ProvenLaunch]
