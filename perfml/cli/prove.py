@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def prove(
     if cause is not None:
         head = [*head[:3], cause, *head[3:]]
         for row, said in zip(rows, verdicts, strict=False):
-            row.insert(3, f"{said.verdict} ({100 * said.share:.0f} %)" if said else "-")
+            row.insert(3, _briefly(said))
     out_.table(head, rows)
     if as_json:
         return
@@ -131,6 +132,12 @@ def _inside(
         msg = "no examined launch lies in this range"
         raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
     return chosen
+
+
+def _briefly(said: Verdict | None) -> str:
+    if said is None or math.isnan(said.share):
+        return "-" if said is None else said.verdict
+    return f"{said.verdict} ({100 * said.share:.0f} %)"
 
 
 def _verdict(responses: Responses, cause: str | None) -> Verdict | None:
@@ -206,6 +213,8 @@ def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
     )
     share = f"{100 * breakdown.shares[breakdown.largest]:.0f} %"
     limit = LIMITS[breakdown.largest] + ("" if breakdown.limit else " (among others)")
+    if math.isnan(breakdown.shares["fixed"]):
+        limit, share = "not known", "-"
     inner = launch.ranges[-1] if launch.ranges else "-"
     return [inner, short_kernel(launch.kernel), responses.time_us, limit, share, answers]
 

@@ -25,6 +25,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfml.experiments.responses import Responses
 
 LIMITS = {
@@ -73,7 +75,8 @@ class Breakdown:
     Attributes
     ----------
     shares
-        Id of a limit to its share of the time; they add up to 1.
+        Id of a limit to its share of the time; they add up to 1. All but that of launch overhead
+        are NaN where a launch runs on all multiprocessors only.
     limit
         The id that makes `DECIDES` of the time or more; None where none does.
     """
@@ -83,13 +86,15 @@ class Breakdown:
 
     @property
     def largest(self) -> str:
-        """The id with the largest share."""
-        return max(self.shares, key=lambda name: self.shares[name])
+        """The id with the largest known share."""
+        return max(self.shares, key=lambda name: np.nan_to_num(self.shares[name]))
 
     def sentence(self) -> str:
         """Say where the launch stands, in words."""
         name = self.largest
         share = f"{100 * self.shares[name]:.0f} %"
+        if math.isnan(self.shares["fixed"]):
+            return "Not known: it could not be run on fewer multiprocessors."
         if self.limit is None:
             return f"Several limits; the largest is {LIMITS[name]} with {share} of the time."
         return f"Limited by {LIMITS[name]}: {share} of the time."
@@ -111,6 +116,8 @@ def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdow
     answer = responses.elasticity_beyond_launch
     # a grid that leaves some idle does not miss a quarter of them, and then half of them at once
     answers = [answer(name) for name in ("sm_most", "sm_half")]
+    if launch < 1 and all(math.isnan(each) for each in answers):
+        return Breakdown(dict.fromkeys(LIMITS, math.nan) | {"launch": launch}, None)
     multiprocessors = min((_within(each) for each in answers if not math.isnan(each)), default=0.0)
     multiprocessors *= left
     warps = min(_within(answer("warps_half")) * left, multiprocessors)

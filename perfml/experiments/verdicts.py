@@ -113,6 +113,8 @@ class Verdict:
         """Say the verdict and why."""
         if self.cause not in LIMITS_OF:
             return "Not decided: it lies outside the launch."
+        if math.isnan(self.share):
+            return "Not decided: the launch could not be run on fewer multiprocessors."
         limits = " or ".join(LIMITS[name] for name in LIMITS if name in LIMITS_OF[self.cause])
         words = (
             f"{self.verdict.capitalize()} by experiment: {100 * self.share:.0f} % of the time"
@@ -135,6 +137,8 @@ def verdict(responses: Responses, cause: str) -> Verdict:
     if limits is None:
         return Verdict(cause, OPEN)
     share, low, high = share_at(responses, limits)
+    if math.isnan(share):
+        return Verdict(cause, OPEN)
     if low >= PROVES:
         said = PROVEN
     elif high < REFUTES:

@@ -12,6 +12,7 @@ from collectors.profilers import experiments, inject
 from collectors.profilers.process import ProfilerError
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
+from perfml.experiments.verdicts import OPEN, verdict
 from tests.support import cupti_on_cpu
 from tests.support.processes import PATIENCE_S
 
@@ -88,6 +89,17 @@ def test_a_launch_that_fewer_multiprocessors_hang_is_left_alone_and_named(examin
     assert kernel.startswith("waits(int*)")
     assert "waits for blocks" in why
     assert output.splitlines()[-1] == "word 1"
+
+
+def test_conditions_under_which_a_launch_is_refused_are_left_out(examine):
+    found, _ = examine("cluster units")
+    (cluster, _) = responses(found)
+    assert {"l2_less", "warps_half"} <= set(cluster.by_condition)
+    assert not {"sm_half", "dram_traffic"} & set(cluster.by_condition)
+    # what was not measured is not a limit
+    assert breakdown(cluster).limit is None
+    assert "Not known" in breakdown(cluster).sentence()
+    assert verdict(cluster, "dram_bytes").verdict == OPEN
 
 
 @pytest.mark.parametrize(

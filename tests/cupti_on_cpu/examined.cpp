@@ -1,6 +1,7 @@
 // A program for the stand-in of a GPU: words name what it launches, in order (see fake_gpu.cpp).
 //
-// units, dram, adds, waits, long      a launch
+// units, dram, adds, waits, long, cluster
+//                                     a launch
 // iterations                          three iterations of one launch of `units`, in a range each
 // capture, captured                   a capture of a graph begins, and ends
 // cooperative                         a cooperative launch
@@ -44,6 +45,7 @@ int main(int count, char** words) {
     if (word == "adds") launch(3, "_Z4addsPi");
     if (word == "waits") launch(4, "_Z5waitsPi");
     if (word == "long") launch(5, "_Z4longPi");
+    if (word == "cluster") launch(6, "_Z7clusterPi");
     if (word == "away") launch(1, "_Z4awayPf", 1);
     if (word == "cooperative") {
       cuLaunchCooperativeKernel_params given = {};

@@ -4,7 +4,7 @@
 // Kernels, by the number that is their handle:
 //   1 takes 1320 us on one multiprocessor      3 takes 10 us, and adds 1 to the first word it is given
 //   2 takes 10 us, 15 while others use DRAM    4 ends only where all multiprocessors are there
-//   5 takes 5 s
+//   5 takes 5 s                                6 is launched on all multiprocessors only
 #include "fake_cupti.h"
 
 #include <cstdlib>
@@ -92,6 +92,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     case 3: g_now_us += 10; ++**static_cast<int**>(given[0]); break;
     case 4: g_never |= there < 132; break;
     case 5: g_now_us += 5e6; break;
+    case 6:
+      if (there < 132) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+      g_now_us += 10;
+      break;
     case kTraffic: case kAtomics:
       g_now_us += flows() ? 20 : 10;
       if (*static_cast<const int*>(given[4]) > 100) {

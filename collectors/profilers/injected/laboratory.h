@@ -53,6 +53,7 @@ struct Condition {
 struct Outcome {
   Condition condition;
   std::vector<double> us;  // of a launch, a number a round
+  bool fails = false;      // this launch cannot be made so
 };
 
 // What the experiments on a launch gave; no outcome if they failed.
@@ -182,19 +183,24 @@ class Laboratory {
       }
     }
     std::vector<Outcome> outcomes;
-    for (const Condition& condition : chosen) outcomes.push_back({condition, {}});
+    for (const Condition& condition : chosen) outcomes.push_back({condition, {}, false});
     std::vector<size_t> order(outcomes.size());
     std::iota(order.begin(), order.end(), size_t{0});
     for (int round = 0; round < rounds; ++round) {
       std::shuffle(order.begin(), order.end(), random_);
       for (size_t place : order) {
-        const double us =
-            run(subject, function, outcomes[place].condition, made.batch, kept, why);
-        if (us < 0) return {};
-        outcomes[place].us.push_back(us);
+        Outcome& outcome = outcomes[place];
+        if (outcome.fails) continue;
+        const double us = run(subject, function, outcome.condition, made.batch, kept, why);
+        // a cluster may be too large for a part of the GPU: that condition alone is left out
+        outcome.fails = us < 0;
+        if (hangs_ || (outcome.fails && outcome.condition.name == std::string("all"))) return {};
+        outcome.us.push_back(us);
       }
     }
-    made.outcomes = std::move(outcomes);
+    for (Outcome& outcome : outcomes) {
+      if (!outcome.fails) made.outcomes.push_back(std::move(outcome));
+    }
     return made;
   }
 

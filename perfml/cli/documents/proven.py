@@ -54,15 +54,15 @@ class CauseVerdict(TypedDict):
 
 
 class LimitShares(TypedDict):
-    """Shares of the time; they add up to 1."""
+    """Shares of the time; they add up to 1. Null where fewer multiprocessors were refused."""
 
     launch: float
-    multiprocessor: float
-    warps: float
-    memory_latency: float
-    dram: float
-    l2: float
-    fixed: float
+    multiprocessor: Number
+    warps: Number
+    memory_latency: Number
+    dram: Number
+    l2: Number
+    fixed: Number
 
 
 class ProvenLaunch(TypedDict):
