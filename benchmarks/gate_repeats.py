@@ -33,8 +33,8 @@ from perfml.metrics.sets import INSTRUCTIONS
 
 GROWTH = 1.02
 THRESHOLD = 1.05
-UNUSED = ("atlas", "nazir2024")
-"""Data sets of which the atlas is taken by processes, and the other has to be fetched."""
+UNUSED = ("atlas", "nazir2024", "h100-experiments", "h200-ladders", "__pycache__")
+"""The atlas is taken by processes, one has to be fetched, and two are no tables of repeats."""
 QUICK = 60
 """Of so many pairs one is taken with ``--quick``."""
 PLANTED_EVERY = 8
@@ -68,7 +68,9 @@ def main() -> None:
 
 def recorded() -> Iterator[Pair]:
     """Yield the pairs of equal code that the data sets hold."""
-    tables = {name: load(name).frame for name in DATASETS if name not in UNUSED}
+    folders = sorted(path.name for path in (ROOT / "studies/data").iterdir() if path.is_dir())
+    names = [name for name in (*DATASETS, *folders) if name not in UNUSED]
+    tables = {name: load(name).frame for name in names}
     for table in tables.values():
         yield from _halves(table)
     first, second, other = (tables[name] for name in PLANTED)

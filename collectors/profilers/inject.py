@@ -18,6 +18,7 @@ from collectors.profilers.process import ProfilerError, last_lines, run
 
 ACTIVITY = "activity_trace"
 COUNTERS = "range_profiler"
+EXPERIMENTS = "launch_experiments"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def toolkit() -> Toolkit:
 
 
 def library(name: str) -> Path:
-    """Return a compiled library, `ACTIVITY` or `COUNTERS`, building it on first use.
+    """Return a compiled library (`ACTIVITY`, `COUNTERS`, `EXPERIMENTS`), building it on first use.
 
     Raises
     ------

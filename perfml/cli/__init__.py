@@ -25,6 +25,7 @@ from perfml.cli import (
     plan,
     plot,
     predict,
+    prove,
     report,
     reproduce,
     schema,
@@ -54,6 +55,7 @@ plan.register(app)
 explain.register(app)
 advise.register(app)
 predict.register(app)
+prove.register(app)
 gate.register(app)
 report.register(app)
 plot.register(app)

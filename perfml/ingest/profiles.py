@@ -16,9 +16,11 @@ from typing import Any
 import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
+from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.duplicate_layers import expand_twins
+from perfml.ingest.experiments import with_experiments
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
 from perfml.ingest.products import with_products
@@ -40,8 +42,8 @@ from perfml.util.typing import Progress
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
-_NOT_PROFILES = ("log.txt",)
-"""Text files of a run folder that hold what programs printed."""
+_NOT_PROFILES = ("log.txt", EXPERIMENTS)
+"""Files of a run folder that are no profiles: what programs printed, experiments."""
 _ANY_DOCUMENT = ".json"
 _ANY_TEXT = (".txt", ".log")
 """Endings that say nothing: of a folder's such files those that a reader knows are taken."""
@@ -381,6 +383,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
+        if run.collected:
+            named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]
         named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
         named["workload"] = known.workload or "unknown"

@@ -1,6 +1,7 @@
 """What verbs print with --json is what perfml schema says of it, on recorded data."""
 
 import json
+import lzma
 import shutil
 
 import jsonschema
@@ -11,7 +12,7 @@ from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
 from perfml.cli.versions import version_of
 from tests.support.modeling_data import networks_with_law
-from tests.support.paths import DATA
+from tests.support.paths import DATA, ROOT
 from tests.support.published_data import synthetic
 
 pytestmark = pytest.mark.long
@@ -56,6 +57,7 @@ CASES = [
     ("plot", ("--list",)),
     ("doctor", ()),
     ("collect", ("yolov4-tiny", "--backend", "cudnn", "--dry-run", "--out", "runs")),
+    ("prove", ("proven", "--cause", "dram_bytes")),
     ("sweep", ("sweep.yaml", "--out", "swept", "--dry-run")),
     ("schema", ()),
     ("error", ("explain", "nothing.ncu-rep")),
@@ -70,6 +72,9 @@ def folder(tmp_path, monkeypatch, recorded):
 
     monkeypatch.chdir(tmp_path)
     shutil.copy(recorded / "ncu" / "vectors.csv", tmp_path)
+    (tmp_path / "proven").mkdir()
+    probe = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"
+    (tmp_path / "proven" / "experiments.csv").write_bytes(lzma.decompress(probe.read_bytes()))
     peaks = {"fp32": 1e12, "dram": 1e12, "l2": 1e13}
     (tmp_path / "peaks.json").write_text(json.dumps({"peaks": peaks}))
     (tmp_path / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")

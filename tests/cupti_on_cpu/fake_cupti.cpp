@@ -121,8 +121,12 @@ CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle, CUpti_Callback
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
-  const bool copies = domain == CUPTI_CB_DOMAIN_DRIVER_API && id == kCopy;
-  *name = copies ? "cuMemcpyHtoDAsync_v2" : "cuSomethingElse";
+  *name = "cuSomethingElse";
+  if (domain != CUPTI_CB_DOMAIN_DRIVER_API) return CUPTI_SUCCESS;
+  if (id == kCopy) *name = "cuMemcpyHtoDAsync_v2";
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2) *name = "cuMemAlloc_v2";
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2) *name = "cuStreamBeginCapture_v2";
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture) *name = "cuStreamEndCapture";
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {

@@ -8,22 +8,33 @@ from collectors.profilers import inject
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "tests" / "cupti_on_cpu"
-LIBRARY = ROOT / "collectors" / "profilers" / "injected" / "range_profiler.cpp"
+INJECTED = ROOT / "collectors" / "profilers" / "injected"
+LIBRARY = INJECTED / "range_profiler.cpp"
+EXPERIMENTS = INJECTED / "launch_experiments.cpp"
 COMPILER = shutil.which("g++") or shutil.which("c++")
 
 
 def compiled(folder: Path) -> tuple[Path, Path]:
     """Compile into `folder`; return the range profiler and the program."""
+    return _compiled(folder, "fake_cuda.cpp", LIBRARY, "program.cpp")
+
+
+def compiled_experiments(folder: Path) -> tuple[Path, Path]:
+    """Compile into `folder`; return the library of experiments and a program with a GPU."""
+    return _compiled(folder, "fake_gpu.cpp", EXPERIMENTS, "examined.cpp")
+
+
+def _compiled(folder: Path, driver: str, source: Path, made_of: str) -> tuple[Path, Path]:
     cupti, library, program = folder / "libcupti.so.13", folder / "library.so", folder / "program"
     cuda = folder / "libcuda.so.1"
     headers = [f"-I{path}" for path in inject.toolkit().include]
     shared = [COMPILER, "-std=c++17", "-fPIC", "-shared", *headers]
     linked = [str(cupti), str(cuda), f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
     for command in (
-        [*shared, FOLDER / "fake_cuda.cpp", "-Wl,-soname,libcuda.so.1", "-o", cuda],
+        [*shared, FOLDER / driver, "-Wl,-soname,libcuda.so.1", "-o", cuda],
         [*shared, FOLDER / "fake_cupti.cpp", "-Wl,-soname,libcupti.so.13", "-o", cupti],
-        [*shared, "-fvisibility=hidden", LIBRARY, *linked, "-o", library],
-        [COMPILER, "-std=c++17", *headers, FOLDER / "program.cpp", *linked, "-o", program],
+        [*shared, "-fvisibility=hidden", source, *linked, "-o", library],
+        [COMPILER, "-std=c++17", *headers, FOLDER / made_of, *linked, "-o", program],
     ):
         subprocess.run(command, check=True)
     return library, program

@@ -7,6 +7,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <atomic>
+#include <cctype>
 #include <cstring>
 #include <cwchar>
 #include <string>
@@ -87,6 +88,26 @@ inline std::string message(const nvtxEventAttributes_t* event) {
     case NVTX_MESSAGE_TYPE_REGISTERED: return registered(event->message.registered);
     default: return "?";
   }
+}
+
+// A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
+inline bool is_iteration(const std::string& name) {
+  size_t first = name.find_first_not_of(' ');
+  size_t last = name.find_last_not_of(' ');
+  if (first == std::string::npos) return false;
+  std::string lower;
+  for (size_t i = first; i <= last; ++i)
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+  for (const char* word : {"iteration", "iter", "step"}) {
+    const size_t length = std::strlen(word);
+    if (lower.compare(0, length, word) != 0) continue;
+    size_t digits = length;
+    if (digits < lower.size() && std::strchr("_- ", lower[digits])) ++digits;
+    const size_t count = lower.size() - digits;
+    return count >= 1 && count <= 15 &&
+           lower.find_first_not_of("0123456789", digits) == std::string::npos;
+  }
+  return false;
 }
 
 // Domains in which libraries mark their own work: it is no layer of the program that calls them.

@@ -17,9 +17,7 @@
 #include <cupti.h>
 
 #include <atomic>
-#include <cctype>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -34,26 +32,6 @@
 namespace {
 
 using launches::Launch;
-
-// A name like iter_3, iteration-3 or "step 3" counts repeats (perfml.util.ranges.ITERATION).
-bool is_iteration(const std::string& name) {
-  size_t first = name.find_first_not_of(' ');
-  size_t last = name.find_last_not_of(' ');
-  if (first == std::string::npos) return false;
-  std::string lower;
-  for (size_t i = first; i <= last; ++i)
-    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
-  for (const char* word : {"iteration", "iter", "step"}) {
-    const size_t length = std::strlen(word);
-    if (lower.compare(0, length, word) != 0) continue;
-    size_t digits = length;
-    if (digits < lower.size() && std::strchr("_- ", lower[digits])) ++digits;
-    const size_t count = lower.size() - digits;
-    return count >= 1 && count <= 15 &&
-           lower.find_first_not_of("0123456789", digits) == std::string::npos;
-  }
-  return false;
-}
 
 // Follows the program from iteration to iteration: the first ones are timed, then counters are read.
 class Follower {
@@ -84,7 +62,7 @@ class Follower {
   // A child made by fork, whose file is closed, may have got a lock that nobody opens any more.
 
   void range_pushed(const std::string& name, size_t depth) {
-    if (!file_.is_open() || !is_iteration(name)) return;
+    if (!file_.is_open() || !nvtx::is_iteration(name)) return;
     std::lock_guard<std::recursive_mutex> guard(lock_);
     if (request_.unit == "region" || request_.unit == "program") return;
     if (request_.region_only && !in_region_) return;

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from perfml.cli.documents import answers, machines, models, predicted, tables
+from perfml.cli.documents import answers, machines, models, predicted, proven, tables
 from perfml.cli.documents.common import Failed
 from perfml.cli.versions import version_of
 from perfml.explain.brief import Brief
@@ -71,6 +71,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     ),
     "roofline": (answers.Roofline,),
     "predict": (predicted.Predict,),
+    "prove": (proven.Prove,),
     "gate": (
         answers.Gate,
         answers.GateSaved,

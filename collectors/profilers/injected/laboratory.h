@@ -1,0 +1,502 @@
+// The conditions under which a launch is run again, and how long it takes under each.
+//
+// Each condition takes away a part of one resource of the GPU, or uses it up from elsewhere, and has
+// a control that differs in nothing else. Times are of batches between two events of one stream, in
+// an order that is drawn anew in every round.
+#pragma once
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "experiment_driver.h"
+#include "memory_image.h"
+#include "traffic_ptx.h"
+
+namespace experiments {
+
+using Clock = std::chrono::steady_clock;
+
+// A launch as the program asked for it; the arrays stay the caller's.
+struct Subject {
+  CUfunction function = nullptr;
+  CUlaunchConfig config{};
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+// What the other multiprocessors do meanwhile.
+enum class Flow { none, dram, l2, atomics };
+
+struct Condition {
+  const char* name;
+  const char* control;        // the condition that it is compared with
+  CUstream stream = nullptr;
+  double amount = 1;          // of the resource, relative to the control
+  unsigned more_shared = 0;   // dynamic shared memory beyond what the launch asks for, bytes
+  int carveout = -2;          // share of shared memory in L1, per cent; -2: as the program has it
+  bool less_l2 = false;       // as much of L2 as the driver allows is set aside
+  bool single = false;        // launches one at a time
+  bool cold = false;          // L2 is filled with something else before each launch
+  Flow traffic = Flow::none;
+  bool main = true;           // kept where there is no time for all
+};
+
+struct Outcome {
+  Condition condition;
+  std::vector<double> us;  // of a launch, a number a round
+  bool fails = false;      // this launch cannot be made so
+};
+
+// What the experiments on a launch gave; no outcome if they failed.
+struct Examination {
+  std::vector<Outcome> outcomes;
+  int batch = 0, blocks = 0;
+  bool shortened = false;  // for want of time
+};
+
+// Multiprocessors set apart from the others.
+struct Partition {
+  CUstream stream = nullptr, others = nullptr;
+  unsigned multiprocessors = 0;
+};
+
+class Laboratory {
+ public:
+  // Makes streams, traffic and events in the current context.
+  bool open(std::string& why) {
+    const Driver& all = driver();
+    if (!all.complete()) {
+      why = "this driver lacks functions that experiments need";
+      return false;
+    }
+    CUdevice device = 0;
+    if (failed(all.device(&device), "device", why)) return false;
+    multiprocessors_ = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    l2_bytes_ = static_cast<size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+    persisting_ = static_cast<size_t>(
+        attribute(device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
+    shared_of_multiprocessor_ = static_cast<unsigned>(
+        attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
+    shared_of_block_ = static_cast<unsigned>(
+        attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+    reserved_shared_ = static_cast<unsigned>(
+        attribute(device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
+    if (failed(all.stream(&all_, CU_STREAM_NON_BLOCKING), "stream", why)) return false;
+    if (failed(all.event(&from_, CU_EVENT_DEFAULT), "event", why)) return false;
+    if (failed(all.event(&to_, CU_EVENT_DEFAULT), "event", why)) return false;
+    CUmodule module = nullptr;
+    if (failed(all.load(&module, kPtx), "traffic kernel", why)) return false;
+    if (failed(all.function(&traffic_, module, "perfml_traffic"), "traffic kernel", why))
+      return false;
+    if (failed(all.function(&atomics_, module, "perfml_atomics"), "traffic kernel", why))
+      return false;
+    if (failed(all.function(&empty_, module, "perfml_empty"), "empty kernel", why)) return false;
+    return make_partitions(device, why) && make_buffers(why);
+  }
+
+  unsigned multiprocessors() const { return static_cast<unsigned>(multiprocessors_); }
+  size_t l2_bytes() const { return l2_bytes_; }
+  const Partition& most() const { return most_; }
+  const Partition& half() const { return half_; }
+  const Partition& quarter() const { return quarter_; }
+  Image& image() { return image_; }
+  CUstream stream() const { return all_; }
+
+  // How long a kernel that does nothing takes in a batch, microseconds.
+  double empty_us(std::string& why) {
+    Subject subject;
+    subject.function = empty_;
+    subject.config.gridDimX = subject.config.gridDimY = subject.config.gridDimZ = 1;
+    subject.config.blockDimX = 32;
+    subject.config.blockDimY = subject.config.blockDimZ = 1;
+    std::vector<double> times;
+    for (int i = 0; i < 5; ++i) times.push_back(batch(subject, all_, 32, why));
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+
+  double patience = 20;  // seconds, until a launch is said not to end
+
+  // Whether a launch did not end: it waits for what the experiment has taken away.
+  bool hangs() const { return hangs_; }
+
+  // Runs a kernel of known limit under every condition.
+  Examination calibrate(Flow flow, int rounds, std::string& why) {
+    // its own flag, which nobody sets
+    Traffic traffic(*this, flow, 8 * multiprocessors(), flow == Flow::dram ? 1 : 16,
+                    stop_ + sizeof(int));
+    return examine(traffic.subject, rounds, kUnlimited, why);
+  }
+
+  // Runs a launch under every condition that applies to it, for at most so many seconds: with fewer
+  // rounds, then fewer conditions where it takes long.
+  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why) {
+    const Driver& all = driver();
+    CUfunction function = subject.function;
+    int value = 0;
+    // a launch takes a CUfunction or, cast to one, a CUkernel: nothing but trying tells which
+    if (all.get(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function) != CUDA_SUCCESS &&
+        (!all.function_of ||
+         failed(all.function_of(&function, reinterpret_cast<CUkernel>(subject.function)),
+                "function", why)))
+      return {};
+    Kept kept;
+    if (!kept.of(function, why)) return {};
+    Examination made;
+    const CUlaunchConfig& config = subject.config;
+    const int threads = static_cast<int>(config.blockDimX * config.blockDimY * config.blockDimZ);
+    if (failed(all.blocks(&made.blocks, function, threads, config.sharedMemBytes), "occupancy",
+               why))
+      return {};
+    patience_ = patience;
+    const auto begun = Clock::now();
+    const double first = probe(subject, why);
+    if (first < 0) return {};
+    made.batch = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
+    patience_ = patience + 1e-6 * 100 * first * made.batch;
+    // as long as the probe, which put memory back and ran it twice, and the rest of the batch
+    const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
+    const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
+    std::vector<Condition> chosen = conditions(subject, function, threads, made.blocks, kept);
+    const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
+    while (rounds > kFewestRounds && !fits(rounds)) {
+      --rounds;
+      made.shortened = true;
+    }
+    if (!fits(rounds)) {
+      chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
+                                  [](const Condition& each) { return !each.main; }),
+                   chosen.end());
+      if (!fits(rounds)) {
+        why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
+              " ms a launch with its memory put back: too long for the time limit";
+        return {};
+      }
+    }
+    std::vector<Outcome> outcomes;
+    for (const Condition& condition : chosen) outcomes.push_back({condition, {}, false});
+    std::vector<size_t> order(outcomes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (int round = 0; round < rounds; ++round) {
+      std::shuffle(order.begin(), order.end(), random_);
+      for (size_t place : order) {
+        Outcome& outcome = outcomes[place];
+        if (outcome.fails) continue;
+        const double us = run(subject, function, outcome.condition, made.batch, kept, why);
+        // a cluster may be too large for a part of the GPU: that condition alone is left out
+        outcome.fails = us < 0;
+        if (hangs_ || (outcome.fails && outcome.condition.name == std::string("all"))) return {};
+        outcome.us.push_back(us);
+      }
+    }
+    for (Outcome& outcome : outcomes) {
+      if (!outcome.fails) made.outcomes.push_back(std::move(outcome));
+    }
+    return made;
+  }
+
+ private:
+  static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
+  static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
+  static constexpr double kUnlimited = 1e9;
+  static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
+  static constexpr size_t kOverL2 = size_t{8} << 20;
+  static constexpr int kManyTurns = 1 << 24;  // a minute, if nobody stops it
+
+  // A launch of a kernel that uses memory up, turn after turn.
+  struct Traffic {
+    // `flag`: a word in the device's memory that ends it when it is set
+    Traffic(Laboratory& laboratory, Flow flow, unsigned blocks, int most_turns, CUdeviceptr flag)
+        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns), stop(flag) {
+      given[0] = &laboratory.written_;
+      given[1] = &laboratory.read_;
+      given[3] = &stop;
+      subject.function = flow == Flow::atomics ? laboratory.atomics_ : laboratory.traffic_;
+      subject.config.gridDimX = blocks;
+      subject.config.blockDimX = 512;
+      subject.config.gridDimY = subject.config.gridDimZ = 1;
+      subject.config.blockDimY = subject.config.blockDimZ = 1;
+      subject.parameters = given;
+    }
+    Traffic(const Traffic&) = delete;
+    Traffic& operator=(const Traffic&) = delete;
+    unsigned long long count;
+    int turns;
+    CUdeviceptr stop;
+    void* given[5] = {nullptr, nullptr, &count, nullptr, &turns};
+    Subject subject;
+  };
+
+  // What the program has set for a kernel, set again afterwards.
+  struct Kept {
+    int carveout = -1, most_shared = 0, shared = 0;
+    bool of(CUfunction function, std::string& why) {
+      const Driver& all = driver();
+      return !failed(all.get(&carveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                             function), "carveout", why) &&
+             !failed(all.get(&most_shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                             function), "shared memory", why) &&
+             !failed(all.get(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function),
+                     "shared memory", why);
+    }
+  };
+
+  static int attribute(CUdevice device, CUdevice_attribute which) {
+    int value = 0;
+    driver().attribute(&value, which, device);
+    return value;
+  }
+
+  bool make_partitions(CUdevice device, std::string& why) {
+    if (!driver().has_green()) return true;
+    const unsigned count = multiprocessors();
+    return part(device, count * 3 / 4, most_, why) &&
+           part(device, count / 2, half_, why) && part(device, count / 4, quarter_, why);
+  }
+
+  // Sets at least so many multiprocessors apart; the driver rounds up to what it can split.
+  bool part(CUdevice device, unsigned wanted, Partition& partition, std::string& why) {
+    const Driver& all = driver();
+    CUdevResource whole{}, chosen{}, rest{};
+    if (failed(all.resource(device, &whole, CU_DEV_RESOURCE_TYPE_SM), "multiprocessors", why))
+      return false;
+    unsigned groups = 1;
+    if (all.split(&chosen, &groups, &whole, &rest, 0, wanted) != CUDA_SUCCESS || groups == 0)
+      return true;  // this GPU cannot be split so: its experiments are left out
+    if (!green_stream(device, chosen, partition.stream, why)) return false;
+    if (rest.sm.smCount > 0 && !green_stream(device, rest, partition.others, why)) return false;
+    partition.multiprocessors = chosen.sm.smCount;
+    return true;
+  }
+
+  bool green_stream(CUdevice device, CUdevResource& part, CUstream& stream, std::string& why) {
+    const Driver& all = driver();
+    CUdevResourceDesc description = nullptr;
+    CUgreenCtx context = nullptr;
+    return !failed(all.describe(&description, &part, 1), "green context", why) &&
+           !failed(all.green(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM),
+                   "green context", why) &&
+           !failed(all.green_stream(&stream, context, CU_STREAM_NON_BLOCKING, 0), "green context",
+                   why);
+  }
+
+  bool make_buffers(std::string& why) {
+    const Driver& all = driver();
+    const size_t size = std::max(kOverDram, 2 * l2_bytes_);
+    return !failed(all.allocate(&read_, size), "traffic buffer", why) &&
+           !failed(all.allocate(&written_, size), "traffic buffer", why) &&
+           !failed(all.fill(read_, 0, size, all_), "traffic buffer", why) &&
+           !failed(all.allocate(&stop_, 2 * sizeof(int)), "stop flag", why) &&
+           !failed(all.fill(stop_, 0, 2 * sizeof(int), all_), "stop flag", why) &&
+           !failed(all.wait(all_), "traffic buffer", why) && set_stop(0, why);
+  }
+
+  // Traffic reads the flag in the device's memory: over the bus it would disturb every launch.
+  bool set_stop(unsigned char value, std::string& why) {
+    return !failed(driver().fill(stop_, value, sizeof(int), all_), "stop flag", why) &&
+           !failed(driver().wait(all_), "stop flag", why);
+  }
+
+  std::vector<Condition> conditions(const Subject& subject, CUfunction function, int threads,
+                                    int blocks, const Kept& kept) const {
+    std::vector<Condition> chosen = {{"all", "all", all_}};
+    // as much L1 as leaves the blocks their shared memory, and as little as there can be
+    const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
+    const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
+    const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
+    if (least < 60) {
+      chosen.push_back({"l1_large", "l1_large", all_});
+      chosen.back().carveout = static_cast<int>(least);
+    }
+    chosen.push_back({"l1_small", least < 60 ? "l1_large" : "all", all_});
+    chosen.back().carveout = 100;
+    for (int part : {2, 4}) {
+      if (blocks < part) continue;
+      Condition fewer{part == 2 ? "warps_half" : "warps_quarter", "l1_small", all_};
+      fewer.carveout = 100;
+      if (!fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks)) continue;
+      chosen.push_back(fewer);
+    }
+    if (persisting_ > 0) {
+      chosen.push_back({"l2_less", "all", all_});
+      chosen.back().less_l2 = true;
+      chosen.back().amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
+    }
+    chosen.push_back({"single", "single", all_});
+    chosen.back().single = true;
+    chosen.push_back({"l2_cold", "single", all_});
+    chosen.back().single = chosen.back().cold = true;
+    const auto with = [&](const char* name, const Partition& partition) {
+      if (!partition.stream || partition.multiprocessors >= multiprocessors()) return;
+      chosen.push_back({name, "all", partition.stream});
+      chosen.back().amount =
+          static_cast<double>(partition.multiprocessors) / static_cast<double>(multiprocessors());
+    };
+    with("sm_most", most_);
+    with("sm_half", half_);
+    with("sm_quarter", quarter_);
+    if (most_.stream && most_.others) {
+      chosen.push_back({"dram_traffic", "sm_most", most_.stream});
+      chosen.back().traffic = Flow::dram;
+      chosen.push_back({"l2_traffic", "sm_most", most_.stream});
+      chosen.back().traffic = Flow::l2;
+      chosen.push_back({"atomic_traffic", "sm_most", most_.stream});
+      chosen.back().traffic = Flow::atomics;
+    }
+    for (Condition& condition : chosen) {
+      const std::string name = condition.name;
+      condition.main = name == "all" || name == "sm_half" || name == "sm_most" ||
+                       name == "dram_traffic" || name == "warps_half" || name == "l1_small";
+    }
+    return chosen;
+  }
+
+  // Finds how much more shared memory leaves room for so many blocks a multiprocessor.
+  bool fill_shared(const Subject& subject, CUfunction function, int threads, int wanted,
+                   const Kept& kept, Condition& condition, int blocks) const {
+    const unsigned given = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
+    const unsigned share =
+        shared_of_multiprocessor_ / static_cast<unsigned>(wanted) - reserved_shared_;
+    const unsigned block = std::min(share, shared_of_block_) / 128 * 128;
+    if (block <= given) return false;
+    const unsigned dynamic = block - static_cast<unsigned>(kept.shared);
+    const Driver& all = driver();
+    if (all.set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                static_cast<int>(dynamic)) != CUDA_SUCCESS)
+      return false;
+    int got = 0;
+    const CUresult result = all.blocks(&got, function, threads, dynamic);
+    all.set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kept.most_shared);
+    if (result != CUDA_SUCCESS || got < 1 || got >= blocks) return false;
+    condition.more_shared = dynamic - subject.config.sharedMemBytes;
+    condition.amount = static_cast<double>(got) / blocks;
+    return true;
+  }
+
+  // How long the launch takes as it is, after one that warms up; negative if it fails.
+  double probe(const Subject& subject, std::string& why) {
+    if (!image_.put_back(all_, why) || batch(subject, all_, 1, why) < 0) return -1;
+    return batch(subject, all_, 1, why);
+  }
+
+  double run(const Subject& subject, CUfunction function, const Condition& condition, int size,
+             const Kept& kept, std::string& why) {
+    const Driver& all = driver();
+    Subject changed = subject;
+    if (condition.more_shared > 0) {
+      changed.config.sharedMemBytes += condition.more_shared;
+      all.set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+              static_cast<int>(changed.config.sharedMemBytes));
+    }
+    if (condition.carveout != -2)
+      all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, condition.carveout);
+    size_t limit = 0;
+    if (condition.less_l2) {
+      all.limit_now(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE);
+      all.limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, persisting_);
+    }
+    double us = -1;
+    if (image_.put_back(all_, why)) us = timed(changed, condition, size, why);
+    if (condition.less_l2) all.limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, limit);
+    if (condition.carveout != -2)
+      all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, kept.carveout);
+    if (condition.more_shared > 0)
+      all.set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kept.most_shared);
+    return us;
+  }
+
+  double timed(const Subject& subject, const Condition& condition, int size, std::string& why) {
+    if (batch(subject, condition.stream, 1, why) < 0) return -1;  // warms the caches up
+    if (condition.single) {
+      std::array<double, 3> times{};
+      for (double& us : times) {
+        if (condition.cold) {
+          if (failed(driver().fill(written_, 0, std::max(kOverDram, 2 * l2_bytes_), all_),
+                     "cold cache", why) ||
+              failed(driver().wait(all_), "cold cache", why))
+            return -1;
+        }
+        us = batch(subject, condition.stream, 1, why);
+        if (us < 0) return -1;
+      }
+      std::sort(times.begin(), times.end());
+      return times[1];
+    }
+    if (condition.traffic == Flow::none) return batch(subject, condition.stream, size, why);
+    if (!start_traffic(condition.traffic, why)) return -1;
+    double us = batch(subject, condition.stream, 1, why);  // until the traffic flows
+    if (us >= 0) us = batch(subject, condition.stream, size, why);
+    return stop_traffic(why) ? us : -1;
+  }
+
+  bool start_traffic(Flow flow, std::string& why) {
+    if (!set_stop(0, why)) return false;
+    Traffic traffic(*this, flow, 4 * (multiprocessors() - most_.multiprocessors), kManyTurns, stop_);
+    CUlaunchConfig config = traffic.subject.config;
+    config.hStream = most_.others;
+    return !failed(driver().launch(&config, traffic.subject.function, traffic.given, nullptr),
+                   "traffic", why);
+  }
+
+  bool stop_traffic(std::string& why) {
+    return set_stop(1, why) && !failed(driver().wait(most_.others), "traffic", why);
+  }
+
+  // Runs launches behind each other; microseconds of one, negative if a call fails.
+  double batch(const Subject& subject, CUstream stream, int size, std::string& why) {
+    const Driver& all = driver();
+    CUlaunchConfig config = subject.config;
+    config.hStream = stream;
+    if (failed(all.record(from_, stream), "event", why)) return -1;
+    for (int i = 0; i < size; ++i) {
+      if (failed(all.launch(&config, subject.function, subject.parameters, subject.extra),
+                 "launch", why))
+        return -1;
+    }
+    float ms = 0;
+    if (failed(all.record(to_, stream), "event", why) ||
+        !ended(why) ||
+        failed(all.elapsed(&ms, from_, to_), "event", why))
+      return -1;
+    return 1e3 * static_cast<double>(ms) / size;
+  }
+
+  // Waits for the end of a batch; false if it fails or does not come.
+  bool ended(std::string& why) {
+    const auto begun = Clock::now();
+    CUresult result = driver().reached(to_);
+    while (result == CUDA_ERROR_NOT_READY) {
+      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience_) {
+        hangs_ = true;
+        why = "it does not end";
+        return false;
+      }
+      result = driver().reached(to_);
+    }
+    return !failed(result, "launch", why);
+  }
+
+  int multiprocessors_ = 0;
+  size_t l2_bytes_ = 0, persisting_ = 0;
+  unsigned shared_of_multiprocessor_ = 0, shared_of_block_ = 0, reserved_shared_ = 0;
+  CUstream all_ = nullptr;
+  Partition most_, half_, quarter_;
+  CUevent from_ = nullptr, to_ = nullptr;
+  CUfunction traffic_ = nullptr, atomics_ = nullptr, empty_ = nullptr;
+  CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
+  Image image_;
+  std::mt19937 random_{1};
+  double patience_ = patience;
+  bool hangs_ = false;
+};
+
+}  // namespace experiments

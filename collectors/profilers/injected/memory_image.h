@@ -1,0 +1,153 @@
+// The device memory that a program has allocated, and a copy of it that is put back.
+//
+// An experiment runs a launch many times. What the launch writes is put back before each batch and
+// at the end, so that the program goes on with what it had. Allocations are known from the driver's
+// calls since the program began. Variables of a module (__device__) and memory of the host that
+// kernels write to are not among them.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "experiment_driver.h"
+
+namespace experiments {
+
+// Allocations by their first address; followed through CUPTI's callbacks.
+class Allocations {
+ public:
+  // Takes a driver call in; false if it is none that allocates or frees.
+  bool heard(CUpti_CallbackId id, const CUpti_CallbackData& call) {
+    const bool enters = call.callbackSite == CUPTI_API_ENTER;
+    const void* given = call.functionParams;
+    switch (id) {
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2:
+        return made<cuMemAlloc_v2_params>(call, enters);
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged:
+        return made<cuMemAllocManaged_params>(call, enters);
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync:
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz:
+        return made<cuMemAllocAsync_params>(call, enters);
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync:
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz:
+        return made<cuMemAllocFromPoolAsync_params>(call, enters);
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2: {
+        const auto* pitch = static_cast<const cuMemAllocPitch_v2_params*>(given);
+        if (!enters && succeeded(call)) add(call, *pitch->dptr, *pitch->pPitch * pitch->Height);
+        return true;
+      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemMap: {
+        const auto* map = static_cast<const cuMemMap_params*>(given);
+        if (!enters && succeeded(call)) add(call, map->ptr, map->size);
+        return true;
+      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2:
+        if (enters) remove(static_cast<const cuMemFree_v2_params*>(given)->dptr);
+        return true;
+      case CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync:
+      case CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz:
+        if (enters) remove(static_cast<const cuMemFreeAsync_params*>(given)->dptr);
+        return true;
+      case CUPTI_DRIVER_TRACE_CBID_cuMemUnmap:
+        if (enters) remove(static_cast<const cuMemUnmap_params*>(given)->ptr);
+        return true;
+      default: return false;
+    }
+  }
+
+  // Those of a context.
+  std::map<CUdeviceptr, size_t> now(CUcontext context) {
+    std::lock_guard<std::mutex> guard(lock_);
+    std::map<CUdeviceptr, size_t> sizes;
+    for (const auto& [address, allocation] : known_) {
+      if (allocation.context == context) sizes[address] = allocation.size;
+    }
+    return sizes;
+  }
+
+ private:
+  template <typename Parameters>
+  bool made(const CUpti_CallbackData& call, bool enters) {
+    const auto* given = static_cast<const Parameters*>(call.functionParams);
+    if (!enters && succeeded(call)) add(call, *given->dptr, given->bytesize);
+    return true;
+  }
+
+  static bool succeeded(const CUpti_CallbackData& call) {
+    const auto* result = static_cast<const CUresult*>(call.functionReturnValue);
+    return result && *result == CUDA_SUCCESS;
+  }
+
+  void add(const CUpti_CallbackData& call, CUdeviceptr address, size_t size) {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (size) known_[address] = {call.context, size};
+  }
+
+  void remove(CUdeviceptr address) {
+    std::lock_guard<std::mutex> guard(lock_);
+    known_.erase(address);
+  }
+
+  struct Allocation {
+    CUcontext context;
+    size_t size;
+  };
+  std::mutex lock_;
+  std::map<CUdeviceptr, Allocation> known_;
+};
+
+// A copy on the device of all that is allocated.
+class Image {
+ public:
+  // Copies the allocations; false, and why, if they do not fit beside themselves.
+  bool take(const std::map<CUdeviceptr, size_t>& allocations, CUstream stream, std::string& why) {
+    size_t total = 0;
+    for (const auto& [address, size] : allocations) total += size;
+    if (total > room_ && !make_room(total, why)) return false;
+    parts_ = allocations;
+    return copy(stream, true, why);
+  }
+
+  bool put_back(CUstream stream, std::string& why) { return copy(stream, false, why); }
+
+  void release() {
+    if (copy_) driver().free(copy_);
+    copy_ = 0;
+    room_ = 0;
+  }
+
+ private:
+  static constexpr size_t kSpare = size_t{512} << 20;  // what the program may still want
+
+  bool make_room(size_t total, std::string& why) {
+    release();
+    size_t free = 0, all = 0;
+    if (driver().memory(&free, &all) != CUDA_SUCCESS || free < total + kSpare) {
+      why = "the program's " + std::to_string(total >> 20) + " MiB do not fit twice into memory";
+      return false;
+    }
+    if (failed(driver().allocate(&copy_, total), "copy of the memory", why)) return false;
+    room_ = total;
+    return true;
+  }
+
+  bool copy(CUstream stream, bool out, std::string& why) {
+    size_t offset = 0;
+    for (const auto& [address, size] : parts_) {
+      const CUdeviceptr from = out ? address : copy_ + offset, to = out ? copy_ + offset : address;
+      if (failed(driver().copy(to, from, size, stream), "copy of the memory", why)) return false;
+      offset += size;
+    }
+    return !failed(driver().wait(stream), "copy of the memory", why);
+  }
+
+  CUdeviceptr copy_ = 0;
+  size_t room_ = 0;
+  std::map<CUdeviceptr, size_t> parts_;
+};
+
+}  // namespace experiments

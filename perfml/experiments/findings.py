@@ -1,0 +1,93 @@
+"""The first findings of an explanation, and what experiments on the slower side say of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfml.errors import InputError
+from perfml.experiments.responses import Responses
+from perfml.experiments.verdicts import Verdict, of_layer, verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first cause that an explanation names for a layer.
+
+    Attributes
+    ----------
+    layer
+        On the slower side.
+    cause, label
+        Its id and its words.
+    certainty
+        Before the experiment.
+    """
+
+    layer: str
+    cause: str
+    label: str
+    certainty: str
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A finding, and what the longest launch of its layer says of it.
+
+    Attributes
+    ----------
+    finding
+        Of the explanation.
+    responses
+        Of that launch; None where none in the layer was examined.
+    verdict
+        Of the cause; None likewise.
+    """
+
+    finding: Finding
+    responses: Responses | None
+    verdict: Verdict | None
+
+    @property
+    def said(self) -> str:
+        """The verdict and why, in a sentence."""
+        if self.responses is None or self.verdict is None:
+            return "Not decided: no launch of this layer was examined."
+        return self.verdict.sentence(self.responses)
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """Read the first findings of what ``perfml explain --json`` printed.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or is no explanation.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return [_finding(row) for row in document["details"] if row["causes"]["terms"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = "this is no explanation"
+        cure = "Write one with: perfml explain ... --json > explain.json"
+        raise InputError(msg, where=str(path), found=str(error)[:80], cure=cure) from error
+
+
+def examine(findings: Sequence[Finding], launches: Sequence[Responses]) -> list[Examination]:
+    """Return what experiments on the slower side say of each finding."""
+    made = []
+    for finding in findings:
+        launch = of_layer(launches, finding.layer)
+        said = None if launch is None else verdict(launch, finding.cause)
+        made.append(Examination(finding, launch, said))
+    return made
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    causes = row["causes"]
+    first = causes["terms"][0]
+    slower = row["target_layer"] if causes["log_ratio"] >= 0 else row["layer"]
+    return Finding(str(slower), str(first["term"]), str(first["label"]), str(causes["certainty"]))

@@ -1,0 +1,55 @@
+"""The verb prove, on recorded experiments."""
+
+import json
+import lzma
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from tests.support.paths import ROOT
+
+
+@pytest.fixture
+def recorded_run(tmp_path):
+    source = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"
+    (tmp_path / "experiments.csv").write_bytes(lzma.decompress(source.read_bytes()))
+    return str(tmp_path)
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["prove", *words])
+
+
+def test_launches_are_listed_with_their_limit_the_longest_first(recorded_run):
+    lines = run(recorded_run, "--top", "3").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["sfu", "tail", "l1"]
+    assert "units of the multiprocessor" in lines[1]
+
+
+def test_a_cause_is_said_to_be_proven_or_refuted(recorded_run):
+    asked = ("--layer", "stream", "--cause", "dram_bytes")
+    assert "proven" in run(recorded_run, *asked).stdout
+    (launch,) = json.loads(run(recorded_run, *asked, "--json").stdout)["launches"]
+    assert launch["verdict"]["verdict"] == "proven"
+    assert sum(launch["shares"].values()) == pytest.approx(1)
+    assert "refuted" in run(recorded_run, "--layer", "fma", "--cause", "dram_bytes").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--layer", "conv_1"), "no examined launch lies in this range"),
+        (("--cause", "launch_gaps"), "no experiment on one launch can tell this cause"),
+        (("--cause", "nonsense"), "no experiment on one launch can tell this cause"),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error(recorded_run, words, problem):
+    found = run(recorded_run, *words)
+    assert found.exit_code != 0
+    assert problem in found.stderr
+
+
+def test_a_backend_is_for_built_in_workloads(tmp_path):
+    found = run("--backend", "cudnn", "--out", str(tmp_path / "out"), "--", "./program")
+    assert "--backend is for built-in workloads" in found.stderr

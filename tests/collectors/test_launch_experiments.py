@@ -1,0 +1,145 @@
+"""Experiments on launches: the real library over stand-ins for the driver and for CUPTI.
+
+The stand-in's kernels have known limits: ``units`` takes 1320 us on one multiprocessor of 132, and
+``dram`` half as long again while other multiprocessors use DRAM.
+"""
+
+import subprocess
+
+import pytest
+
+from collectors.profilers import experiments, inject
+from collectors.profilers.process import ProfilerError
+from perfml.experiments.limits import breakdown
+from perfml.experiments.responses import responses
+from perfml.experiments.verdicts import OPEN, verdict
+from tests.support import cupti_on_cpu
+from tests.support.processes import PATIENCE_S
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("experiments"))
+
+
+@pytest.fixture
+def examine(built, tmp_path, monkeypatch):
+    """Return a function that examines the program under words that say what it launches."""
+    library, program = built
+    monkeypatch.setattr(experiments, "library", lambda name: library)
+
+    def examined(words, *, env=None, **settings):
+        command = [str(program), *words.split()]
+        log = tmp_path / "log.txt"
+        variables = {"PERFML_EXPERIMENTS_PATIENCE": "1", **(env or {})}
+        found = experiments.examine(
+            command, log=log, timeout_s=PATIENCE_S, env=variables, **settings
+        )
+        return found, log.read_text()
+
+    return examined
+
+
+@pytest.mark.slow
+def test_the_library_compiles_against_the_installed_cupti_without_the_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = inject.library(inject.EXPERIMENTS)
+    names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in names.splitlines() if " T " in line] == [
+        "InitializeInjection",
+        "InitializeInjectionNvtx2",
+    ]
+    assert not [line for line in names.splitlines() if " U cu" in line and "cupti" not in line]
+
+
+def test_fewer_multiprocessors_and_traffic_answer_as_the_kernels_were_made(examine):
+    found, _ = examine("units dram")
+    units, dram = responses(found)
+    assert units.ratio("sm_half") == pytest.approx(132 / 72, rel=1e-4)
+    assert units.elasticity("sm_half") == pytest.approx(1, rel=1e-4)
+    assert units.ratio("dram_traffic") == 1
+    assert dram.ratio("sm_half") == 1
+    assert dram.ratio("dram_traffic") == 1.5
+    assert units.ratio("warps_half") == 1
+    # of 10 us an empty kernel takes 2; multiprocessors make the rest
+    assert breakdown(units).shares["launch"] == pytest.approx(0.2)
+    assert breakdown(units).largest == "multiprocessor"
+    assert all(len(each.times_us) == 7 for each in found.launches[0].conditions)
+
+
+def test_what_experiments_write_is_put_back(examine):
+    found, output = examine("adds adds units")
+    assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
+    assert output.splitlines()[-1] == "word 2"
+
+
+def test_a_different_launch_is_examined_once_and_of_iterations_only_the_second(examine):
+    found, _ = examine("units units iterations", iterations=True)
+    assert [each.ranges for each in found.launches] == [("iter_1", "layer")]
+    found, _ = examine("units units")
+    assert len(found.launches) == 1
+
+
+def test_a_launch_that_fewer_multiprocessors_hang_is_left_alone_and_named(examine):
+    found, output = examine("adds waits units")
+    assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
+    ((kernel, why),) = found.skipped
+    assert kernel.startswith("waits(int*)")
+    assert "waits for blocks" in why
+    assert output.splitlines()[-1] == "word 1"
+
+
+def test_conditions_under_which_a_launch_is_refused_are_left_out(examine):
+    found, _ = examine("cluster units")
+    (cluster, _) = responses(found)
+    assert {"l2_less", "warps_half"} <= set(cluster.by_condition)
+    assert not {"sm_half", "dram_traffic"} & set(cluster.by_condition)
+    # what was not measured is not a limit
+    assert breakdown(cluster).limit is None
+    assert "Not known" in breakdown(cluster).sentence()
+    assert verdict(cluster, "dram_bytes").verdict == OPEN
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("cooperative", "cooperative launch"),
+        ("capture units captured dram", "captured"),
+        ("away", "another context"),
+    ],
+)
+def test_what_cannot_be_run_under_other_conditions_says_why(examine, word, why):
+    found, _ = examine(f"adds {word}")
+    assert why in found.skipped[0][1]
+
+
+def test_launches_after_a_capture_are_examined_again(examine):
+    found, _ = examine("capture units captured dram")
+    assert [each.kernel for each in found.launches] == ["dram(float*)"]
+
+
+def test_a_program_whose_memory_does_not_fit_twice_says_so(examine):
+    with pytest.raises(ProfilerError, match="no kernel launch") as caught:
+        examine("units", env={"FAKE_GPU_FULL": "1"})
+    assert "do not fit twice" in str(caught.value)
+
+
+def test_a_launch_of_seconds_is_skipped_and_one_without_time_left_is_counted(examine):
+    found, _ = examine("long units")
+    assert [each.kernel for each in found.launches] == ["units(float*)"]
+    assert "5000 ms a launch" in found.skipped[0][1]
+    with pytest.raises(ProfilerError) as caught:
+        examine("units dram", seconds=0)
+    assert "2 launches left open" in str(caught.value)
+
+
+def test_a_record_without_its_end_is_an_error(tmp_path):
+    path = tmp_path / "1.tsv"
+    path.write_text("# perfml-experiments 1\nD\t132\t52428800\t3.4\n")
+    with pytest.raises(ProfilerError, match="without finishing"):
+        experiments.read_record(path)
+    path.write_text("# perfml-experiments 1\n# error no green contexts\n# end\n")
+    with pytest.raises(ProfilerError, match="cannot be run"):
+        experiments.read_record(path)

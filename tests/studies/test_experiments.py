@@ -1,0 +1,40 @@
+"""Limits by experiment beside limits by counters, on recorded kernels."""
+
+import json
+
+import pytest
+
+from studies.experiments import measure
+from studies.experiments.recorded import by_counters, network, planted
+
+RESULTS = json.loads((measure.TRUTH.parents[2] / "studies/experiments/results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return planted()
+
+
+def test_the_busiest_unit_is_counted_over_all_time():
+    row = {"dram_utilization": 0.3, "alu_utilization": 0.9, "sm_efficiency": 0.5}
+    assert by_counters(row) == ("latency", 0.45)
+    assert by_counters(row | {"sm_efficiency": 0.8})[0] == "multiprocessor"
+    assert by_counters(row | {"l2_atomic_utilization_max": 0.7}) == ("l2", 0.7)
+
+
+def test_nine_of_ten_limits_are_right_without_a_counter(cases):
+    found = measure.limits(cases)
+    assert found == {key: RESULTS["planted"][key] for key in found}
+    assert found["right"] / found["kernels"] >= 0.9
+    assert measure.limits(network()) == RESULTS["YOLOv4-Tiny on cuDNN"]
+
+
+def test_planted_causes_are_proven_and_others_are_not(cases):
+    found = measure.verdicts(cases, "level_3")
+    assert found == RESULTS["verdicts"]["level_3"]
+    assert found["right"]["proven"] >= 0.9 * sum(found["right"].values())
+    assert found["wrong"].get("proven", 0) <= 0.02 * sum(found["wrong"].values())
+
+
+def test_times_on_another_gpu_are_those_of_the_results(cases):
+    assert measure.other_gpu(cases) == RESULTS["H200 from H100"]
