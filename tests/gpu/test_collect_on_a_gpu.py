@@ -112,8 +112,8 @@ def test_twins_are_measured_once_and_agree(tmp_path):
 
 
 def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "collectors", tmp_path / "collectors", ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__", "data")
+    shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=ignored)
     replace_once(tmp_path / "studies/workloads/attention/mma.cu", *NO_RESCALE)
     words = ["attention", "--backend", "mma", "--backend", "wmma", "--precision", "fp16"]
     words += ["--set", "sizes=6x1000x64", "--metrics", "achieved_occupancy"]
