@@ -37,7 +37,7 @@ def json_value(value: Any) -> Any:
         return records(value)
     if is_dataclass(value) and not hasattr(value, "to_dict"):
         by = getattr(value, "JSON_ID", None)
-        return json_object(value) if by is None else getattr(value, by)
+        return json_object(value) if by is None else json_value(getattr(value, by))
     for method in ("tolist", "to_dict"):
         if hasattr(value, method):
             return json_value(getattr(value, method)())

@@ -152,7 +152,7 @@ def test_words_that_code_chooses_from_are_those_of_the_schema():
     reasons = explain["Untold"]["properties"]["reason"]["enum"]
     assert reasons == [reason.value for reason in Reason]
     assert explain["Finding"]["properties"]["person"]["enum"] == [one.value for one in Person]
-    verdicts = gate["GateLayer"]["properties"]["verdict"]["enum"]
+    verdicts = gate["LayerVerdict"]["properties"]["verdict"]["enum"]
     assert set(verdicts) == {verdict.value for verdict in Verdict}
 
 
@@ -164,7 +164,7 @@ def test_every_reason_and_a_number_that_is_not_known_are_of_the_schema():
     untold = {"$ref": "#/$defs/Untold", "$defs": schema["$defs"]}
     terms = tuple(TERMS.values())
     for reason in Reason:
-        one = Untold(terms[:2], terms[2], ("ipc",), (), "default", 0.5, "why", reason, "look")
+        one = Untold(terms[:2], terms[2], ("ipc",), (), "default", 0.5, reason, "why", "look")
         document = one.to_dict()
         assert document["causes"] == [term.id for term in terms[:2]]
         jsonschema.validate(document, untold)

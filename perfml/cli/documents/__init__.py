@@ -10,13 +10,18 @@ Here to change: add a field to the dataclass, or a key to a verb's output and to
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from perfml.cli.documents import answers, machines, models, predicted, tables
+from perfml.cli.documents import answers, machines, predicted, tables
 from perfml.cli.documents.common import Failed
 from perfml.cli.versions import version_of
 from perfml.explain.brief import Brief
-from perfml.util.json_schema import json_schema
+from perfml.gate.verdict import GateResult
+from perfml.modeling.ranking.weights import WeightsComparison
+from perfml.modeling.results import Evaluation, Ranking, Score
+from perfml.modeling.selection.budget_plan import Plan
+from perfml.modeling.selection.smallest_set import SufficientSet
+from perfml.util.json_schema import Extended, json_schema
 
 
 class Schema(TypedDict):
@@ -57,10 +62,20 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "datasets list": (tables.Datasets,),
     "datasets path": (tables.DatasetPath,),
     "datasets fetch": (tables.DatasetPath,),
-    "train": (models.Train,),
-    "rank": (models.Rank,),
-    "select": (models.Select,),
-    "plan": (models.Plan,),
+    "train": (Extended("Train", Evaluation, {"dataset": str}),),
+    "rank": (
+        Extended(
+            "Rank",
+            Ranking,
+            {
+                "dataset": str,
+                "unseen": NotRequired[list[Score] | None],
+                "weights": NotRequired[WeightsComparison],
+            },
+        ),
+    ),
+    "select": (Extended("Select", SufficientSet, {"dataset": str}),),
+    "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
     "explain": (
         answers.Explain,
         Brief,
@@ -72,7 +87,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "roofline": (answers.Roofline,),
     "predict": (predicted.Predict,),
     "gate": (
-        answers.Gate,
+        GateResult,
         answers.GateSaved,
     ),
     "report": (answers.Report,),

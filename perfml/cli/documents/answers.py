@@ -18,7 +18,6 @@ from perfml.explain.results import Line, Ratio, TimeVerdict
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.tree.ambiguity import Untold
 from perfml.explain.tree.causes import Kind
-from perfml.gate.exit_codes import Verdict
 from perfml.reproduce.claims import Claim
 
 
@@ -350,36 +349,6 @@ class Roofline(TypedDict):
     table: str
     peaks: Peaks
     rows: list[RoofRow]
-    time_notes: list[str]
-
-
-class WorkChange(TypedDict):
-    """A counter of work that changed."""
-
-    counter: str
-    baseline: float
-    new: float
-    growth: Annotated[Number, "null where there was none before"]
-
-
-class GateLayer(TypedDict):
-    """The verdict on one layer."""
-
-    layer: str
-    verdict: Verdict
-    reason: str
-    changed: list[WorkChange]
-    time: Ratio | None
-
-
-class Gate(TypedDict):
-    """Whether a new version does more work."""
-
-    verdict: Verdict
-    exit_code: Literal[0, 1, 3, 4, 5]
-    layers: list[GateLayer]
-    only_baseline: list[str]
-    only_new: list[str]
     time_notes: list[str]
 
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import ClassVar
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Kind, Term
 from perfml.metrics import HOPPER, load_catalogue
+from perfml.util.json_values import json_object
 
 _SHOWN = 3
 """Causes and their counters that a sentence names."""
@@ -114,19 +115,11 @@ class Untold:
         wanted = f"collect {', '.join(self.metrics)}"
         return f"{wanted} ({where}perfml collect --metrics {self.collect})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "causes": [term.id for term in self.causes],
-            "instead_of": self.instead_of.id,
-            "metrics": list(self.metrics),
-            "sections": list(self.sections),
-            "collect": self.collect,
-            "share": self.share,
-            "reason": str(self.reason),
-            "check": self.check,
-            "sentence": self.sentence(),
-        }
+    JSON: ClassVar = (
+        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
+        "sentence",
+    )
+    to_dict = json_object
 
 
 _BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"

@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from perfml.modeling.ranking.measure import Measured
+from perfml.util.json_values import json_object
 from perfml.util.typing import Floats
 
 Pair = tuple[str, str]
@@ -99,16 +100,8 @@ class Null:
         beaten = sum(each >= self.observed - ROUNDING for each in self.highest)
         return bool(self.reason) or 1 + beaten > LEVEL * (1 + planned)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "permutations": self.permutations,
-            "resamples": self.resamples,
-            "observed": self.observed,
-            "limit": self.limit,
-            "p_value": self.p_value,
-            "reason": self.reason,
-        }
+    JSON: ClassVar = ("permutations", "resamples", "observed", "limit", "p_value", "reason")
+    to_dict = json_object
 
 
 @dataclass(frozen=True)
