@@ -11,6 +11,9 @@ Certainty = Literal["firm", "likely", "open"]
 """``firm``: nothing that was counted speaks against it. ``likely``: another answer may come first,
 and this one is worth doing all the same. ``open``: counters do not tell; doing it finds out."""
 
+TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
+"""What is said of the target's time beside the baseline's."""
+
 IN_WORDS: dict[Certainty, str] = {
     "firm": "firm",
     "likely": "likely",

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.results import Ratio, TimeVerdict
+from perfml.explain.certainty import TimeVerdict
+from perfml.explain.results import Ratio
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 
 TOLERANCE = 0.01

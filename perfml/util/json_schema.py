@@ -127,17 +127,25 @@ def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of an object's keys."""
     if isinstance(kind, Extended):
         return {**kind.keys, **_hints(kind.kind)}
-    hints = get_type_hints(kind, include_extras=True)
     if not is_dataclass(kind):
-        return hints
+        return get_type_hints(kind, include_extras=True)
     found = {}
-    for name in exported(kind):
-        attribute = getattr(kind, name, None)
-        makes = attribute.fget if isinstance(attribute, property) else attribute
-        makes = attribute.func if isinstance(attribute, cached_property) else makes
-        made = isinstance(makes, types.FunctionType) and name not in hints
-        found[name] = get_type_hints(makes, include_extras=True)["return"] if made else hints[name]
+    for name, attribute in exported(kind).items():
+        hint = kind
+        for part in attribute.split("."):
+            hint = _type_of(hint, part)
+        found[name] = NotRequired[hint] if name in getattr(kind, "JSON_OPTIONAL", ()) else hint
     return found
+
+
+def _type_of(kind: Any, name: str) -> Any:
+    """Return the type of a field, or of what a property or a method returns."""
+    made = getattr(kind, name, None)
+    made = made.func if isinstance(made, cached_property) else made
+    made = made.fget if isinstance(made, property) else made
+    if isinstance(made, types.FunctionType):
+        return get_type_hints(made, include_extras=True)["return"]
+    return get_type_hints(kind, include_extras=True)[name]
 
 
 def _attribute_words(doc: str) -> dict[str, str]:

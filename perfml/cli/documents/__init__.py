@@ -15,7 +15,9 @@ from typing import Any, NotRequired, TypedDict
 from perfml.cli.documents import answers, machines, predicted, tables
 from perfml.cli.documents.common import Failed
 from perfml.cli.versions import version_of
+from perfml.explain.advice.hazards import Advice
 from perfml.explain.brief import Brief
+from perfml.explain.results import Explanation
 from perfml.gate.verdict import GateResult
 from perfml.modeling.ranking.weights import WeightsComparison
 from perfml.modeling.results import Evaluation, Ranking, Score
@@ -77,11 +79,13 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "select": (Extended("Select", SufficientSet, {"dataset": str}),),
     "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
     "explain": (
-        answers.Explain,
+        Extended("Explain", Explanation, {"tables": list[str]}),
         Brief,
     ),
     "advise": (
-        answers.Advise,
+        Extended(
+            "Advise", Advice, {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
+        ),
         Brief,
     ),
     "roofline": (answers.Roofline,),
