@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -136,18 +136,26 @@ def merged_layers(
     return pd.concat([named.result(), pd.DataFrame(merged)], axis=1), coverage
 
 
+class Outside(TypedDict):
+    """What of a run lies outside every layer; `share` is of the run's time."""
+
+    run_id: str | None
+    launches: int
+    time_us: float
+    share: float
+
+
 def unattributed_time(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return what ran outside every layer: one row a run.
 
     Returns
     -------
     DataFrame
-        ``run_id``, ``launches`` and ``time_us`` outside layers, and their ``share`` of the run's
-        time (NaN where the run has no times).
+        One `Outside` a run; NaN where the run has no times.
     """
     outside = outside_times(kernels)
     outside["share"] = outside["time_us"] / outside["total_us"]
-    return outside[["run_id", "launches", "time_us", "share"]]
+    return outside[list(Outside.__annotations__)]
 
 
 def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:

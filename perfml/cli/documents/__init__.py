@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from perfml.cli.documents import answers, machines, predicted, tables
+from perfml.cli.documents import answers, machines, tables
 from perfml.cli.documents.common import Failed
 from perfml.cli.versions import version_of
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.brief import Brief
 from perfml.explain.results import Explanation
 from perfml.gate.verdict import GateResult
+from perfml.merge.rule import Weights
+from perfml.merge.write import MergeResult
 from perfml.modeling.ranking.weights import WeightsComparison
 from perfml.modeling.results import Evaluation, Ranking, Score
 from perfml.modeling.selection.budget_plan import Plan
 from perfml.modeling.selection.smallest_set import SufficientSet
+from perfml.predict.results import Prediction
 from perfml.util.json_schema import Extended, json_schema
 
 
@@ -52,7 +55,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
         tables.Ingest,
         tables.IngestParts,
     ),
-    "merge": (tables.Merge,),
+    "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
     "inspect": (
         tables.Inspect,
         tables.InspectRun,
@@ -89,7 +92,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
         Brief,
     ),
     "roofline": (answers.Roofline,),
-    "predict": (predicted.Predict,),
+    "predict": (Extended("Predict", Prediction, {"dataset": str}),),
     "gate": (
         GateResult,
         answers.GateSaved,

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Timeline, Warnings
-from perfml.merge.coverage import Coverage
-from perfml.merge.rule import Weights
-
-
-class Run(TypedDict):
-    """One run of a table."""
-
-    run_id: str | None
-    workload: str | None
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    device: str | None
-    rows: int
-    layers: int
-    iterations: int
-    us_per_iteration: MaybeMicroseconds
+from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
+from perfml.explain.gaps import Timeline
+from perfml.merge.write import Run
+from perfml.metrics.catalogue import Metric
 
 
 class Ingest(TypedDict):
@@ -52,29 +38,6 @@ class IngestParts(TypedDict):
     present: list[str]
     failed: list[LeftOut]
     warnings: Warnings
-
-
-class Outside(TypedDict):
-    """What of a run lies outside every layer."""
-
-    run_id: str | None
-    launches: int
-    time_us: MaybeMicroseconds
-    share: Number
-
-
-class Merge(TypedDict):
-    """Kernels merged into layers."""
-
-    out: str
-    kernels: int
-    rows: int
-    layers: int
-    weights: Weights
-    runs: list[Run]
-    unattributed: list[Outside]
-    coverage: list[Coverage]
-    time_notes: list[str]
 
 
 class MetricRange(TypedDict):
@@ -118,19 +81,6 @@ class InspectRun(TypedDict):
     out: str
     written: list[str]
     left: list[str]
-
-
-class Metric(TypedDict):
-    """A metric of the catalogue."""
-
-    metric: str
-    unit: str
-    kind: str
-    merge: str
-    match: str
-    ncu: str | None
-    description: str
-    note: str
 
 
 class Metrics(TypedDict):
