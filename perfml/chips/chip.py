@@ -9,8 +9,6 @@ from typing import Any
 
 _NAN = math.nan
 SECTOR_BYTES = 32
-BANKS_BYTES = 128.0
-"""Bytes that the 32 banks of shared memory give in a cycle (CUDA Programming Guide)."""
 
 FACTS: dict[str, str] = {
     "warps": "warps",

@@ -79,15 +79,7 @@ def ingest(
     out_.note_all(formulas(landed.substituted))
     for source, error in landed.failed:
         out_.warn(f"{source} is left out: {error}")
-    document = {
-        "out": str(folder),
-        "kernels": landed.kernels,
-        "added": landed.added,
-        "replaced": landed.replaced,
-        "present": landed.present,
-        "failed": [{"source": source, **error.as_dict()} for source, error in landed.failed],
-        "warnings": landed.warnings,
-    }
+    document = {"out": str(folder), **json_object(landed)}
     if landed.failed:
         total = len(landed.failed)
         msg = f"{total} of the sources could not be read; what could be lies in {folder}"

@@ -24,9 +24,6 @@ from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
 
-_CONFIDENT = 0.5
-"""A cause of less than this part of the ratio is not claimed to be the one."""
-
 
 @dataclass(frozen=True)
 class Ratio:

@@ -15,12 +15,10 @@ from typing import ClassVar
 from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
-from perfml.explain.certainty import Certainty, TimeVerdict
+from perfml.explain.certainty import MOST, Certainty, TimeVerdict
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 
-_HALF = 0.5
-"""A cause that makes at least half of the difference is the answer by itself."""
 _ALONE = 1.5
 """A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
 take up to 1.4 times the later ones where they are not warm-up."""
@@ -89,7 +87,7 @@ class StepComparison:
         first = self.first
         if first is None or self.verdict not in ("slower", "faster"):
             return "open"
-        large = abs(first.us) >= _HALF * abs(self.difference_us)
+        large = abs(first.us) >= MOST * abs(self.difference_us)
         return "firm" if large and first.cause is not None else "likely"
 
     @property

@@ -32,6 +32,7 @@ from perfml.merge.numbering import Codes, combined, launch_numbers, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
+from perfml.util.json_values import json_object
 from perfml.util.shared import SharedList
 from perfml.util.typing import Floats
 
@@ -94,7 +95,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
 
     layers, coverage = merged_layers(groups, merged_columns(kernels), values)
     layers = validate_layers(layers)
-    layers.attrs["coverage"] = SharedList(each.as_dict() for each in coverage)
+    layers.attrs["coverage"] = SharedList(json_object(each) for each in coverage)
     if by_kernel:
         layers.attrs["warnings"] = [BY_KERNEL]
     return layers

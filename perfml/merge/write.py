@@ -25,6 +25,7 @@ from perfml.merge.files import TEXT, KernelFiles
 from perfml.merge.rule import Outside, outside_times
 from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
 from perfml.time_sources import counted_note
+from perfml.util.json_values import json_object
 
 ROW_GROUP = 1 << 16
 """Layers in a row group of the result, at least."""
@@ -146,7 +147,8 @@ class Tally:
         entry, iterations = self._runs[name], counts["iteration"][name]
         found: Any = {key: entry[key] for key in Run.__annotations__ if key in entry}
         found |= {"layers": counts["layer"][name], "iterations": iterations}
-        return {**found, "us_per_iteration": round(entry["time_us"] / max(iterations, 1), 2)}
+        found["us_per_iteration"] = round(entry["time_us"] / max(iterations, 1), 2)
+        return found  # type: ignore[no-any-return]
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -199,7 +201,7 @@ class Writer:
                 for row in merged.unattributed
             ],
             "warnings": [*self._files.provenance.get("warnings", []), *merged.warnings],
-            "coverage": [each.as_dict() for each in merged.coverage],
+            "coverage": [json_object(each) for each in merged.coverage],
             "kind": "layers",
             "perfml": __version__,
         }

@@ -130,7 +130,8 @@ def _hints(kind: Any) -> dict[str, Any]:
     if not is_dataclass(kind):
         return get_type_hints(kind, include_extras=True)
     found = {}
-    for name, attribute in exported(kind).items():
+    result: type = kind
+    for name, attribute in exported(result).items():
         hint = kind
         for part in attribute.split("."):
             hint = _type_of(hint, part)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from perfml.cli.documents import answers, machines, tables
-from perfml.cli.documents.common import Failed
 from perfml.cli.versions import version_of
+from perfml.errors import Failed
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.brief import Brief
 from perfml.explain.results import Explanation
 from perfml.gate.verdict import GateResult
+from perfml.ingest.folder import IngestResult
 from perfml.merge.rule import Weights
 from perfml.merge.write import MergeResult
 from perfml.modeling.ranking.weights import WeightsComparison
@@ -53,7 +54,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     ),
     "ingest": (
         tables.Ingest,
-        tables.IngestParts,
+        Extended("IngestParts", IngestResult, {"out": str}),
     ),
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
     "inspect": (

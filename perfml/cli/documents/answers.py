@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from perfml.cli.documents.common import (
-    MaybeMicroseconds,
-    Number,
-    Warnings,
-)
 from perfml.explain.roofs.peaks import Peaks
 from perfml.reproduce.claims import Claim
 
@@ -31,22 +26,22 @@ class RoofRow(TypedDict):
     precision: str | None
     batch: int | None
     iteration: NotRequired[int]
-    time_us: MaybeMicroseconds
-    ncu_time_us: NotRequired[MaybeMicroseconds]
-    flops: Number
+    time_us: float
+    ncu_time_us: NotRequired[float]
+    flops: float
     flops_source: Literal["shape", "counted", "derived", "tensor pipe"] | None
-    flop_rate: Number
-    dram_bytes: NotRequired[Number]
-    dram_intensity: NotRequired[Number]
-    dram_rate: NotRequired[Number]
-    l2_bytes: NotRequired[Number]
-    l2_intensity: NotRequired[Number]
-    l2_rate: NotRequired[Number]
-    l1_bytes: NotRequired[Number]
-    l1_intensity: NotRequired[Number]
-    l1_rate: NotRequired[Number]
+    flop_rate: float
+    dram_bytes: NotRequired[float]
+    dram_intensity: NotRequired[float]
+    dram_rate: NotRequired[float]
+    l2_bytes: NotRequired[float]
+    l2_intensity: NotRequired[float]
+    l2_rate: NotRequired[float]
+    l1_bytes: NotRequired[float]
+    l1_intensity: NotRequired[float]
+    l1_rate: NotRequired[float]
     bound: str
-    fraction: Number
+    fraction: float
 
 
 class Roofline(TypedDict):
@@ -70,7 +65,7 @@ class Report(TypedDict):
     out: str
     bytes: int
     summary: list[str]
-    warnings: Warnings
+    warnings: list[str]
 
 
 class Plot(TypedDict):
@@ -109,7 +104,7 @@ class Reproduce(TypedDict):
     leakage: dict[str, Any]
     ranges: list[dict[str, Any]]
     perfml: Annotated[str, "perfml's version"]
-    lookup_gld_mape: Number
+    lookup_gld_mape: float
     order_shares: dict[str, Any]
     key_metric: dict[str, Any]
     footnotes: list[str]

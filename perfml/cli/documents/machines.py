@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Number
-
 
 class Check(TypedDict):
     """What works on this machine, or the cure."""
@@ -67,7 +65,7 @@ class SweepRun(TypedDict):
     worker: str
     host: str
     gpu: str
-    since: Number
+    since: float
     seconds: float
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Warnings
 from perfml.explain.gaps import Timeline
 from perfml.merge.write import Run
 from perfml.metrics.catalogue import Metric
@@ -18,26 +17,8 @@ class Ingest(TypedDict):
     backends: list[str]
     runs: list[Run]
     metrics: list[str]
-    warnings: Warnings
+    warnings: list[str]
     time_notes: list[str]
-
-
-class LeftOut(Failed):
-    """What could not be read, and what to do."""
-
-    source: str
-
-
-class IngestParts(TypedDict):
-    """Profiles read into a folder, a file a run."""
-
-    out: str
-    kernels: int
-    added: list[str]
-    replaced: list[str]
-    present: list[str]
-    failed: list[LeftOut]
-    warnings: Warnings
 
 
 class MetricRange(TypedDict):
@@ -45,8 +26,8 @@ class MetricRange(TypedDict):
 
     metric: str
     rows: int
-    low: Number
-    high: Number
+    low: float
+    high: float
 
 
 class KernelTimes(TypedDict):
@@ -54,11 +35,11 @@ class KernelTimes(TypedDict):
 
     kernel: str
     calls: int
-    total_us: MaybeMicroseconds
-    mean_us: MaybeMicroseconds
-    least_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
-    largest_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
-    share: Annotated[Number, "of the time of all kernels"]
+    total_us: float
+    mean_us: float
+    least_us: Annotated[float, "null where rows are means of launches"]
+    largest_us: Annotated[float, "null where rows are means of launches"]
+    share: Annotated[float, "of the time of all kernels"]
 
 
 class Inspect(TypedDict):

@@ -9,13 +9,11 @@ from enum import StrEnum
 from typing import ClassVar
 
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.certainty import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Kind, Term
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object
-
-_SHOWN = 3
-"""Causes and their counters that a sentence names."""
 
 _SECTIONS = (
     ("smsp__warp_issue_stalled", "WarpStateStats"),
@@ -96,7 +94,7 @@ class Untold:
 
     def sentence(self) -> str:
         """Say it in words."""
-        names = [_short(term) for term in self.causes[:_SHOWN]]
+        names = [_short(term) for term in self.causes[:NAMED]]
         more = len(self.causes) - len(names)
         others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
         first = "the rest" if self.instead_of.residual else _short(self.instead_of)

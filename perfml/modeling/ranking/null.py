@@ -83,11 +83,6 @@ class Null:
         return float(adjusted(np.array([self.observed]), np.array(self.highest))[0])
 
     @property
-    def exceeded(self) -> bool:
-        """Whether some group explains more than chance does."""
-        return self.p_value <= LEVEL
-
-    @property
     def limit(self) -> float:
         """The score that a leading group stays at or below by chance in 95 % of the cases."""
         if not self.highest:
