@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 from typing import is_typeddict as _is_object
 
@@ -23,6 +24,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
+    Path: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": ["number", "null"]},
@@ -127,11 +129,10 @@ def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of an object's keys."""
     if isinstance(kind, Extended):
         return {**kind.keys, **_hints(kind.kind)}
-    if not is_dataclass(kind):
+    if _is_object(kind):
         return get_type_hints(kind, include_extras=True)
     found = {}
-    result: type = kind
-    for name, attribute in exported(result).items():
+    for name, attribute in exported(kind).items():
         hint = kind
         for part in attribute.split("."):
             hint = _type_of(hint, part)
