@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from collectors import run_folder as folders
 from collectors.execution import ExecutionContext, Job
@@ -55,7 +55,7 @@ class RunResult:
     """
 
     run_id: str
-    status: str
+    status: Literal["done", "kept", "failed", "busy", "planned"]
     folder: Path
     message: str = ""
     commands: tuple[tuple[str, ...], ...] = ()
@@ -191,7 +191,9 @@ def _failed(out: Path, run_id: str, error: PerfmlError) -> RunResult:
 
 
 def _planned(subject: Run, context: ExecutionContext, out: Path) -> RunResult:
-    status = "kept" if folders.finished(out, subject.run_id) is not None else "planned"
+    status: Literal["kept", "planned"] = (
+        "kept" if folders.finished(out, subject.run_id) is not None else "planned"
+    )
     folder = out / subject.run_id
     commands = planned_commands(Job(subject, folder, context))
     return RunResult(

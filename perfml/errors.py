@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+
+class Failed(TypedDict):
+    """What is wrong, where, what was found, and what to do."""
+
+    what: str
+    where: str | None
+    found: str | None
+    cure: str | None
 
 
 class PerfmlError(Exception):
@@ -49,7 +58,7 @@ class PerfmlError(Exception):
         """Travel between processes whole: a worker's error reads as it would here."""
         return _again, (type(self), self.what, self.where, self.found, self.cure)
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> Failed:
         """Return the parts of the message, for ``--json``."""
         return {"what": self.what, "where": self.where, "found": self.found, "cure": self.cure}
 

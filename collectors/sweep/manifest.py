@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from collectors.run_spec import Run
 from perfml import __version__
@@ -71,7 +72,7 @@ class State:
     """
 
     run_id: str
-    state: str
+    state: Literal["pending", "running", "done", "failed"]
     message: str
     launches: int | None
     attempts: int

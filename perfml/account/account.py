@@ -126,11 +126,6 @@ class DeviceAccount:
         """Return how long it was idle while the host was in some states."""
         return sum(idle.us for idle in self.idle if idle.state in states)
 
-    @property
-    def communication_us(self) -> float:
-        """Communication that nothing else runs beside."""
-        return sum(part.us for part in self.parts if part.zone == "communication")
-
 
 @dataclass(frozen=True)
 class Account:
@@ -181,10 +176,6 @@ class Account:
     def busiest(self) -> DeviceAccount:
         """The device that is idle least."""
         return min(self.devices, key=lambda each: each.step.idle_us)
-
-    def waits_in(self, steps: float) -> float:
-        """Return how often the host waits in a step."""
-        return sum(wait.times for wait in self.waits) / steps
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 from perfml.account.account import Account, Copies, DeviceAccount, Part
 
@@ -254,6 +254,8 @@ class Change:
     us: float
     operators: tuple[str, ...] = ()
     where: str = ""
+
+    JSON: ClassVar = (("cause", "id"), "us", "operators", "where")
 
     @property
     def cause(self) -> Cause | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,11 @@ class DeviceTime:
     gap_us: float = 0.0
     longest_us: float = 0.0
     device: int = 0
+
+    JSON: ClassVar = (
+        *("launches", "kernels_us", "computing_us", "copying_us", "idle_us", "gap_us"),
+        *("longest_us", "device", "wall_us"),
+    )
 
     @property
     def busy_us(self) -> float:

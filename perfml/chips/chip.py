@@ -9,8 +9,6 @@ from typing import Any
 
 _NAN = math.nan
 SECTOR_BYTES = 32
-BANKS_BYTES = 128.0
-"""Bytes that the 32 banks of shared memory give in a cycle (CUDA Programming Guide)."""
 
 FACTS: dict[str, str] = {
     "warps": "warps",
@@ -172,22 +170,6 @@ class Chip:
     def peak_dram_bytes_per_us(self) -> float:
         """Return what DRAM moves in a microsecond at most, bytes."""
         return self.dram_bytes_per_us
-
-    def peak_l1_bytes_per_us(self, clock_mhz: float = _NAN) -> float:
-        """Return what all L1 caches give in a microsecond at most, bytes."""
-        return self._a_us(self.l1_bytes, clock_mhz)
-
-    def peak_l1_requests_per_us(self, clock_mhz: float = _NAN) -> float:
-        """Return the loads and stores of warps that enter L1 in a microsecond at most."""
-        return self._a_us(self.l1_requests, clock_mhz)
-
-    def peak_shared_bytes_per_us(self, clock_mhz: float = _NAN) -> float:
-        """Return what shared memory gives in a microsecond at most, bytes."""
-        return self._a_us(BANKS_BYTES, clock_mhz)
-
-    def peak_instructions_per_us(self, clock_mhz: float = _NAN) -> float:
-        """Return the instructions of warps that are issued in a microsecond at most."""
-        return self._a_us(self.schedulers, clock_mhz)
 
     def load_latency(self, from_l2: float, from_dram: float) -> float:
         """Return the cycles until a load has its value, nothing else being in its way.

@@ -74,7 +74,7 @@ def doctor(
             from perfml.explain.roofs.peaks import save_peaks
 
             save_peaks(document, out)
-    out_.result({"checks": [vars(each) for each in checks], "peaks": document})
+    out_.result({"checks": checks, "peaks": document})
     out_.table(
         ["", "what", "found"],
         [[each.status, each.name, each.found] for each in checks],
@@ -191,7 +191,7 @@ def collect(
     for each in results:
         for warning in each.warnings:
             out_.warn(f"{each.run_id}: {warning}")
-    out_.result({"out": str(out), "runs": [vars(each) for each in results]})
+    out_.result({"out": str(out), "runs": results})
     out_.table(
         ["run", "status", "folder", "note"],
         [

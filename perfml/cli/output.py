@@ -235,7 +235,7 @@ class Commands(TyperGroup):
         except PerfmlError as error:
             if _wants_traceback():
                 raise
-            _report(error.as_dict(), str(error))
+            _report({**error.as_dict()}, str(error))
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
             sys.stderr.write("interrupted: nothing was half-written; run the command again\n")

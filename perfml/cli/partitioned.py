@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.cli.output import Output
+from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
@@ -57,22 +58,11 @@ def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str 
                 f"{Readable(row['share']):.1%} of the run's time and are left out"
             )
     out_.warn_all([*merged.warnings, *merged.time_notes])
-    runs = [_run(row) for row in merged.runs]
-    document = {
-        "out": str(out),
-        "kernels": merged.kernels,
-        "rows": merged.rows,
-        "layers": merged.layers,
-        "weights": weights,
-        "runs": runs,
-        "unattributed": merged.unattributed,
-        "coverage": [each.as_dict() for each in merged.coverage],
-        "time_notes": merged.time_notes,
-    }
+    document = {"out": str(out), "weights": weights, **json_object(merged)}
     out_.result(
         document, [f"{count(merged.rows, 'row')}, {count(merged.layers, 'layer')} -> {out}"]
     )
-    show_runs(out_, runs)
+    show_runs(out_, merged.runs)
 
 
 def ingest(
@@ -89,15 +79,7 @@ def ingest(
     out_.note_all(formulas(landed.substituted))
     for source, error in landed.failed:
         out_.warn(f"{source} is left out: {error}")
-    document = {
-        "out": str(folder),
-        "kernels": landed.kernels,
-        "added": landed.added,
-        "replaced": landed.replaced,
-        "present": landed.present,
-        "failed": [{"source": source, **error.as_dict()} for source, error in landed.failed],
-        "warnings": landed.warnings,
-    }
+    document = {"out": str(folder), **json_object(landed)}
     if landed.failed:
         total = len(landed.failed)
         msg = f"{total} of the sources could not be read; what could be lies in {folder}"
@@ -114,12 +96,12 @@ def ingest(
     out_.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
 
 
-def run_heads(run: dict[str, Any]) -> list[str]:
+def run_heads(run: Mapping[str, Any]) -> list[str]:
     """Return the heads of a table of runs, for people."""
     return ["µs an iteration" if name == "us_per_iteration" else name for name in run]
 
 
-def run_rows(runs: Sequence[dict[str, Any]]) -> list[list[Any]]:
+def run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     """Return the rows of a table of runs; times have four digits."""
     return [
         [
@@ -130,7 +112,7 @@ def run_rows(runs: Sequence[dict[str, Any]]) -> list[list[Any]]:
     ]
 
 
-def show_runs(out_: Output, runs: list[dict[str, Any]]) -> None:
+def show_runs(out_: Output, runs: Sequence[Mapping[str, Any]]) -> None:
     """Print the table of runs; of very many, the first."""
     out_.table(run_heads(runs[0]), run_rows(runs[:SHOWN]), spare=SPARE)
     if len(runs) > SHOWN:
@@ -150,10 +132,3 @@ def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -
             frame = to_published(read_table(table, kind="layers").frame)
             frame.to_csv(temporary, index=False)
     return merged
-
-
-def _run(row: dict[str, Any]) -> dict[str, Any]:
-    shown = ("run_id", "workload", "backend", "precision", "batch", "device")
-    counts = ("rows", "layers", "iterations")
-    per = round(row["time_us"] / max(row["iterations"], 1), 2)
-    return {**{name: row[name] for name in (*shown, *counts)}, "us_per_iteration": per}

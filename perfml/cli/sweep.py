@@ -150,7 +150,7 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         "file": str(plan.path),
         "out": str(outcome.out),
         "summary": summary,
-        "runs": [vars(each) for each in outcome.states],
+        "runs": outcome.states,
     }
     out_.result(document)
     out_.table(

@@ -191,6 +191,7 @@ def metrics(
     """
     out_ = Output(as_json, quiet, verbose)
     from perfml.metrics import load_catalogue
+    from perfml.util.json_values import json_object
 
     catalogue = load_catalogue()
     named = [each for name in names or () for each in _spelled(name, catalogue)]
@@ -199,19 +200,7 @@ def metrics(
         wanted = catalogue.ncu_request([name for name in chosen if catalogue[name].ncu])
         out_.result({"request": wanted}, [",".join(wanted)])
         return
-    found = [
-        {
-            "metric": each.name,
-            "unit": each.unit,
-            "kind": each.kind,
-            "merge": each.merge,
-            "match": each.exactness,
-            "ncu": each.ncu.text if each.ncu else None,
-            "description": each.description,
-            "note": each.note,
-        }
-        for each in map(catalogue.__getitem__, chosen)
-    ]
+    found = [json_object(catalogue[name]) for name in chosen]
     if len(found) == 1 and not as_json:
         # a counter's name is there to be copied: whole, however narrow the terminal is
         out_.result({}, [f"{key}: {value}" for key, value in found[0].items() if value])

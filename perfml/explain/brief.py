@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
@@ -85,9 +85,7 @@ class Brief:
     notes: tuple[str, ...] = ()
     left_out: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return json_object(self)
+    to_dict = json_object
 
     @property
     def lines(self) -> list[str]:

@@ -11,8 +11,15 @@ Certainty = Literal["firm", "likely", "open"]
 """``firm``: nothing that was counted speaks against it. ``likely``: another answer may come first,
 and this one is worth doing all the same. ``open``: counters do not tell; doing it finds out."""
 
+MOST = 0.5
+"""What makes less than this part of the difference between two sides does not decide the answer:
+a cause, ranges, the kernels of one side, work that grew (by logarithms of factors)."""
+
+NAMED = 3
+"""Causes, kernels or counters that one sentence names; of more, their number."""
+
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
-"""What the times of two sides say of the target."""
+"""What is said of the target's time beside the baseline's."""
 
 IN_WORDS: dict[Certainty, str] = {
     "firm": "firm",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,26 @@ ROUNDING = 1e-4
 """Profilers write percentages with two decimals; a fraction's noise is never less."""
 
 
+class ChangedMetric(TypedDict):
+    """A metric of both sides.
+
+    Attributes
+    ----------
+    noise
+        The larger standard deviation of a repeat on either side.
+    changed
+        Whether the means differ by more than `FACTOR` times the noise and the repeats do not
+        overlap, or only one side has the metric; null where a side has no two repeats to tell.
+    """
+
+    metric: str
+    baseline: float
+    target: float
+    difference: float
+    noise: float
+    changed: bool | None
+
+
 def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFrame:
     """Compare the metrics of one layer.
 
@@ -31,10 +52,7 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
     Returns
     -------
     DataFrame
-        ``metric, baseline, target, difference, noise, changed``, the clearest first. ``noise`` is
-        the larger standard deviation of a repeat on either side. ``changed`` is True where the
-        means differ by more than `FACTOR` times the noise and the repeats do not overlap, or
-        where only one side has the metric; missing where either side has no two repeats to tell.
+        One `ChangedMetric` a metric, the clearest first.
     """
     catalogue = load_catalogue()
     rows = []
@@ -57,9 +75,7 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
             apart = left.most < right.least or right.most < left.least
             changed = apart and abs(difference) > FACTOR * noise
         rows.append((name, *means, difference, noise, changed))
-    frame = pd.DataFrame(
-        rows, columns=["metric", "baseline", "target", "difference", "noise", "changed"]
-    )
+    frame = pd.DataFrame(rows, columns=list(ChangedMetric.__annotations__))
     frame["changed"] = frame["changed"].astype("boolean")
     return sort_metrics(frame, None)
 

@@ -18,13 +18,14 @@ of a side of which one iteration is known, its longest gap proves nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from perfml.account.device_time import DeviceTime
 from perfml.explain import moved as moves
 from perfml.explain.moved import NOTHING, Moved
 from perfml.explain.tree.causes import TERMS, Term
+from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, micros
 
 GRAPH_GAP_US = 0.3
@@ -149,14 +150,9 @@ class Timeline:
             for which, each in zip(whose, self.devices, strict=True)
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        moved = self.moved.to_dict()
-        return {
-            "devices": [{**asdict(each), "wall_us": each.wall_us} for each in self.devices],
-            "as_graph_us": self.as_graph_us,
-            **({"moved": moved} if moved else {}),
-        }
+    JSON: ClassVar = ("devices", "as_graph_us", ("moved", "moved.ways"))
+    JSON_OPTIONAL: ClassVar = ("moved",)
+    to_dict = json_object
 
 
 def _amounts(device: DeviceTime) -> list[str]:
@@ -333,15 +329,13 @@ class Waterfall:
         said += [side.moved_sentence() for side in sides]
         return tuple(each for each in said if each is not None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "baseline": self.baseline.to_dict(),
-            "target": self.target.to_dict(),
-            "wall_us": self.wall_us,
-            "parts": {each.id: each.us for each in self.parts},
-            "term": self.cause.id,
-        }
+    @property
+    def parts_us(self) -> dict[str, float]:
+        """Microseconds of each of `parts`, by its id."""
+        return {each.id: each.us for each in self.parts}
+
+    JSON: ClassVar = ("baseline", "target", "wall_us", ("parts", "parts_us"), ("term", "cause"))
+    to_dict = json_object
 
 
 def _signed(us: float) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -259,8 +260,35 @@ def _matched(
     return found
 
 
+class ChangeRow(TypedDict):
+    """A run of launches that stayed, or that one side does otherwise; names one a line."""
+
+    change: Literal["same", "variant", "replaced", "fused", "split", "vanished", "appeared"]
+    baseline: str
+    target: str
+    baseline_us: float
+    target_us: float
+
+
+class LaunchRow(TypedDict):
+    """A launch of either side or both.
+
+    Attributes
+    ----------
+    run
+        Number of the change that it belongs to.
+    """
+
+    run: int
+    change: str
+    side: Literal["both", "baseline", "target"]
+    kernel: str
+    baseline_us: float
+    target_us: float
+
+
 def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
-    """Return the changes as rows: ``change, baseline, target, baseline_us, target_us``."""
+    """Return a `ChangeRow` a change."""
     rows = [
         (
             change.kind,
@@ -271,15 +299,11 @@ def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches
         )
         for change in changes
     ]
-    return pd.DataFrame(rows, columns=["change", "baseline", "target", "baseline_us", "target_us"])
+    return pd.DataFrame(rows, columns=list(ChangeRow.__annotations__))
 
 
 def launches_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
-    """Return one row a launch: ``run, change, side, kernel, baseline_us, target_us``.
-
-    ``run`` numbers the changes; ``side`` is ``both``, ``baseline`` or ``target``; a launch that a
-    side lacks has no time there.
-    """
+    """Return a `LaunchRow` a launch; one that a side lacks has no time there."""
     rows: list[tuple[int, str, str, str, float, float]] = []
     nothing = float("nan")
     for run, change in enumerate(changes):
@@ -298,8 +322,7 @@ def launches_table(changes: tuple[Change, ...], before: Launches, after: Launche
             continue
         rows += [(run, change.kind, "baseline", name, time, nothing) for name, time in left]
         rows += [(run, change.kind, "target", name, nothing, time) for name, time in right]
-    columns = ["run", "change", "side", "kernel", "baseline_us", "target_us"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=list(LaunchRow.__annotations__))
 
 
 def _time(launches: Launches, places: range) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +39,14 @@ _ACTIONS = {
     "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "
     "cleared.",
 }
+
+
+@dataclass(frozen=True)
+class Move:
+    """What is copied one way, or filled: microseconds without a kernel, and bytes."""
+
+    us: float
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,11 @@ class Moved:
     def _longest(self) -> list[str]:
         return sorted(self.us, key=lambda kind: -self.us[kind])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values: of each kind that there is, microseconds and bytes."""
+    @property
+    def ways(self) -> dict[str, Move]:
+        """What is moved in each way that there is, the longest first."""
         return {
-            kind: {"us": self.us[kind], "bytes": self.bytes[kind]}
+            kind: Move(self.us[kind], self.bytes[kind])
             for kind in self._longest
             if self.bytes[kind] > 0
         }

@@ -6,6 +6,7 @@ compares the piece that bears the layer's name compares less than was meant.
 
 from __future__ import annotations
 
+from perfml.explain.certainty import MOST
 from perfml.explain.compared import Side
 from perfml.explain.results import Causes, Ratio
 from perfml.explain.times import compare_times
@@ -13,9 +14,8 @@ from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import TERMS
 from perfml.util.words import micros
 
-_MOST = 0.5
-"""Ranges that take less of what differs do not decide the answer."""
 _SHOWN = 2
+"""Names of ranges in one sentence."""
 
 
 def pieces_apart(
@@ -47,7 +47,7 @@ def pieces_apart(
     ]
     inside = sum(us for us, _ in apart)
     along = [each for each in causes.totals if each.log_ratio * time.log_ratio > 0]
-    if not along or inside < _MOST * abs(time.target_us - time.baseline_us):
+    if not along or inside < MOST * abs(time.target_us - time.baseline_us):
         return None
     names = [name for _, name in sorted(apart, reverse=True)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

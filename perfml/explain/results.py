@@ -7,24 +7,22 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.joined import SideFinding
 from perfml.explain.certainty import Certainty, TimeVerdict
+from perfml.explain.changed_metrics import ChangedMetric
 from perfml.explain.gaps import Waterfall
+from perfml.explain.launches import ChangeRow, LaunchRow
+from perfml.explain.steps import StepComparison
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import Contribution, Kind, Term
-from perfml.util.json_values import json_object, json_value, records
+from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
-
-if TYPE_CHECKING:
-    from perfml.explain.steps import StepComparison
-
-_CONFIDENT = 0.5
-"""A cause of less than this part of the ratio is not claimed to be the one."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,7 @@ class Ratio:
         fast = f", {number(1 / self.ratio)} times as fast" if self.ratio < 1 else ""
         return f"{self.verdict}: {ratio} times the baseline's time{fast} ({sure})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return json_object(self)
+    to_dict = json_object
 
 
 @dataclass(frozen=True)
@@ -175,6 +171,40 @@ class TermTotal:
         return math.exp(self.log_ratio)
 
 
+class TermRow(TypedDict):
+    """A cause over all kernels of a layer; log ratios add up to the layer's.
+
+    Attributes
+    ----------
+    term
+        Its id.
+    residual
+        Whether it is a rest that names no cause.
+    share
+        Of all terms that point the same way, so no term has more than the whole.
+    """
+
+    term: str
+    label: str
+    kind: Kind
+    log_ratio: float
+    factor: float
+    residual: bool
+    share: float
+
+
+class KernelTermRow(TypedDict):
+    """A cause in one pair of kernels."""
+
+    kernels: str
+    resource: str | None
+    term: str
+    label: str
+    baseline: float
+    target: float
+    log_ratio: float
+
+
 @dataclass(frozen=True)
 class Causes:
     """What made a layer slower or faster, by counters alone; nothing was trained.
@@ -225,12 +255,8 @@ class Causes:
         return "likely" if self.probability >= 0.5 and not pieces else "open"
 
     @cached_property
-    def terms(self) -> pd.DataFrame:
-        """One row a term: ``term`` (its id), ``label, kind, log_ratio, factor, residual, share``.
-
-        ``share`` is of all terms that point the same way, so no term has more than the whole.
-        """
-        columns = ["term", "label", "kind", "log_ratio", "factor", "residual", "share"]
+    def terms(self) -> Annotated[pd.DataFrame, TermRow]:
+        """One `TermRow` a term."""
         along, against = (
             sum(abs(total.log_ratio) for total in self.totals if (total.log_ratio > 0) is slower)
             for slower in (True, False)
@@ -249,15 +275,11 @@ class Causes:
             )
             for total in self.totals
         ]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=list(TermRow.__annotations__))
 
     @cached_property
-    def by_kernel(self) -> pd.DataFrame:
-        """One row a term of a pair.
-
-        ``kernels, resource, term, label, baseline, target, log_ratio``, in launch order.
-        """
-        columns = ["kernels", "resource", "term", "label", "baseline", "target", "log_ratio"]
+    def by_kernel(self) -> Annotated[pd.DataFrame, KernelTermRow]:
+        """One `KernelTermRow` a term of a pair, in launch order."""
         rows = [
             (
                 pair.kernels,
@@ -271,7 +293,7 @@ class Causes:
             for pair in self.pairs
             for part in pair.contributions
         ]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=list(KernelTermRow.__annotations__))
 
     @property
     def by_kind(self) -> dict[Kind, float]:
@@ -281,19 +303,21 @@ class Causes:
             sums[total.term.kind] = sums.get(total.term.kind, 0.0) + total.log_ratio
         return dict(sorted(sums.items(), key=lambda entry: -abs(entry[1])))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "log_ratio": self.log_ratio,
-            "terms": records(self.terms),
-            "by_kernel": records(self.by_kernel),
-            "by_kind": {str(kind): value for kind, value in self.by_kind.items()},
-            "missing": list(self.missing),
-            "firm": self.firm,
-            "certainty": self.certainty,
-            "probability": self.probability,
-            "untold": None if self.untold is None else self.untold.to_dict(),
-        }
+    JSON: ClassVar = (
+        *("log_ratio", "terms", "by_kernel", "by_kind", "missing", "firm", "certainty"),
+        *("probability", "untold"),
+    )
+    to_dict = json_object
+
+
+class ModelValue(TypedDict):
+    """A metric's part in a model's prediction."""
+
+    metric: str
+    family: str | None
+    baseline: float
+    target: float
+    log_ratio: float
 
 
 @dataclass(frozen=True)
@@ -305,8 +329,8 @@ class ModelAttribution:
     model
         Its name in the registry; it was fitted to the logarithm of the time.
     values
-        One row a metric: ``metric, family, baseline, target, log_ratio``; exact Shapley values
-        with the baseline as background, which add up to `predicted_log_ratio`.
+        One `ModelValue` a metric: exact Shapley values with the baseline as background, which add
+        up to `predicted_log_ratio`.
     predicted_log_ratio
         Of the model fitted with this layer.
     held_out_log_ratio
@@ -318,23 +342,22 @@ class ModelAttribution:
     """
 
     model: str
-    values: pd.DataFrame
+    values: Annotated[pd.DataFrame, ModelValue]
     predicted_log_ratio: float
     held_out_log_ratio: float | None
     held_out_errors: tuple[float, float] | None
     training_rows: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "model": self.model,
-            "target": "log-time",
-            "values": records(self.values),
-            "predicted_log_ratio": self.predicted_log_ratio,
-            "held_out_log_ratio": self.held_out_log_ratio,
-            "held_out_errors": None if self.held_out_errors is None else list(self.held_out_errors),
-            "training_rows": self.training_rows,
-        }
+    @property
+    def target(self) -> str:
+        """What it was fitted to."""
+        return "log-time"
+
+    JSON: ClassVar = (
+        *("model", "target", "values", "predicted_log_ratio", "held_out_log_ratio"),
+        *("held_out_errors", "training_rows"),
+    )
+    to_dict = json_object
 
 
 @dataclass(frozen=True)
@@ -410,15 +433,13 @@ class LayerDiff:
     time
         The time ratio.
     kernels
-        Runs of the launch order: ``change, baseline, target, baseline_us, target_us`` with
-        ``change`` one of ``same, variant, replaced, fused, split, vanished, appeared``; names one
-        a line.
-        Times are missing where only a Layers table was given.
+        One `ChangeRow` a run of the launch order. Times are missing where only a Layers table was
+        given.
     launches
-        One row a launch: ``run, change, side, kernel, baseline_us, target_us``.
+        One `LaunchRow` a launch.
     metrics
-        ``metric, baseline, target, difference, noise, changed``; ``changed`` is missing without
-        repeats. First those that changed, by the model's attribution or else by size.
+        One `ChangedMetric` a metric: first those that changed, by the model's attribution or else
+        by size.
     causes
         What the counters say, kernel by kernel.
     model
@@ -430,8 +451,7 @@ class LayerDiff:
     reasons
         The causes in sentences.
     advice
-        What the rules of advice say of either side: ``side`` and the columns of
-        `perfml.explain.Advice`.
+        What the rules of advice say of either side.
     fix
         What to do first about the slower side, and what that may save.
     lines
@@ -447,15 +467,15 @@ class LayerDiff:
     target_layer: str
     aligned_by: str
     time: Ratio
-    kernels: pd.DataFrame
-    launches: pd.DataFrame
-    metrics: pd.DataFrame
+    kernels: Annotated[pd.DataFrame, ChangeRow]
+    launches: Annotated[pd.DataFrame, LaunchRow]
+    metrics: Annotated[pd.DataFrame, ChangedMetric]
     causes: Causes
     model: ModelAttribution | None
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    advice: pd.DataFrame = field(default_factory=pd.DataFrame)
+    advice: Annotated[pd.DataFrame, SideFinding] = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
     on_the_clock: Waterfall | None = None
@@ -465,26 +485,35 @@ class LayerDiff:
         """Say which instruction carries a cause; nothing where no report tells."""
         return [line.sentence() for line in self.lines if line.term == term.id]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "layer": self.layer,
-            "target_layer": self.target_layer,
-            "aligned_by": self.aligned_by,
-            "time": self.time.to_dict(),
-            "kernels": records(self.kernels),
-            "launches": records(self.launches),
-            "metrics": records(self.metrics),
-            "causes": self.causes.to_dict(),
-            "model": None if self.model is None else self.model.to_dict(),
-            "disagreements": list(self.disagreements),
-            "warnings": list(self.warnings),
-            "reasons": list(self.reasons),
-            "unseen": self.unseen,
-            "advice": records(self.advice),
-            "fix": None if self.fix is None else self.fix.to_dict(),
-            "lines": json_value(self.lines),
-        }
+    JSON: ClassVar = (
+        *("layer", "target_layer", "aligned_by", "time", "kernels", "launches", "metrics"),
+        *("causes", "model", "disagreements", "warnings", "reasons", "unseen", "advice", "fix"),
+        "lines",
+    )
+    to_dict = json_object
+
+
+class AlignedLayer(TypedDict):
+    """A layer of the baseline and its counterpart.
+
+    Attributes
+    ----------
+    aligned_by
+        ``name``, ``shape``, ``signature``, ``place``, ...
+    share
+        Of the sum of absolute time differences.
+    """
+
+    layer: str
+    target_layer: str
+    aligned_by: str
+    baseline_us: float
+    target_us: float
+    ratio: float
+    low: float
+    high: float
+    share: float
+    verdict: TimeVerdict
 
 
 @dataclass(frozen=True, repr=False)
@@ -498,8 +527,7 @@ class Explanation:
     total
         Of all aligned layers together.
     layers
-        One row an aligned layer: ``layer, target_layer, aligned_by, baseline_us, target_us,
-        ratio, low, high, share, verdict``; ``share`` is of the sum of absolute time differences.
+        One `AlignedLayer` a layer that both sides have.
     details
         The layers that were asked for, or those with the largest differences.
     only_baseline, only_target
@@ -521,7 +549,7 @@ class Explanation:
     baseline: str
     target: str
     total: Ratio
-    layers: pd.DataFrame
+    layers: Annotated[pd.DataFrame, AlignedLayer]
     details: tuple[LayerDiff, ...]
     only_baseline: tuple[str, ...] = ()
     only_target: tuple[str, ...] = ()
@@ -543,24 +571,7 @@ class Explanation:
         """The notes on times that the headline does not say."""
         return tuple(note for note in self.time_notes if not self.headline.startswith(note))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        document = {
-            "baseline": self.baseline,
-            "target": self.target,
-            "total": self.total.to_dict(),
-            "layers": records(self.layers),
-            "details": [each.to_dict() for each in self.details],
-            "only_baseline": list(self.only_baseline),
-            "only_target": list(self.only_target),
-            "warnings": list(self.warnings),
-            "time_notes": list(self.time_notes),
-            "pairing": list(self.pairing),
-            "gaps": None if self.gaps is None else self.gaps.to_dict(),
-            "step": None if self.step is None else self.step.to_dict(),
-        }
-        cleaned: dict[str, Any] = json_value(document)
-        return cleaned
+    to_dict = json_object
 
     def __repr__(self) -> str:
         order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]

@@ -10,16 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
-from perfml.explain.certainty import Certainty, TimeVerdict
+from perfml.explain.certainty import MOST, Certainty, TimeVerdict
+from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 
-_HALF = 0.5
-"""A cause that makes at least half of the difference is the answer by itself."""
 _ALONE = 1.5
 """A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
 take up to 1.4 times the later ones where they are not warm-up."""
@@ -88,7 +87,7 @@ class StepComparison:
         first = self.first
         if first is None or self.verdict not in ("slower", "faster"):
             return "open"
-        large = abs(first.us) >= _HALF * abs(self.difference_us)
+        large = abs(first.us) >= MOST * abs(self.difference_us)
         return "firm" if large and first.cause is not None else "likely"
 
     @property
@@ -146,28 +145,26 @@ class StepComparison:
         sides = zip((self.baseline, self.target), self.names, strict=True)
         return tuple(step_sentence(side, name) for side, name in sides)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        first = self.first
-        return {
-            "baseline_us": self.baseline.step_us,
-            "target_us": self.target.step_us,
-            "ratio": math.exp(self.log_ratio),
-            "verdict": self.verdict,
-            "difference_us": self.difference_us,
-            "first_cause": None if first is None else first.id,
-            "certainty": self.certainty,
-            "do": None if first is None else first.line(self._slow),
-            "changes": [
-                {
-                    "cause": each.id,
-                    "us": each.us,
-                    "operators": list(each.operators),
-                    "where": each.where,
-                }
-                for each in self.changes
-            ],
-        }
+    @property
+    def ratio(self) -> float:
+        """The target's step over the baseline's."""
+        return math.exp(self.log_ratio)
+
+    @property
+    def first_cause(self) -> str | None:
+        """Id of the first cause; None where nothing differs."""
+        return None if self.first is None else self.first.id
+
+    @property
+    def command(self) -> str | None:
+        """A line to type on the slower side."""
+        return None if self.first is None else self.first.line(self._slow)
+
+    JSON: ClassVar = (
+        *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),
+        *("verdict", "difference_us", "first_cause", "certainty", ("do", "command"), "changes"),
+    )
+    to_dict = json_object
 
 
 def _verdict(one: Sequence[float], other: Sequence[float], log_ratio: float) -> TimeVerdict:

@@ -103,7 +103,10 @@ def _alike(result: GateResult) -> list[tuple[LayerVerdict, int]]:
 
 def remarks(result: GateResult) -> list[str]:
     """Return what was not compared, as sentences, and which repeats did not decide."""
-    pairs = (("Only in the baseline", result.missing), ("Only in the new version", result.added))
+    pairs = (
+        ("Only in the baseline", result.only_baseline),
+        ("Only in the new version", result.only_new),
+    )
     lines = [
         f"{words}, not compared: {plain(', '.join(names))}." for words, names in pairs if names
     ]

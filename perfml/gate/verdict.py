@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -44,6 +44,7 @@ from perfml.gate.policy import Policy
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
 from perfml.time_sources import not_comparable, time_notes
+from perfml.util.json_values import json_object
 from perfml.util.words import Readable
 
 LAYER_SLOWER = 0.5
@@ -108,23 +109,8 @@ class LayerVerdict:
     counted: bool = False
     odd_repeats: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; a counter that was 0 before has no growth."""
-        return {
-            "layer": self.layer,
-            "verdict": self.verdict.value,
-            "reason": self.reason,
-            "changed": [
-                {
-                    "counter": change.counter,
-                    "baseline": change.before.median,
-                    "new": change.after.median,
-                    "growth": change.growth if change.before.median else None,
-                }
-                for change in self.changed
-            ],
-            "time": None if self.time is None else self.time.to_dict(),
-        }
+    JSON: ClassVar = ("layer", "verdict", "reason", "changed", "time")
+    to_dict = json_object
 
 
 @dataclass(frozen=True)
@@ -137,9 +123,9 @@ class GateResult:
         In all: the first of `Verdict` that a layer has.
     layers
         One entry a layer, in the baseline's order.
-    missing
+    only_baseline
         Layers of the baseline that the new side lacks.
-    added
+    only_new
         Layers of the new side that the baseline lacks.
     time_notes
         What to know of times that come from under a profiler (`perfml.time_sources`).
@@ -147,8 +133,8 @@ class GateResult:
 
     verdict: Verdict
     layers: tuple[LayerVerdict, ...]
-    missing: tuple[str, ...]
-    added: tuple[str, ...]
+    only_baseline: tuple[str, ...]
+    only_new: tuple[str, ...]
     time_notes: tuple[str, ...] = ()
 
     @property
@@ -156,16 +142,10 @@ class GateResult:
         """Return the exit code of the verdict in all."""
         return EXIT_CODES[self.verdict]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "verdict": self.verdict.value,
-            "exit_code": int(self.exit_code),
-            "layers": [layer.to_dict() for layer in self.layers],
-            "only_baseline": list(self.missing),
-            "only_new": list(self.added),
-            "time_notes": list(self.time_notes),
-        }
+    JSON: ClassVar = (
+        *("verdict", "exit_code", "layers", "only_baseline", "only_new", "time_notes"),
+    )
+    to_dict = json_object
 
     def of(self, verdict: Verdict) -> tuple[LayerVerdict, ...]:
         """Return the layers with a verdict."""
@@ -394,8 +374,8 @@ def _whole_iterations(layers: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _words(change: WorkChange) -> str:
-    if change.before.median == 0:
-        return f"{change.counter}: {change.after.median:,.0f} where there were none"
+    if change.baseline.median == 0:
+        return f"{change.counter}: {change.new.median:,.0f} where there were none"
     return f"{change.counter} {Readable(change.growth):+.1%}"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,8 @@ class Count:
         Relative distance of the farthest repeat.
     """
 
+    JSON_ID: ClassVar = "median"
+
     median: float
     spread: float
     measured: int
@@ -130,7 +133,7 @@ class WorkChange:
     ----------
     counter
         Column of the table.
-    before, after
+    baseline, new
         The counter in the baseline and in the new version.
     tolerance
         Growth that passes, as a share.
@@ -139,20 +142,22 @@ class WorkChange:
     """
 
     counter: str
-    before: Count
-    after: Count
+    baseline: Count
+    new: Count
     tolerance: float
     negligible: float = 0.0
+
+    JSON: ClassVar = ("counter", "baseline", "new", "growth")
 
     @property
     def growth(self) -> float:
         """Return new over baseline less 1; infinite where there was none before."""
-        change = self.after.median - self.before.median
+        change = self.new.median - self.baseline.median
         if abs(change) <= self.negligible:
             return 0.0
-        if self.before.median == 0:
+        if self.baseline.median == 0:
             return math.inf
-        return self.after.median / self.before.median - 1
+        return self.new.median / self.baseline.median - 1
 
     @property
     def unknown(self) -> str:
@@ -161,18 +166,18 @@ class WorkChange:
         Repeats that do not agree never widen the tolerance. They hide a change, unless it is
         larger than twice their own spread.
         """
-        for side, count in (("baseline", self.before), ("new version", self.after)):
+        for side, count in (("baseline", self.baseline), ("new version", self.new)):
             if count.measured < ENOUGH * count.repeats or not count.measured:
                 lacking = count.repeats - count.measured
                 return (
                     f"{self.counter} is missing in {lacking} of {count.repeats} repeats "
                     f"of the {side}"
                 )
-        for side, count in (("baseline", self.before), ("new version", self.after)):
+        for side, count in (("baseline", self.baseline), ("new version", self.new)):
             apart = count.spread > self.tolerance
             if apart and abs(self.growth) <= self.tolerance + 2 * count.spread:
                 return f"the repeats of the {side} do not agree on {self.counter}"
-        few = min(self.before.measured, self.after.measured) < FEW
+        few = min(self.baseline.measured, self.new.measured) < FEW
         if few and self.tolerance < abs(self.growth) <= FEW_TOLERANCE:
             growth = Readable(self.growth)
             return f"{self.counter} {growth:+.1%} takes {FEW} repeats a side to tell"
@@ -190,7 +195,7 @@ class WorkChange:
     @property
     def odd_repeats(self) -> bool:
         """Whether a repeat lies apart from the others, which decide."""
-        return max(self.before.farthest, self.after.farthest) > self.tolerance
+        return max(self.baseline.farthest, self.new.farthest) > self.tolerance
 
 
 def _grows_with_work(counter: str) -> bool:

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfml import __version__
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import Failed, InputError, PerfmlError
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import started_by, told_apart
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
@@ -72,6 +72,12 @@ class IngestSettings:
         return {**plain, "layer_map": mapped, "layer": self.layer}
 
 
+class LeftOut(Failed):
+    """What could not be read, and what to do."""
+
+    source: str
+
+
 @dataclass
 class IngestResult:
     """What an ingest into a folder did.
@@ -99,6 +105,13 @@ class IngestResult:
     warnings: list[str] = field(default_factory=list)
     failed: list[tuple[str, PerfmlError]] = field(default_factory=list)
     substituted: list[Mapping[str, Any]] = field(default_factory=list)
+
+    JSON: ClassVar = ("kernels", "added", "replaced", "present", ("failed", "left_out"), "warnings")
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What could not be read, and what to do."""
+        return [{"source": source, **error.as_dict()} for source, error in self.failed]
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perfml.metrics import load_catalogue
-from perfml.util.json_values import json_object
 from perfml.util.words import Readable
 
 LEAST_SHARE = 0.5
@@ -52,10 +50,6 @@ class Coverage:
     rows: int
     least: float
     left_out: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return json_object(self)
 
 
 def coverage_of(

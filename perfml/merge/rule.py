@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from perfml.merge.numbering import Codes, combined, launch_numbers, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
 from perfml.time_sources import joined_sources
+from perfml.util.json_values import json_object
 from perfml.util.shared import SharedList
 from perfml.util.typing import Floats
 
@@ -94,7 +95,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
 
     layers, coverage = merged_layers(groups, merged_columns(kernels), values)
     layers = validate_layers(layers)
-    layers.attrs["coverage"] = SharedList(each.as_dict() for each in coverage)
+    layers.attrs["coverage"] = SharedList(json_object(each) for each in coverage)
     if by_kernel:
         layers.attrs["warnings"] = [BY_KERNEL]
     return layers
@@ -136,18 +137,26 @@ def merged_layers(
     return pd.concat([named.result(), pd.DataFrame(merged)], axis=1), coverage
 
 
+class Outside(TypedDict):
+    """What of a run lies outside every layer; `share` is of the run's time."""
+
+    run_id: str | None
+    launches: int
+    time_us: float
+    share: float
+
+
 def unattributed_time(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return what ran outside every layer: one row a run.
 
     Returns
     -------
     DataFrame
-        ``run_id``, ``launches`` and ``time_us`` outside layers, and their ``share`` of the run's
-        time (NaN where the run has no times).
+        One `Outside` a run; NaN where the run has no times.
     """
     outside = outside_times(kernels)
     outside["share"] = outside["time_us"] / outside["total_us"]
-    return outside[["run_id", "launches", "time_us", "share"]]
+    return outside[list(Outside.__annotations__)]
 
 
 def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,28 @@ from perfml import __version__
 from perfml.merge.clock import clock_columns
 from perfml.merge.coverage import Coverage, coverage_sentences, joined
 from perfml.merge.files import TEXT, KernelFiles
-from perfml.merge.rule import outside_times
+from perfml.merge.rule import Outside, outside_times
 from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
 from perfml.time_sources import counted_note
+from perfml.util.json_values import json_object
 
 ROW_GROUP = 1 << 16
 """Layers in a row group of the result, at least."""
+
+
+class Run(TypedDict):
+    """One run of a table."""
+
+    run_id: str | None
+    workload: str | None
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    device: str | None
+    rows: int
+    layers: int
+    iterations: int
+    us_per_iteration: float
 
 
 @dataclass
@@ -43,9 +59,9 @@ class MergeResult:
     kernels
         Launches read, those outside layers included.
     runs
-        One mapping a run: its identity, ``rows``, ``layers``, ``iterations``, ``time_us``.
+        One `Run` each.
     unattributed
-        One mapping a run, as `perfml.merge.unattributed_time` has them.
+        One `Outside` a run.
     coverage
         The metrics of which some launches were not measured.
     sources
@@ -55,10 +71,14 @@ class MergeResult:
     rows: int = 0
     layers: int = 0
     kernels: int = 0
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    unattributed: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    unattributed: list[Outside] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     sources: Counter[str] = field(default_factory=Counter)
+
+    JSON: ClassVar = (
+        *("kernels", "rows", "layers", "runs", "unattributed", "coverage", "time_notes"),
+    )
 
     @property
     def warnings(self) -> list[str]:
@@ -112,28 +132,23 @@ class Tally:
     def summary(self) -> MergeResult:
         """Return what was counted."""
         counts = {name: Counter(run for run, _ in pairs) for name, pairs in self._pairs.items()}
-        runs = [
-            {
-                **{name: entry[name] for name in RUN_COLUMNS},
-                "rows": entry["rows"],
-                "layers": counts["layer"][run],
-                "iterations": counts["iteration"][run],
-                "time_us": entry["time_us"],
-            }
-            for run, entry in self._runs.items()
-        ]
+        runs = [self._run(name, counts) for name in self._runs]
         outside = pd.concat(self._outside, ignore_index=True)
         outside = outside.groupby("run_id", dropna=False, sort=False).sum(min_count=1).reset_index()
         outside["share"] = outside["time_us"] / outside.pop("total_us")
-        unattributed = [
-            {str(name): value for name, value in row.items()}
-            for row in _plain(outside).to_dict("records")
-        ]
+        unattributed: Any = _plain(outside).to_dict("records")
         names = len({layer for _, layer in self._pairs["layer"]})
         coverage = joined(self._coverage)
         return MergeResult(
             self.rows, names, self.kernels, runs, unattributed, coverage, self._sources
         )
+
+    def _run(self, name: Any, counts: dict[str, Counter[Any]]) -> Run:
+        entry, iterations = self._runs[name], counts["iteration"][name]
+        found: Any = {key: entry[key] for key in Run.__annotations__ if key in entry}
+        found |= {"layers": counts["layer"][name], "iterations": iterations}
+        found["us_per_iteration"] = round(entry["time_us"] / max(iterations, 1), 2)
+        return found  # type: ignore[no-any-return]
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +201,7 @@ class Writer:
                 for row in merged.unattributed
             ],
             "warnings": [*self._files.provenance.get("warnings", []), *merged.warnings],
-            "coverage": [each.as_dict() for each in merged.coverage],
+            "coverage": [json_object(each) for each in merged.coverage],
             "kind": "layers",
             "perfml": __version__,
         }

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,16 @@ class Metric:
     published: int | None
     origin: str
     note: str
+
+    JSON: ClassVar = (
+        *(("metric", "name"), "unit", "kind", "merge", ("match", "exactness"), ("ncu", "formula")),
+        *("description", "note"),
+    )
+
+    @property
+    def formula(self) -> str | None:
+        """`ncu` as text."""
+        return self.ncu.text if self.ncu else None
 
     @property
     def request(self) -> Expression | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,71 @@ from perfml.modeling.features import OF_LAYERS, Words
 from perfml.modeling.ranking.leakage import Leakage
 from perfml.modeling.ranking.null import LEVEL, Null
 from perfml.util.html import section
-from perfml.util.json_values import json_value, records
+from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.typing import Floats
 from perfml.util.words import Readable, count, listed, number, percentage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class Score(TypedDict):
+    """Scores of a model under a protocol.
+
+    Attributes
+    ----------
+    splits
+        How many scores: splits times model seeds.
+    """
+
+    model: str
+    protocol: str
+    score: str
+    mean: float
+    median: float
+    q025: float
+    q975: float
+    splits: int
+    baseline: bool
+
+
+class _Placed(TypedDict):
+    mean_rank: float
+    rank_low: float
+    rank_high: float
+    p_top1: float
+    p_top3: float
+    p_value: float
+
+
+class RankGroup(_Placed):
+    """A group of interchangeable metrics."""
+
+    group: str
+    members: str
+    score: float
+
+
+class RankMetric(_Placed):
+    """A metric under one model and method."""
+
+    model: str
+    method: str
+    metric: str
+    group: str
+    importance: float
+    low: float
+    high: float
+    by_chance: float
+
+
+class RankAgreement(TypedDict):
+    """How far two models and methods name the same groups."""
+
+    left: str
+    right: str
+    share: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,8 +93,7 @@ class Evaluation:
     dropped
         Feature to the reason why it was left out.
     scores
-        One row a (model, protocol): ``model, protocol, score, mean, median, q025, q975, splits,
-        baseline``. ``splits`` counts scores: splits times model seeds.
+        One `Score` a model and protocol.
     predictions
         One row a (row, model, protocol): ``row, layer, backend, model, protocol, truth,
         predicted, count``. Milliseconds or backends; the mean (or the usual class) of the `count`
@@ -61,7 +118,7 @@ class Evaluation:
     task: str
     features: tuple[str, ...]
     dropped: dict[str, str]
-    scores: pd.DataFrame
+    scores: Annotated[pd.DataFrame, Score]
     predictions: pd.DataFrame
     leakage: Leakage
     warnings: tuple[str, ...] = ()
@@ -71,18 +128,10 @@ class Evaluation:
     target: str = "time"
     words: Words = OF_LAYERS
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        return {
-            "task": self.task,
-            "target": self.target,
-            "features": list(self.features),
-            "dropped": dict(self.dropped),
-            "classes": list(self.classes),
-            "scores": records(self.scores),
-            "leakage": json_value(self.leakage.to_dict()),
-            "warnings": list(self.warnings),
-        }
+    JSON: ClassVar = (
+        *("task", "target", "features", "dropped", "classes", "scores", "leakage", "warnings"),
+    )
+    to_dict = json_object
 
     def __repr__(self) -> str:
         shown = self._shown().drop(columns="median")
@@ -119,25 +168,23 @@ class Ranking:
     task
         ``regression`` or ``classification``.
     table
-        One row a (model, method, metric): ``model, method, metric, group, importance, low, high,
-        mean_rank, rank_low, rank_high, p_top1, p_top3, by_chance, p_value``. Intervals hold 95 %
+        One `RankMetric` a model, method and metric. Intervals hold 95 %
         of the resamples. ``by_chance`` is the importance that this metric stays below in 95 % of
         the permutations; ``p_value`` is corrected for all metrics of this model and method. Both
         are NaN for drop-column, which would have to be fitted again for every permutation. For the
         method ``group-permutation`` the metric is the whole group.
     summary
         One row a group of interchangeable metrics, over all models and methods but drop-column,
-        highest score first: ``group, members, mean_rank, rank_low, rank_high, p_top1, p_top3,
-        score, p_value``. A group's rank in a resample is that of its joint importance, in standard
-        deviations above what the group gets by chance. ``p_top3`` is the share of resamples in
-        which it is among the first three; the shares of all groups add up to three, so of three
-        groups each has 100 %. ``score`` is the mean of its importance and its rank correlation
-        with the target, each in standard deviations of the permuted tables. ``p_value`` is how
-        often the largest score of a permuted table reaches it: corrected for all groups.
+        highest score first. A group's rank in a resample is that of its joint importance, in
+        standard deviations above what the group gets by chance. ``p_top3`` is the share of
+        resamples in which it is among the first three; the shares of all groups add up to three, so
+        of three groups each has 100 %. ``score`` is the mean of its importance and its rank
+        correlation with the target, each in standard deviations of the permuted tables. ``p_value``
+        is how often the largest score of a permuted table reaches it: corrected for all groups.
     groups
         Members of each group.
     agreement
-        ``left, right, share``: mean share of the first three groups that two (model, method)
+        Mean share of the first three groups that two (model, method)
         pairs have in common in the same resample; NaN where one of them never names any.
     warnings
         Sentences for the top of every output.
@@ -159,10 +206,10 @@ class Ranking:
     """
 
     task: str
-    table: pd.DataFrame
-    summary: pd.DataFrame
+    table: Annotated[pd.DataFrame, RankMetric]
+    summary: Annotated[pd.DataFrame, RankGroup]
     groups: tuple[tuple[str, ...], ...]
-    agreement: pd.DataFrame
+    agreement: Annotated[pd.DataFrame, RankAgreement]
     warnings: tuple[str, ...] = ()
     dropped: dict[str, str] = field(default_factory=dict)
     resampling: str = "layers"
@@ -172,22 +219,11 @@ class Ranking:
     tied: tuple[tuple[str, ...], ...] = ()
     words: Words = OF_LAYERS
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        return {
-            "task": self.task,
-            "resampling": self.resampling,
-            "resamples": self.resamples,
-            "distinct_layers": self.distinct_layers,
-            "null": None if self.null is None else self.null.to_dict(),
-            "tied": [list(group) for group in self.tied],
-            "summary": records(self.summary),
-            "groups": [list(group) for group in self.groups],
-            "table": records(self.table),
-            "agreement": records(self.agreement),
-            "dropped": dict(self.dropped),
-            "warnings": list(self.warnings),
-        }
+    JSON: ClassVar = (
+        *("task", "resampling", "resamples", "distinct_layers", "null", "tied", "summary"),
+        *("groups", "table", "agreement", "dropped", "warnings"),
+    )
+    to_dict = json_object
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from perfml.util.json_values import json_value
+from perfml.util.json_values import json_object
 from perfml.util.words import count, micros
 
 Verdict = Literal["slower", "usual", "faster", "not compared"]
@@ -227,17 +227,13 @@ class Prediction:
             f"together (about {chance:.2g} would be by chance)."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "reference": self.reference,
-            "networks": self.networks,
-            "distinct_layers": self.distinct_layers,
-            "confidence": self.confidence,
-            "shift": self.shift,
-            "compared": self.compared,
-            "slower": len(self.slower),
-            "summary": self.summary,
-            "layers": json_value(self.layers),
-            "warnings": list(self.warnings),
-        }
+    @property
+    def slower_count(self) -> int:
+        """Number of layers that are slower."""
+        return len(self.slower)
+
+    JSON: ClassVar = (
+        *("reference", "networks", "distinct_layers", "confidence", "shift", "compared"),
+        *(("slower", "slower_count"), "summary", "layers", "warnings"),
+    )
+    to_dict = json_object

@@ -12,12 +12,13 @@ elsewhere, not computed here``: the sentence says what was read in a public reco
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Source
+from perfml.util.json_values import json_object
 
 REPRODUCED = "reproduced"
 SPREAD = "within the spread"
@@ -61,9 +62,7 @@ class Claim:
         first = re.split(r"(?:;|\.) ", self.evidence, maxsplit=1)[0]
         return first.removesuffix(".")
 
-    def to_dict(self) -> dict[str, str]:
-        """Return JSON values."""
-        return asdict(self)
+    to_dict = json_object
 
 
 def counted(verdict: str, number: int) -> str:

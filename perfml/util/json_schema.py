@@ -1,8 +1,9 @@
 """JSON Schema (2020-12) of result types: what a document holds is written down once.
 
 A dataclass describes the object that `perfml.util.json_values.json_value` makes of it, a
-``TypedDict`` one that a verb puts together. ``Annotated[float, "microseconds"]`` adds words, and so
-does the section Attributes of a dataclass; the docstring's first line is the description.
+``TypedDict`` the rows of a frame, ``Annotated[pd.DataFrame, Row]``, or what a verb puts together.
+``Annotated[float, "microseconds"]`` adds words, and so does the section Attributes of a dataclass;
+the docstring's first line is the description. A float may be null, as NaN is in JSON.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
+from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 from typing import is_typeddict as _is_object
 
@@ -21,12 +24,36 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
+    Path: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
-    float: {"type": "number"},
+    float: {"type": ["number", "null"]},
     type(None): {"type": "null"},
     Any: {},
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Extended:
+    """A result, and what a verb puts beside its keys.
+
+    Attributes
+    ----------
+    name
+        What the whole is called.
+    kind
+        Type of the result.
+    keys
+        Types of the further keys.
+    """
+
+    name: str
+    kind: Any
+    keys: Mapping[str, Any]
+
+    @property
+    def __name__(self) -> str:
+        return self.name
 
 
 def json_schema(kinds: Sequence[Any], *, title: str, strict: bool = False) -> dict[str, Any]:
@@ -58,14 +85,15 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
     if hasattr(kind, "JSON_ID"):
-        return dict(_PLAIN[str])
+        return _schema(get_type_hints(kind)[kind.JSON_ID], found, strict)
     if _is_object(kind) or is_dataclass(kind):
         if kind.__name__ not in found:
             found[kind.__name__] = {}  # a type may hold itself
-            make = _dataclass if is_dataclass(kind) else _object
-            found[kind.__name__] = make(kind, found, strict)
+            found[kind.__name__] = _object(kind, found, strict)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated and not isinstance(arguments[1], str):
+        return {"type": "array", "items": _schema(arguments[1], found, strict)}  # a frame's rows
     if origin is Annotated:
         return {**_schema(arguments[0], found, strict), "description": arguments[1]}
     if origin is Literal:
@@ -80,21 +108,46 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     raise TypeError(msg)
 
 
-def _dataclass(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
-    """Return the schema of what `json_value` makes of a dataclass; a float that is NaN is null."""
-    hints = get_type_hints(kind, include_extras=True)
-    words = _attribute_words(kind.__doc__ or "")
-    properties = {}
-    for name in exported(kind):
-        attribute = getattr(kind, name, None)
-        makes = attribute.fget if isinstance(attribute, property) else attribute
-        made = isinstance(makes, types.FunctionType) and name not in hints
-        hint = get_type_hints(makes)["return"] if made else hints[name]
-        item = _schema(hint, found, strict)
-        if item == _PLAIN[float]:
-            item = {"anyOf": [item, {"type": "null"}]}
-        properties[name] = {**item, "description": words[name]} if name in words else item
-    return _described(kind, properties, list(properties), strict)
+def _object(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
+    properties, required = {}, []
+    result = kind.kind if isinstance(kind, Extended) else kind
+    words = _attribute_words(result.__doc__ or "")
+    for name, hint in _hints(kind).items():
+        optional = get_origin(hint) is NotRequired
+        item = _schema(get_args(hint)[0] if optional else hint, found, strict)
+        properties[name] = {"description": words[name], **item} if name in words else item
+        if not optional:
+            required.append(name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+    if strict:
+        schema["additionalProperties"] = False
+    told = (result.__doc__ or "").strip().partition("\n")[0]
+    return {"description": told, **schema} if told else schema
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of an object's keys."""
+    if isinstance(kind, Extended):
+        return {**kind.keys, **_hints(kind.kind)}
+    if _is_object(kind):
+        return get_type_hints(kind, include_extras=True)
+    found = {}
+    for name, attribute in exported(kind).items():
+        hint = kind
+        for part in attribute.split("."):
+            hint = _type_of(hint, part)
+        found[name] = NotRequired[hint] if name in getattr(kind, "JSON_OPTIONAL", ()) else hint
+    return found
+
+
+def _type_of(kind: Any, name: str) -> Any:
+    """Return the type of a field, or of what a property or a method returns."""
+    made = getattr(kind, name, None)
+    made = made.func if isinstance(made, cached_property) else made
+    made = made.fget if isinstance(made, property) else made
+    if isinstance(made, types.FunctionType):
+        return get_type_hints(made, include_extras=True)["return"]
+    return get_type_hints(kind, include_extras=True)[name]
 
 
 def _attribute_words(doc: str) -> dict[str, str]:
@@ -112,27 +165,3 @@ def _attribute_words(doc: str) -> dict[str, str]:
         elif line.strip():
             words |= {name: f"{words.get(name, '')} {line.strip()}".strip() for name in names}
     return words
-
-
-def _object(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
-    properties, required = {}, []
-    for name, each in get_type_hints(kind, include_extras=True).items():
-        optional = get_origin(each) is NotRequired
-        properties[name] = _schema(get_args(each)[0] if optional else each, found, strict)
-        if not optional:
-            required.append(name)
-    return _described(kind, properties, required, strict)
-
-
-def _described(
-    kind: Any, properties: dict[str, Any], required: list[str], strict: bool
-) -> dict[str, Any]:
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-    }
-    if strict:
-        schema["additionalProperties"] = False
-    told = (kind.__doc__ or "").strip().partition("\n")[0]
-    return {"description": told, **schema} if told else schema

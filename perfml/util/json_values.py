@@ -6,6 +6,7 @@ import math
 import sys
 from dataclasses import fields, is_dataclass
 from inspect import ismethod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,28 +38,37 @@ def json_value(value: Any) -> Any:
         return records(value)
     if is_dataclass(value) and not hasattr(value, "to_dict"):
         by = getattr(value, "JSON_ID", None)
-        return json_object(value) if by is None else getattr(value, by)
+        return json_object(value) if by is None else json_value(getattr(value, by))
     for method in ("tolist", "to_dict"):
         if hasattr(value, method):
             return json_value(getattr(value, method)())
     return None if is_missing(value) else str(value)
 
 
-def exported(kind: type) -> tuple[str, ...]:
-    """Return the names under which JSON has a dataclass: its ``JSON``, or else all its fields.
+def exported(kind: type) -> dict[str, str]:
+    """Return what JSON has of a dataclass, by key: its ``JSON``, or else all its fields.
 
-    ``JSON`` names fields, properties, and methods that take nothing.
+    ``JSON`` names fields, properties, and methods that take nothing. A pair is a key and the
+    attribute that it holds, with dots for an attribute of an attribute.
     """
-    names: tuple[str, ...] | None = getattr(kind, "JSON", None)
-    return tuple(item.name for item in fields(kind)) if names is None else names
+    names = getattr(kind, "JSON", None)
+    if names is None:
+        return {item.name: item.name for item in fields(kind)}
+    return dict((name, name) if isinstance(name, str) else name for name in names)
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """Return a dataclass as the JSON object that `perfml.util.json_schema` describes."""
+    """Return a dataclass as the JSON object that `perfml.util.json_schema` describes.
+
+    Keys of its ``JSON_OPTIONAL`` are left out where they hold nothing.
+    """
     found = {}
-    for name in exported(type(value)):
-        part = getattr(value, name)
-        found[name] = json_value(part() if ismethod(part) else part)
+    optional = getattr(value, "JSON_OPTIONAL", ())
+    for name, attribute in exported(type(value)).items():
+        part = attrgetter(attribute)(value)
+        part = part() if ismethod(part) else part
+        if name not in optional or part:
+            found[name] = json_value(part)
     return found
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from perfml.explain.tree.sentences import MOST, cause_in_words, sided_causes
+from perfml.explain.certainty import NAMED
+from perfml.explain.tree.sentences import cause_in_words, sided_causes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from perfml.explain.compared import Side
     from perfml.explain.results import LayerDiff, TermTotal
 
-NAMED = 0.5
+NAMES_REST = 0.5
 """Idle multiprocessors name a rest if they are at least this share of it."""
 OVERLAP = 0.02
 """Kernels whose times add up to so much more than the GPU was busy overlap."""
@@ -72,8 +73,8 @@ def causes_in_words(detail: LayerDiff) -> tuple[list[str], list[str]]:
     """Return the largest causes that point the way the time went, and those that do not."""
     speaking, against = sided_causes(detail.time, detail.causes)
     return (
-        [cause_in_words(total, detail.causes) for total in speaking[:MOST]],
-        [cause_in_words(total, detail.causes) for total in against[:MOST]],
+        [cause_in_words(total, detail.causes) for total in speaking[:NAMED]],
+        [cause_in_words(total, detail.causes) for total in against[:NAMED]],
     )
 
 
@@ -101,7 +102,7 @@ def _idle_multiprocessors(total: TermTotal, detail: LayerDiff, sides: Sequence[S
         return None
     before, after = (_of_longest(side, detail.layer, "sm_efficiency") for side in sides)
     idle = math.log(before / after) if before > 0 and after > 0 else 0.0
-    if idle * total.log_ratio > 0 and abs(idle) >= NAMED * abs(total.log_ratio):
+    if idle * total.log_ratio > 0 and abs(idle) >= NAMES_REST * abs(total.log_ratio):
         return (
             f"multiprocessors busy {100 * after:.0f} % of the time, "
             f"{100 * before:.0f} % in the step before"

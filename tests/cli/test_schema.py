@@ -156,8 +156,8 @@ def test_words_that_code_chooses_from_are_those_of_the_schema():
     explain, gate = (schema_of(verb)["$defs"] for verb in ("explain", "gate"))
     reasons = explain["Untold"]["properties"]["reason"]["enum"]
     assert reasons == [reason.value for reason in Reason]
-    assert explain["Finding"]["properties"]["person"]["enum"] == [one.value for one in Person]
-    verdicts = gate["GateLayer"]["properties"]["verdict"]["enum"]
+    assert explain["SideFinding"]["properties"]["person"]["enum"] == [one.value for one in Person]
+    verdicts = gate["LayerVerdict"]["properties"]["verdict"]["enum"]
     assert set(verdicts) == {verdict.value for verdict in Verdict}
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.explain import advise, load_ncu_rules
-from perfml.explain.advice.ncu_agreement import AGREEMENT, compare_flags, ncu_flags
+from perfml.explain.advice.ncu_agreement import Agreement, compare_flags, ncu_flags
 from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.load import load_tables
 from perfml.readers import read
@@ -105,13 +105,14 @@ def test_healthy_kernels_are_told_nothing_but_what_bounds_them(profiled):
 
 def test_the_measured_agreement_is_what_the_results_say(profiled, page):
     counts = pd.concat([advice.agreement for *_, advice in profiled.values()])
-    counts = counts[counts["launches"] > 0].groupby("rule", sort=False)[list(AGREEMENT[2:6])].sum()
+    kinds = ["both", "only_perfml", "only_ncu", "neither"]
+    counts = counts[counts["launches"] > 0].groupby("rule", sort=False)[kinds].sum()
     sides = np.array([[True, True], [True, False], [False, True], [False, False]])
     pooled = [
         (rule, *compare_flags(*np.repeat(sides, row, axis=0).T).row())
         for rule, row in zip(counts.index, counts.to_numpy(), strict=True)
     ]
-    whole = pd.DataFrame(pooled, columns=list(AGREEMENT))
+    whole = pd.DataFrame(pooled, columns=list(Agreement.__annotations__))
     for row in whole.itertuples():
         kappa = "-" if math.isnan(row.kappa) else f"{row.kappa:.2f}"
         counts = f"{row.both} | {row.only_perfml} | {row.only_ncu} | {row.neither}"

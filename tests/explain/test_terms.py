@@ -7,7 +7,7 @@ import pytest
 from perfml.explain.advice.cures import CURES
 from perfml.explain.limits.state import LaunchState, derived
 from perfml.explain.tree.ambiguity import sections_of
-from perfml.explain.tree.causes import STALL_TERMS, TERMS, Kind
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.opened import _OPENS
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
@@ -39,10 +39,11 @@ def test_labels_are_unique_and_ids_are_names():
 
 
 def test_every_stall_that_is_named_is_shown_with_nsight_computes_name():
-    assert {term.id for term in STALL_TERMS} == set(STALLS) - {"stall_other", "stall_selected"}
+    stalls = [term for name, term in TERMS.items() if name.startswith("stall_")]
+    assert {term.id for term in stalls} == set(STALLS) - {"stall_other", "stall_selected"}
     label = TERMS["stall_memory_dependency"].label
     assert label == "stall_memory_dependency (ncu: long_scoreboard)"
-    assert all(ncu_name(term.id) in term.label for term in STALL_TERMS)
+    assert all(ncu_name(term.id) in term.label for term in stalls)
     assert with_ncu_name("ipc") == "ipc (ncu: sm__inst_executed.avg.per_cycle_active)"
 
 

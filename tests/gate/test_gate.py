@@ -260,7 +260,7 @@ def test_a_profilers_time_is_not_compared_with_the_programs_own():
 def test_a_layer_without_a_partner_is_not_passed_over():
     both = pd.concat([layers(), layers(layer="pool")])
     result = judge(both, layers())
-    assert (result.verdict, result.missing) == (Verdict.UNCLEAR, ("pool",))
+    assert (result.verdict, result.only_baseline) == (Verdict.UNCLEAR, ("pool",))
 
 
 def test_an_exception_holds_for_the_layers_it_names(tmp_path):

@@ -382,7 +382,7 @@ def two_kernel_layers(noise):
 def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
     kernels = two_kernel_layers(noise=0.0)
     both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
-    assert both.moved < 1e-12
+    assert both.largest_feature_change < 1e-12
     assert not both.depends
     assert both.verdict.startswith("The ranking does not depend")
     assert (both.groups["own_place"] == both.groups["layer_mean_place"]).all()
@@ -399,7 +399,7 @@ def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
     assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
     assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
     both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
-    assert both.moved > 0.01
+    assert both.largest_feature_change > 0.01
     document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
     assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])
 

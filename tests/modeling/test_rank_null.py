@@ -14,7 +14,7 @@ from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.measure import Measured
-from perfml.modeling.ranking.null import Baseline, Null
+from perfml.modeling.ranking.null import LEVEL, Baseline, Null
 from perfml.modeling.ranking.permutations import arrangements, permuted_problems
 from perfml.modeling.ranking.summary import tied_first
 from perfml.modeling.scoring.targets import make_target
@@ -104,10 +104,9 @@ def test_a_p_value_counts_the_table_itself_and_is_not_below_the_share_of_chance(
     # 39 permuted tables, of which one reaches the score: 2 of 40
     null = Null(39, 5, tuple(np.arange(39.0)), 38.0)
     assert null.p_value == pytest.approx(2 / 40)
-    assert null.exceeded
     assert null.limit == 37.0
-    assert not Null(39, 5, tuple(np.arange(39.0)), 37.0).exceeded
-    assert not Null(18, 5, tuple(np.arange(18.0)), 99.0).exceeded, "19 tables cannot tell 5 %"
+    assert Null(39, 5, tuple(np.arange(39.0)), 37.0).p_value > LEVEL
+    assert Null(18, 5, tuple(np.arange(18.0)), 99.0).p_value > LEVEL, "19 tables cannot tell 5 %"
 
 
 def test_a_ranking_is_given_up_only_where_no_further_permutation_can_help():

@@ -10,13 +10,24 @@ Here to change: add a field to the dataclass, or a key to a verb's output and to
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from perfml.cli.documents import answers, machines, models, predicted, proven, tables
-from perfml.cli.documents.common import Failed
+from perfml.cli.documents import answers, machines, proven, tables
 from perfml.cli.versions import version_of
+from perfml.errors import Failed
+from perfml.explain.advice.hazards import Advice
 from perfml.explain.brief import Brief
-from perfml.util.json_schema import json_schema
+from perfml.explain.results import Explanation
+from perfml.gate.verdict import GateResult
+from perfml.ingest.folder import IngestResult
+from perfml.merge.rule import Weights
+from perfml.merge.write import MergeResult
+from perfml.modeling.ranking.weights import WeightsComparison
+from perfml.modeling.results import Evaluation, Ranking, Score
+from perfml.modeling.selection.budget_plan import Plan
+from perfml.modeling.selection.smallest_set import SufficientSet
+from perfml.predict.results import Prediction
+from perfml.util.json_schema import Extended, json_schema
 
 
 class Schema(TypedDict):
@@ -43,9 +54,9 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     ),
     "ingest": (
         tables.Ingest,
-        tables.IngestParts,
+        Extended("IngestParts", IngestResult, {"out": str}),
     ),
-    "merge": (tables.Merge,),
+    "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
     "inspect": (
         tables.Inspect,
         tables.InspectRun,
@@ -57,23 +68,35 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "datasets list": (tables.Datasets,),
     "datasets path": (tables.DatasetPath,),
     "datasets fetch": (tables.DatasetPath,),
-    "train": (models.Train,),
-    "rank": (models.Rank,),
-    "select": (models.Select,),
-    "plan": (models.Plan,),
+    "train": (Extended("Train", Evaluation, {"dataset": str}),),
+    "rank": (
+        Extended(
+            "Rank",
+            Ranking,
+            {
+                "dataset": str,
+                "unseen": NotRequired[list[Score] | None],
+                "weights": NotRequired[WeightsComparison],
+            },
+        ),
+    ),
+    "select": (Extended("Select", SufficientSet, {"dataset": str}),),
+    "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
     "explain": (
-        answers.Explain,
+        Extended("Explain", Explanation, {"tables": list[str]}),
         Brief,
     ),
     "advise": (
-        answers.Advise,
+        Extended(
+            "Advise", Advice, {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
+        ),
         Brief,
     ),
     "roofline": (answers.Roofline,),
-    "predict": (predicted.Predict,),
+    "predict": (Extended("Predict", Prediction, {"dataset": str}),),
     "prove": (proven.Prove,),
     "gate": (
-        answers.Gate,
+        GateResult,
         answers.GateSaved,
     ),
     "report": (answers.Report,),

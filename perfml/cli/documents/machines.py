@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Number
-
-
-class Check(TypedDict):
-    """What works on this machine, or the cure."""
-
-    name: str
-    status: str
-    found: str
-    cure: str
+from collectors.collect import RunResult
+from collectors.doctor import Check
+from collectors.sweep.manifest import State
 
 
 class Doctor(TypedDict):
@@ -23,23 +16,11 @@ class Doctor(TypedDict):
     peaks: dict[str, Any] | None
 
 
-class CollectedRun(TypedDict):
-    """What became of one run."""
-
-    run_id: str
-    status: Literal["done", "kept", "failed", "busy", "planned"]
-    folder: str
-    message: str
-    commands: list[list[str]]
-    warnings: list[str]
-    record: dict[str, Any] | None
-
-
 class Collect(TypedDict):
     """Runs that were measured, or would be."""
 
     out: str
-    runs: list[CollectedRun]
+    runs: list[RunResult]
 
 
 class PlannedRun(TypedDict):
@@ -56,25 +37,10 @@ class SweepPlan(TypedDict):
     runs: list[PlannedRun]
 
 
-class SweepRun(TypedDict):
-    """What the manifest knows of a run."""
-
-    run_id: str
-    state: Literal["pending", "running", "done", "failed"]
-    message: str
-    launches: int | None
-    attempts: int
-    worker: str
-    host: str
-    gpu: str
-    since: Number
-    seconds: float
-
-
 class Sweep(TypedDict):
     """What became of a sweep."""
 
     file: str
     out: str
     summary: dict[str, Any]
-    runs: list[SweepRun]
+    runs: list[State]

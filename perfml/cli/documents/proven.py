@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from perfml.cli.documents.common import Microseconds, Number
+Microseconds = Annotated[float, "microseconds"]
+Number = float | None
+"""A number, null where it is not defined."""
 
 
 class ExaminedDevice(TypedDict):

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from perfml.cli.documents.common import Failed, MaybeMicroseconds, Number, Timeline, Warnings
-from perfml.merge.coverage import Coverage
-from perfml.merge.rule import Weights
-
-
-class Run(TypedDict):
-    """One run of a table."""
-
-    run_id: str | None
-    workload: str | None
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    device: str | None
-    rows: int
-    layers: int
-    iterations: int
-    us_per_iteration: MaybeMicroseconds
+from perfml.explain.gaps import Timeline
+from perfml.merge.write import Run
+from perfml.metrics.catalogue import Metric
 
 
 class Ingest(TypedDict):
@@ -32,48 +17,7 @@ class Ingest(TypedDict):
     backends: list[str]
     runs: list[Run]
     metrics: list[str]
-    warnings: Warnings
-    time_notes: list[str]
-
-
-class LeftOut(Failed):
-    """What could not be read, and what to do."""
-
-    source: str
-
-
-class IngestParts(TypedDict):
-    """Profiles read into a folder, a file a run."""
-
-    out: str
-    kernels: int
-    added: list[str]
-    replaced: list[str]
-    present: list[str]
-    failed: list[LeftOut]
-    warnings: Warnings
-
-
-class Outside(TypedDict):
-    """What of a run lies outside every layer."""
-
-    run_id: str | None
-    launches: int
-    time_us: MaybeMicroseconds
-    share: Number
-
-
-class Merge(TypedDict):
-    """Kernels merged into layers."""
-
-    out: str
-    kernels: int
-    rows: int
-    layers: int
-    weights: Weights
-    runs: list[Run]
-    unattributed: list[Outside]
-    coverage: list[Coverage]
+    warnings: list[str]
     time_notes: list[str]
 
 
@@ -82,8 +26,8 @@ class MetricRange(TypedDict):
 
     metric: str
     rows: int
-    low: Number
-    high: Number
+    low: float
+    high: float
 
 
 class KernelTimes(TypedDict):
@@ -91,11 +35,11 @@ class KernelTimes(TypedDict):
 
     kernel: str
     calls: int
-    total_us: MaybeMicroseconds
-    mean_us: MaybeMicroseconds
-    least_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
-    largest_us: Annotated[float | None, "microseconds; null where rows are means of launches"]
-    share: Annotated[Number, "of the time of all kernels"]
+    total_us: float
+    mean_us: float
+    least_us: Annotated[float, "null where rows are means of launches"]
+    largest_us: Annotated[float, "null where rows are means of launches"]
+    share: Annotated[float, "of the time of all kernels"]
 
 
 class Inspect(TypedDict):
@@ -118,19 +62,6 @@ class InspectRun(TypedDict):
     out: str
     written: list[str]
     left: list[str]
-
-
-class Metric(TypedDict):
-    """A metric of the catalogue."""
-
-    metric: str
-    unit: str
-    kind: str
-    merge: str
-    match: str
-    ncu: str | None
-    description: str
-    note: str
 
 
 class Metrics(TypedDict):

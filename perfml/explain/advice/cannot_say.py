@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import is_replaced
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.certainty import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.results import Causes
 from perfml.explain.tree.causes import ONE_SIDED
-
-_MOST = 0.5
-"""Of all that differs between two sides, by the logarithms of its factors."""
 
 
 def cannot_say(
@@ -35,7 +33,7 @@ def cannot_say(
         return CannotSay.ALGORITHM
     if term not in ONE_SIDED and _another(slow, fast):
         return CannotSay.ALGORITHM
-    if share_of(term, causes) < _MOST:
+    if share_of(term, causes) < MOST:
         return CannotSay.SEVERAL
     return None
 

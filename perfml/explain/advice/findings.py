@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -228,6 +228,23 @@ def _finding(
         "tells": "",
         "level": min(level, 1.0),
     }
+
+
+class NotChecked(TypedDict):
+    """A rule that could not be checked, and why.
+
+    Attributes
+    ----------
+    why
+        ``not collected``, ``undefined: ...``, ``not known`` or ``not given``.
+    """
+
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    rule: str
+    missing: str
+    why: str
 
 
 def not_checked_by(

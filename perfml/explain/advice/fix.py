@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import ClassVar
 
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.certainty import IN_WORDS, Certainty
 from perfml.explain.tree.causes import Term
-from perfml.util.json_values import json_value
+from perfml.util.json_values import json_object
 from perfml.util.words import micros_alike
 
 
@@ -84,23 +84,33 @@ class Fix:
             f"what to do in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        after = self.after
-        document = {
-            "side": self.side,
-            "term": self.term.id,
-            "kernel": self.kernel,
-            "action": self.action,
-            "now_us": self.now_us,
-            "after_us": None if after is None or after.unknown else after.time_us,
-            "after_low_us": None if after is None else after.low_us,
-            "after_high_us": None if after is None else after.high_us,
-            "unknown": after.unknown if after is not None and after.unknown else None,
-            "unsaid": None if self.unsaid is None else self.unsaid.name.lower(),
-            "certainty": self.certainty,
-            "tells": self.tells,
-            "sentence": self.sentence(),
-        }
-        cleaned: dict[str, Any] = json_value(document)
-        return cleaned
+    @property
+    def after_us(self) -> float | None:
+        """The time after it; None where no counter tells what it leaves."""
+        return None if self.after is None or self.after.unknown else self.after.time_us
+
+    @property
+    def after_low_us(self) -> float | None:
+        """In 80 % of such cases the time after it lies between this and `after_high_us`."""
+        return None if self.after is None else self.after.low_us
+
+    @property
+    def after_high_us(self) -> float | None:
+        """See `after_low_us`."""
+        return None if self.after is None else self.after.high_us
+
+    @property
+    def unknown(self) -> str | None:
+        """What no counter tells, where there is an interval only."""
+        return (self.after.unknown or None) if self.after is not None else None
+
+    @property
+    def unsaid_id(self) -> str | None:
+        """Why there is no time: algorithm, several or counters."""
+        return None if self.unsaid is None else self.unsaid.name.lower()
+
+    JSON: ClassVar = (
+        *("side", "term", "kernel", "action", "now_us", "after_us", "after_low_us"),
+        *("after_high_us", "unknown", ("unsaid", "unsaid_id"), "certainty", "tells", "sentence"),
+    )
+    to_dict = json_object

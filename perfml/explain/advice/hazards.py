@@ -12,7 +12,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 
@@ -21,6 +21,7 @@ from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.findings import (
+    NotChecked,
     holds_for,
     not_checked_by,
     of_launches,
@@ -31,9 +32,9 @@ from perfml.explain.advice.inputs import (
     INPUTS,
     InputValues,
 )
-from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
+from perfml.explain.advice.joined import COLUMNS, EqualFinding, Finding, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
-from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
+from perfml.explain.advice.ncu_agreement import Agreement, NcuOnly, measure_agreement, ncu_flags
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
@@ -55,7 +56,7 @@ from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.time_sources import time_notes
 from perfml.util.devices import is_amd
 from perfml.util.html import section
-from perfml.util.json_values import json_value, records
+from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.words import percentage
 
@@ -78,26 +79,13 @@ class Advice:
     Attributes
     ----------
     table
-        One row a finding, the largest likely saving first: ``layer, backend, precision, batch,
-        kernel, rules, hazard, evidence, mitigation, gain_low, gain, gain_high`` (fractions of the
-        layer's time: at least, likely, at most), ``time_us`` (of the layer), ``saved_us``
-        (``gain_high`` of it), ``ncu`` (whether Nsight Compute's own rules ``agree`` or are
-        ``silent``; missing where they were not recorded or have no counterpart) and ``source``.
-        ``mitigation`` is for the ``person`` whom the kernel's name tells of: its author, or a user
-        of the library that it is from; ``for_author`` is what its author could do, where that is
-        another, and ``faster`` the backend of the table that runs the layer fastest.
-        ``certainty`` is ``firm``, ``likely`` or ``open`` (`perfml.explain.certainty`), and
-        ``tells`` what would tell where it is open. ``level`` is how busy the unit is that a
-        finding blames, of what it sustains; missing where it blames none.
-        ``rules`` is a tuple of ids: rules whose cure is the same are one finding.
+        One `Finding` a row, the largest likely saving first.
     not_checked
-        One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
-        collected``, ``undefined: ...``, ``not known`` or ``not given``).
+        One `NotChecked` a rule and condition.
     agreement
         Our rules beside Nsight Compute's (`perfml.explain.advice.ncu_agreement`), or None.
     ncu_only
-        What Nsight Compute's rules found and ours did not: ``launch, kernel, rule, ncu_rule,
-        message, speedup``; None without its results.
+        What Nsight Compute's rules found and ours did not; None without its results.
     below
         Findings left out because they promise too little.
     layers
@@ -114,10 +102,10 @@ class Advice:
         (`perfml.explain.advice.equal_layers`).
     """
 
-    table: pd.DataFrame
-    not_checked: pd.DataFrame
-    agreement: pd.DataFrame | None = None
-    ncu_only: pd.DataFrame | None = None
+    table: Annotated[pd.DataFrame, Finding]
+    not_checked: Annotated[pd.DataFrame, NotChecked]
+    agreement: Annotated[pd.DataFrame, Agreement] | None = None
+    ncu_only: Annotated[pd.DataFrame, NcuOnly] | None = None
     below: int = 0
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
@@ -126,7 +114,7 @@ class Advice:
     equal: Mapping[Place, int] = field(default_factory=dict)
 
     @property
-    def groups(self) -> pd.DataFrame:
+    def groups(self) -> Annotated[pd.DataFrame, EqualFinding]:
         """The findings, those of equal layers as one: what all surfaces show, with ``layers``."""
         return group_findings(self.table, self.equal)
 
@@ -138,19 +126,11 @@ class Advice:
         little = f"{100 * MIN_GAIN:g} % of their layer, or {100 * MIN_WHOLE:g} % of all layers"
         return f"{self.below} more promise less than {little}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        return {
-            "network": json_value(self.network),
-            "findings": records(self.groups),
-            "not_checked": records(self.not_checked),
-            "agreement": None if self.agreement is None else records(self.agreement),
-            "ncu_only": None if self.ncu_only is None else records(self.ncu_only),
-            "below": self.below,
-            "layers": self.layers,
-            "warnings": list(self.warnings),
-            "time_notes": list(self.time_notes),
-        }
+    JSON: ClassVar = (
+        *("network", ("findings", "groups"), "not_checked", "agreement", "ncu_only", "below"),
+        *("layers", "warnings", "time_notes"),
+    )
+    to_dict = json_object
 
     def __repr__(self) -> str:
         table = self.table[["layer", "hazard", "gain", "gain_high", "backend", "kernel"]]

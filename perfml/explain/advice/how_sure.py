@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfml.explain.advice.inputs import NOT_COLLECTED, InputValues, why_missing
 from perfml.explain.advice.rules import Rule, shipped_rules
-from perfml.explain.certainty import Certainty, together
+from perfml.explain.certainty import NAMED, Certainty, together
 from perfml.explain.tree.ambiguity import resolved_by
 from perfml.explain.tree.causes import TERMS, Term
 from perfml.explain.tree.limits import limits_of
@@ -52,7 +52,6 @@ _LATE = "stall_memory_dependency"
 """The wait for loads, which does not tell what makes them slow."""
 
 _NO_RULE = "section SourceCounters shows at which instructions warps wait"
-_SHOWN = 3
 
 
 def with_certainty(
@@ -109,8 +108,8 @@ def certainty_of(
 def _tells(rule: Rule, kernel: str, lacking: Sequence[str]) -> str:
     """Return what would tell: counters of what makes warps wait, a table, or a run."""
     if lacking:
-        names = ", ".join(lacking[:_SHOWN])
-        more = len(lacking) - _SHOWN
+        names = ", ".join(lacking[:NAMED])
+        more = len(lacking) - NAMED
         names += f" and {more} more" if more > 0 else ""
         return f"collect {names} (perfml collect --metrics default)"
     if rule.term is None or rule.counted:

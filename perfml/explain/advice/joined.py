@@ -3,19 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
 from perfml.explain.advice.persons import Person
 from perfml.explain.advice.rules import Rule
+from perfml.explain.certainty import Certainty
 from perfml.util.words import count
 
-COLUMNS = (
-    "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
-    "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
-    "person", "for_author", "faster", "certainty", "tells", "level",
-)  # fmt: skip
+
+class Finding(TypedDict):
+    """A hazard that a rule of advice found.
+
+    Attributes
+    ----------
+    rules
+        Ids: rules whose cure is the same are one finding.
+    mitigation
+        What helps, for the ``person`` whom the kernel's name tells of.
+    gain_low, gain, gain_high
+        Fractions of the layer's time: at least, likely, at most.
+    saved_us
+        ``gain_high`` of ``time_us``, the time of the layer.
+    ncu
+        Whether Nsight Compute's own rules ``agree`` or are ``silent``; missing where they were not
+        recorded or have no counterpart.
+    for_author
+        What the kernel's author could do, where that is another person.
+    faster
+        The backend of the table that runs the layer fastest.
+    tells
+        What would tell, where it is open.
+    level
+        How busy the unit is that it blames, of what that sustains; missing where it blames none.
+    """
+
+    layer: str
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    kernel: str | None
+    rules: tuple[str, ...]
+    hazard: str
+    evidence: str
+    mitigation: str
+    gain_low: float
+    gain: float
+    gain_high: float
+    time_us: float
+    saved_us: float
+    ncu: str | None
+    source: str
+    person: Person
+    for_author: str | None
+    faster: str | None
+    certainty: Certainty
+    tells: str
+    level: float
+
+
+class SideFinding(Finding):
+    """A hazard of one of two sides."""
+
+    side: str
+
+
+class EqualFinding(Finding):
+    """A hazard of a layer and of those equal to it."""
+
+    layers: tuple[str, ...]
+
+
+COLUMNS = tuple(Finding.__annotations__)
 
 _TOLD = 3
 """Kernels with one cure whose numbers are told."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,30 @@ ASKING = ("optimization", "warning")
 
 _LONGEST = 300
 _COUNTS = ("both", "only_perfml", "only_ncu", "neither")
-AGREEMENT = ("rule", "launches", *_COUNTS, "agree", "kappa")
-"""Columns of a table of agreement."""
+
+
+class Agreement(TypedDict):
+    """A rule of perfml beside Nsight Compute's own, in launches."""
+
+    rule: str
+    launches: int
+    both: int
+    only_perfml: int
+    only_ncu: int
+    neither: int
+    agree: float
+    kappa: float
+
+
+class NcuOnly(TypedDict):
+    """What Nsight Compute's rules found and perfml's did not."""
+
+    launch: int
+    kernel: str
+    rule: str
+    ncu_rule: str
+    message: str
+    speedup: float
 
 
 def ncu_flags(
@@ -140,8 +162,8 @@ def measure_agreement(
         rows.append((rule.id, *compare_flags(met[told], theirs[rule.id][told]).row()))
         only = np.flatnonzero(told & ~met & theirs[rule.id])
         alone += _alone(kernels, results, rule.id, [each.rule for each in rule.ncu], only)
-    said = ["launch", "kernel", "rule", "ncu_rule", "message", "speedup"]
-    return pd.DataFrame(rows, columns=list(AGREEMENT)), pd.DataFrame(alone, columns=said)
+    columns = list(Agreement.__annotations__), list(NcuOnly.__annotations__)
+    return pd.DataFrame(rows, columns=columns[0]), pd.DataFrame(alone, columns=columns[1])
 
 
 @dataclass(frozen=True)
@@ -180,7 +202,7 @@ class FlagAgreement:
         return round(beyond, 12) + 0.0
 
     def row(self) -> tuple[float, ...]:
-        """Return it in the order of `AGREEMENT`, but for the rule."""
+        """Return it in the order of `Agreement`, but for the rule."""
         return (*astuple(self), self.agree, self.kappa)
 
 

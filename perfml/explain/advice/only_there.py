@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perfml.explain.certainty import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.results import Causes, PairCauses
 from perfml.explain.tree.causes import ONE_SIDED, Kind
@@ -12,8 +13,6 @@ from perfml.explain.tree.library_kernels import is_product, of_others
 
 _REPEATED = 4
 """Launches of one kernel: from so many on they are a loop's."""
-
-_MOST = 0.5
 
 
 def only_there(causes: Causes, slow: int) -> list[PairCauses]:
@@ -30,7 +29,7 @@ def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> 
     """
     alone = only_there(causes, slow)
     products = [pair for pair in alone if is_product(pair.kernels)]
-    if not of_others(*launches) or _time(products, slow) > _MOST * _time(alone, slow):
+    if not of_others(*launches) or _time(products, slow) > MOST * _time(alone, slow):
         return math.nan
     return sum(pair.times_us[slow] for pair in causes.pairs) - _time(alone, slow)
 
@@ -48,7 +47,7 @@ def is_replaced(term: str, causes: Causes, slow: int) -> bool:
     if term in ONE_SIDED:
         stays = [pair for pair in causes.pairs if pair.times_us[1 - slow] > 0]
         others = [pair for pair in stays if pair.unlike_product]
-        return _is_loop(causes, slow) or _time(others, slow) > _MOST * _time(stays, slow)
+        return _is_loop(causes, slow) or _time(others, slow) > MOST * _time(stays, slow)
     mine = [pair for pair in causes.pairs if any(one.term.id == term for one in pair.contributions)]
     work = any(
         one.term.id == term and one.term.kind is not Kind.LAUNCH
@@ -56,7 +55,7 @@ def is_replaced(term: str, causes: Causes, slow: int) -> bool:
         for one in pair.contributions
     )
     unlike = [pair for pair in mine if pair.unlike]
-    return work and term != "tensor_unused" and _time(unlike, slow) > _MOST * _time(mine, slow)
+    return work and term != "tensor_unused" and _time(unlike, slow) > MOST * _time(mine, slow)
 
 
 def _is_loop(causes: Causes, slow: int) -> bool:
@@ -65,7 +64,7 @@ def _is_loop(causes: Causes, slow: int) -> bool:
     names = [pair.kernels for pair in alone]
     often = [pair for pair in alone if names.count(pair.kernels) >= _REPEATED]
     replaces = any(pair.unlike for pair in causes.pairs)
-    return replaces and _time(often, slow) > _MOST * _time(alone, slow)
+    return replaces and _time(often, slow) > MOST * _time(alone, slow)
 
 
 def _time(pairs: Sequence[PairCauses], slow: int) -> float:

@@ -59,9 +59,7 @@ class Peaks:
             said.append(f"{kind}: {', '.join(names)}")
         return "; ".join(said)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return json_object(self)
+    to_dict = json_object
 
 
 LEVELS = ("dram", "l2", "l1")

@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.certainty import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Kind, Term
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object
-
-_SHOWN = 3
-"""Causes and their counters that a sentence names."""
 
 _SECTIONS = (
     ("smsp__warp_issue_stalled", "WarpStateStats"),
@@ -94,14 +92,9 @@ class Untold:
     why: str = ""
     check: str = ""
 
-    JSON: ClassVar = (
-        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
-        "sentence",
-    )
-
     def sentence(self) -> str:
         """Say it in words."""
-        names = [_short(term) for term in self.causes[:_SHOWN]]
+        names = [_short(term) for term in self.causes[:NAMED]]
         more = len(self.causes) - len(names)
         others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
         first = "the rest" if self.instead_of.residual else _short(self.instead_of)
@@ -120,9 +113,11 @@ class Untold:
         wanted = f"collect {', '.join(self.metrics)}"
         return f"{wanted} ({where}perfml collect --metrics {self.collect})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return json_object(self)
+    JSON: ClassVar = (
+        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
+        "sentence",
+    )
+    to_dict = json_object
 
 
 _BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"

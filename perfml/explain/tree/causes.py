@@ -54,6 +54,3 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
 
 TERMS: dict[str, Term] = _read()
 """Every cause by its id."""
-
-STALL_TERMS = tuple(term for name, term in TERMS.items() if name.startswith("stall_"))
-"""The reasons of a stall that a counter names."""

@@ -18,6 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from perfml.explain.certainty import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import (
@@ -33,9 +34,6 @@ from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
 from perfml.explain.tree.engine import Decomposed
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
-
-_SHOWN = 3
-"""Causes whose missing counters are named."""
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""
@@ -248,7 +246,7 @@ def _small(evidence: Evidence, ratio: float) -> Untold:
 
 def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untold:
     launches = [side for pair in answered for side in (pair.before, pair.after)]
-    names = missing_counters(evidence.missing[:_SHOWN], *launches)
+    names = missing_counters(evidence.missing[:NAMED], *launches)
     sections = tuple(dict.fromkeys(sections_of(names)))
     return Untold(evidence.missing, evidence.first, names, sections, set_of(names), evidence.share)
 

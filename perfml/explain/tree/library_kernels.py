@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.certainty import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.metrics import load_catalogue
-
-MOST = 0.5
-"""Work that grew by less than this part of the difference (in logarithms) is not its cause."""
 
 _LARGEST = 65_535
 """Blocks that a grid has at most along its second and third dimension (CUDA C++ Programming Guide,
@@ -62,9 +60,6 @@ _WORKS = (
 
 _MIX = ("integer_arithmetic", "lsu_pipe_time")
 """Kinds of instructions that say how a kernel finds its operands and shares them."""
-
-OF_RUNS = tuple(work.term for work in _WORKS)
-"""Terms that are compared over all launches of both sides, in which no kernel has a counterpart."""
 
 
 def of_others(*launches: Launch) -> bool:

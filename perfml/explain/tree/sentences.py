@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perfml.explain.certainty import NAMED
 from perfml.explain.results import Causes, Ratio, TermTotal
 from perfml.explain.tree.causes import Contribution, Kind
 from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1
 """A cause below a tenth of the largest one is not told."""
-MOST = 3
 
 
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
     different = time.verdict in ("slower", "faster")
     untold = () if causes.untold is None or not different else (causes.untold.sentence(),)
     return untold + tuple(
-        f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:MOST])}"
+        f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:NAMED])}"
         for heading, totals in zip(headings, sided_causes(time, causes), strict=True)
         if totals
     )
@@ -64,7 +64,7 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
         target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
         time=micros(sum(part.baseline + part.target for _, part in parts)),
-        kernels=", ".join(_counted(parts)[:MOST]),
+        kernels=", ".join(_counted(parts)[:NAMED]),
     )
     return f"{term.label} {factor_text(total.factor)} ({_longer(largest)}{words})"
 

@@ -7,8 +7,7 @@ rows. The numbers here say how far that goes, and `Leakage.warning` says it in a
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
 from perfml.modeling.scoring.protocols import Split, random_splits, twin_codes
 from perfml.modeling.scoring.targets import Target
+from perfml.util.json_values import json_object
 from perfml.util.words import percentage
 
 PROBE_SPLITS = 20
@@ -73,9 +73,7 @@ class Leakage:
     identifying_metrics: tuple[str, ...]
     warning: str | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {**asdict(self), "identifying_metrics": list(self.identifying_metrics)}
+    to_dict = json_object
 
 
 def detect_leakage(

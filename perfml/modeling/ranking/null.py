@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from perfml.modeling.ranking.measure import Measured
+from perfml.util.json_values import json_object
 from perfml.util.typing import Floats
 
 Pair = tuple[str, str]
@@ -82,11 +83,6 @@ class Null:
         return float(adjusted(np.array([self.observed]), np.array(self.highest))[0])
 
     @property
-    def exceeded(self) -> bool:
-        """Whether some group explains more than chance does."""
-        return self.p_value <= LEVEL
-
-    @property
     def limit(self) -> float:
         """The score that a leading group stays at or below by chance in 95 % of the cases."""
         if not self.highest:
@@ -99,16 +95,8 @@ class Null:
         beaten = sum(each >= self.observed - ROUNDING for each in self.highest)
         return bool(self.reason) or 1 + beaten > LEVEL * (1 + planned)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "permutations": self.permutations,
-            "resamples": self.resamples,
-            "observed": self.observed,
-            "limit": self.limit,
-            "p_value": self.p_value,
-            "reason": self.reason,
-        }
+    JSON: ClassVar = ("permutations", "resamples", "observed", "limit", "p_value", "reason")
+    to_dict = json_object
 
 
 @dataclass(frozen=True)

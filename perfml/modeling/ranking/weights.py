@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from perfml.modeling.features import build_design
 from perfml.modeling.ranking.rank import rank
 from perfml.modeling.results import Ranking
 from perfml.tables import metric_columns
-from perfml.util.json_values import records
+from perfml.util.json_values import json_object
 from perfml.util.typing import Progress
 from perfml.util.words import Readable
 
@@ -38,6 +38,17 @@ SAME_TIME = 1e-3
 _KEYS = ("run_id", "workload", "backend", "precision", "batch", "iteration", "layer")
 
 
+class GroupPlaces(TypedDict):
+    """Where a group of metrics stands under either weights."""
+
+    group: str
+    members: str
+    own_place: int
+    layer_mean_place: int
+    own_p_top3: float
+    layer_mean_p_top3: float
+
+
 @dataclass(frozen=True)
 class WeightsComparison:
     """A ranking under both merge weights, with the same seeds and resamples.
@@ -47,10 +58,9 @@ class WeightsComparison:
     own, layer_mean
         The rankings.
     groups
-        One row a group of the ranking with own weights: ``group, members, own_place,
-        layer_mean_place, own_p_top3, layer_mean_p_top3``. Under layer-mean weights a group
+        One `GroupPlaces` a group of the ranking with own weights. Under layer-mean weights a group
         stands where the first of its members stands.
-    moved
+    largest_feature_change
         Largest difference that the weights make to any feature, as a share of its range.
     depends
         Whether the first three groups differ, or a probability moved by more than `STEADY`.
@@ -60,8 +70,8 @@ class WeightsComparison:
 
     own: Ranking
     layer_mean: Ranking
-    groups: pd.DataFrame
-    moved: float
+    groups: Annotated[pd.DataFrame, GroupPlaces]
+    largest_feature_change: float
     depends: bool
     verdict: str
 
@@ -72,15 +82,8 @@ class WeightsComparison:
         parts = [frame.assign(weights=weights) for weights, frame in tables.items()]
         return pd.concat(parts, ignore_index=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "depends": self.depends,
-            "verdict": self.verdict,
-            "largest_feature_change": self.moved,
-            "groups": records(self.groups),
-            "layer_mean": self.layer_mean.to_dict(),
-        }
+    JSON: ClassVar = ("depends", "verdict", "largest_feature_change", "groups", "layer_mean")
+    to_dict = json_object
 
 
 def rank_both_weights(

@@ -11,7 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ from perfml.modeling.scoring.targets import make_target
 from perfml.modeling.selection.judge import Judged, judge
 from perfml.modeling.selection.search import Found, Search, run_search, search_folds
 from perfml.util.html import section
-from perfml.util.json_values import json_value, records
+from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.typing import Floats, Progress
 from perfml.util.words import number, percentage
@@ -50,24 +50,34 @@ MOST = 6
 RESAMPLES = 2000
 """Bootstrap resamples of layers behind an interval."""
 
-_CURVE = (
-    "budget",
-    "passes",
-    "low",
-    "high",
-    "measured",
-    "seconds_per_launch",
-    "cupti_passes",
-    "cupti_seconds_per_launch",
-    "metrics",
-    "chosen_on",
-    "nested",
-    "nested_low",
-    "nested_high",
-    "worse_by",
-    "worse_low",
-    "worse_high",
-)
+
+class PlanBudget(TypedDict):
+    """What a budget of passes buys."""
+
+    budget: str
+    passes: int
+    low: int
+    high: int
+    measured: bool
+    seconds_per_launch: float
+    cupti_passes: int
+    cupti_seconds_per_launch: float
+    metrics: tuple[str, ...]
+    chosen_on: float
+    nested: float
+    nested_low: float
+    nested_high: float
+    worse_by: float
+    worse_low: float
+    worse_high: float
+
+
+class PlanShare(TypedDict):
+    """How often a metric was chosen."""
+
+    budget: int | str
+    metric: str
+    share: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,16 +97,13 @@ class Plan:
     also
         Further metrics that the estimate fits into the same passes.
     curve
-        One row a budget, the last one with all metrics: ``budget, passes, low, high, measured,
-        seconds_per_launch, cupti_passes, cupti_seconds_per_launch, metrics, chosen_on, nested,
-        nested_low, nested_high, worse_by, worse_low, worse_high``. ``chosen_on`` is the score on
-        the folds of the choice, which is optimistic. ``nested`` is the mean over layers that took
+        One `PlanBudget` a budget, the last one with all metrics. ``chosen_on`` is the score on the
+        folds of the choice, which is optimistic. ``nested`` is the mean over layers that took
         no part in the choice; ``worse_by`` how much worse than all metrics that is on the same
         layers. Intervals hold 95 % of the bootstrap resamples of layers. For all metrics
         ``chosen_on`` is not optimistic: nothing was chosen.
     stability
-        One row a budget and metric: ``budget, metric, share`` of the repeated searches that chose
-        the metric.
+        One `PlanShare` a budget and metric, of the repeated searches that chose the metric.
     searches
         How many there were.
     baseline
@@ -121,8 +128,8 @@ class Plan:
     measured: bool
     free: tuple[str, ...]
     also: tuple[str, ...]
-    curve: pd.DataFrame
-    stability: pd.DataFrame
+    curve: Annotated[pd.DataFrame, PlanBudget]
+    stability: Annotated[pd.DataFrame, PlanShare]
     searches: int
     baseline: float
     left_out: dict[str, str]
@@ -130,13 +137,7 @@ class Plan:
     warnings: tuple[str, ...]
     verdict: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("curve", "stability"):
-            plain[name] = records(plain[name])
-        found: dict[str, Any] = json_value(plain)
-        return found
+    to_dict = json_object
 
     def to_text(self) -> str:
         """Return the list that ``perfml collect --metrics FILE`` takes."""
@@ -310,7 +311,7 @@ def _result(
                 name for one in found[1:] for name in one.best(each, search.sign)[0]
             ).most_common()
         ],
-        columns=["budget", "metric", "share"],
+        columns=list(PlanShare.__annotations__),
     )
     baseline = float("nan")
     if judged is not None:
@@ -372,7 +373,7 @@ def _curve(
             row |= _with_interval("worse", more[units], drawn)
             row["worse_by"] = row.pop("worse")
         rows.append(row)
-    return pd.DataFrame(rows, columns=list(_CURVE))
+    return pd.DataFrame(rows, columns=list(PlanBudget.__annotations__))
 
 
 def _bootstrap(judged: Judged | None, seed: int) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.modeling.selection.search import Found, Search, mean_score, run_search, search_folds
 from perfml.util.html import section
-from perfml.util.json_values import json_value, records
+from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.typing import Progress
 from perfml.util.words import percentage
@@ -32,6 +32,35 @@ MOST = 3
 
 TOLERANCES = {"regression": 0.1, "classification": 0.01}
 """MAPE may be 10 % (of itself) above the best, accuracy one point below it."""
+
+
+class SelectStep(TypedDict):
+    """A size of the set that was tried.
+
+    Attributes
+    ----------
+    alternatives
+        Other metrics that did as well at this step, within the tolerance.
+    """
+
+    size: int
+    metric: str
+    score: float
+    sufficient: bool
+    alternatives: tuple[str, ...]
+    alternative_scores: tuple[float, ...]
+
+
+class SelectCheck(TypedDict):
+    """A search without a part of the layers, judged on that part."""
+
+    fold: int
+    layers: str
+    metrics: str
+    score: float
+    all_score: float
+    baseline: str
+    baseline_score: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,11 +78,10 @@ class SufficientSet:
     all_score
         Of all features, on the same folds.
     path
-        One row a step: ``size, metric, score, sufficient, alternatives, alternative_scores``.
-        ``alternatives``: other metrics that did as well at this step, within the tolerance.
+        One `SelectStep` a size.
     checks
-        One row an outer fold, whose rows took no part in the choice: ``fold, layers, metrics,
-        score, all_score, baseline, baseline_score``; the set was chosen anew without them.
+        One `SelectCheck` an outer fold, whose rows took no part in the choice: the set was chosen
+        anew without them.
         Empty where the data do not allow it. ``baseline`` is the best of the means, or the most
         frequent class; a lookup on one metric is itself a set of one metric, so no rival.
     held_out, held_out_all, held_out_baseline
@@ -74,8 +102,8 @@ class SufficientSet:
     metrics: tuple[str, ...]
     score: float
     all_score: float
-    path: pd.DataFrame
-    checks: pd.DataFrame
+    path: Annotated[pd.DataFrame, SelectStep]
+    checks: Annotated[pd.DataFrame, SelectCheck]
     held_out: float
     held_out_all: float
     held_out_baseline: float
@@ -83,13 +111,7 @@ class SufficientSet:
     warnings: tuple[str, ...]
     verdict: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; undefined numbers are None."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("path", "checks"):
-            plain[name] = records(plain[name])
-        found: dict[str, Any] = json_value(plain)
-        return found
+    to_dict = json_object
 
     def __repr__(self) -> str:
         path = self.path[["size", "metric", "score"]]
@@ -184,7 +206,7 @@ def smallest_sufficient_set(
             _check(problem, goal, search, fold, split, each.metrics)
             for fold, (split, each) in enumerate(zip(outer, chosen_sets[1:], strict=True))
         ],
-        columns=["fold", "layers", "metrics", "score", "all_score", "baseline", "baseline_score"],
+        columns=list(SelectCheck.__annotations__),
     )
     result = _result(search, allowed, chosen_sets[0], checks, reason)
     return dataclasses.replace(result, warnings=(*result.warnings, *sentences(notes)))
