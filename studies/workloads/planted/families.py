@@ -149,6 +149,7 @@ _FIRST = (
                 "dram_bytes",
                 "dram_busy_time",
                 "dram_bytes_per_sector",
+                "dram_time_per_sector",
             ),
             ("dram_bound", "memory_latency"),
             {"dram_utilization": 1},

@@ -13,6 +13,7 @@ from perfml.errors import PerfmlError
 from perfml.explain.advice.rules import load_rules
 from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
+from studies.truth.labels import RETIRED
 from studies.workloads.planted import definition, plans
 from studies.workloads.planted import families as planted
 from studies.workloads.planted.answers import AWAITED
@@ -46,7 +47,7 @@ def test_a_family_has_four_settings_and_a_cause_that_perfml_knows_by_name(family
     assert [name for name in known if name not in catalogue] == []
     assert set(family.cause.rules) <= rules
     assert family.cause.terms
-    assert set(family.cause.terms) <= {*TERMS, *AWAITED}
+    assert set(family.cause.terms) <= {*TERMS, *AWAITED, *RETIRED}
     assert set(family.cause.direction) <= {*family.cause.metrics}
     assert not set(family.along) & set(family.cause.metrics)
     assert set(family.cause.direction.values()) | set(family.along.values()) <= {-1, 1}
