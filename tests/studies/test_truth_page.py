@@ -11,6 +11,8 @@ from studies.page_tables import table_on
 from studies.truth import measure
 from studies.truth.page import (
     COMPARED,
+    CONFIDENCE,
+    DEVELOPMENT,
     NAMES,
     OUTSIDE,
     QUESTIONS,
@@ -46,6 +48,21 @@ def test_the_page_of_the_documentation_pools_all_sets_after_the_outside_test():
     cuda = [each.first_score() for each in EXAMS.values() if each.code == "CUDA kernels"]
     shares = [round(100 * each.first / each.pairs) for each in cuda]
     assert f"each of our six sets ({min(shares)} to {max(shares)} %)" in text
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
+def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_aside(page):
+    text = page.read_text(encoding="utf-8")
+    rows = tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]
+    exams = [row for row in rows if "as shipped" in row["set"]]
+    pairs, now = (
+        sum(each) for each in zip(*((r["pairs"], r["now"][0]) for r in exams), strict=True)
+    )
+    assert f"{now} of {pairs}" in text
+    curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
+    aside = curve["never fitted, exams, half aside"]["all that was recorded"]
+    (firm,) = (each for each in aside if each["from"] == curve["firm"])
+    assert f"{firm['right']} of {firm['answers']}" in text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
