@@ -1,4 +1,4 @@
-"""The table of RESULTS.md from ``power.json``: ``python -m studies.ranking.page`` writes it anew."""
+"""The table of RESULTS.md from ``power.json``; ``python -m studies.ranking.page`` writes it."""
 
 from __future__ import annotations
 
