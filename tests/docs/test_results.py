@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -26,6 +27,21 @@ def test_every_results_file_is_listed():
     pages = [TEXT, (ROOT / "docs" / "explanation" / "importances.md").read_text("utf-8")]
     for path in files:
         assert any(f"{path.relative_to(ROOT)}" in page for page in pages), path
+
+
+def test_experiments_prove_what_the_page_says():
+    found = json.loads((ROOT / "studies/experiments/results.json").read_text(encoding="utf-8"))
+    planted = found["planted"]
+    network = found["YOLOv4-Tiny, less than half of the time launch overhead"]
+    assert f"in {planted['right']} of {planted['kernels']} planted kernels" in TEXT
+    assert f"in {network['right']} of {network['kernels']} kernels" in TEXT
+    true, other = Counter(), Counter()
+    for level in found["verdicts"].values():
+        true.update(level["right"])
+        other.update(level["wrong"])
+    assert true["refuted"] == other["proven"] == 0
+    assert f"Of {true.total()} planted causes {true['proven']} were proven" in TEXT
+    assert f"Of {other.total()} other causes none was proven" in TEXT
 
 
 def test_attention_is_as_fast_as_the_page_says():
