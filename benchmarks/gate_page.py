@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks import gate_power
 from benchmarks.gate_repeats import tables
 from studies.page_tables import write_tables
 
@@ -17,7 +18,12 @@ def repeats() -> str:
     return tables(json.loads(RESULTS.read_text(encoding="utf-8")))
 
 
-TABLES = {"repeats": repeats}
+def power() -> str:
+    """Return the grid of planted changes and disturbances."""
+    return gate_power.table(json.loads(gate_power.RESULTS.read_text(encoding="utf-8")))
+
+
+TABLES = {"repeats": repeats, "power": power}
 
 if __name__ == "__main__":
     write_tables(PAGE, TABLES)

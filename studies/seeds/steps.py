@@ -48,7 +48,7 @@ def row_of(question: Question, reason: str, accepted: list[str]) -> dict[str, An
     place = next((at for at, name in enumerate(names, 1) if name in accepted), None)
     fixed = fixes_of("ladder", [question])
     expected = None
-    if fixed:
+    if fixed and not math.isnan(fixed[0].estimate_us):
         # of the faster side over the slower one: turned round where the step makes it slower
         factor = fixed[0].estimate_us / fixed[0].now_us
         expected = factor if causes.log_ratio < 0 else 1 / factor

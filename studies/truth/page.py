@@ -4,7 +4,8 @@
 keeps what the tables need in ``tests/data/truth/h200.json`` and writes them anew; without FILE it
 only writes the tables. The other stored results in ``tests/data/truth`` have a program each
 (`sets`, `fixes`, `lines`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
-has the counts of a test whose cases are not here.
+has the counts of a test whose cases are not here, ``development.toml`` those of rules that are
+gone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
 TRUTH = ROOT / "docs/explanation/truth.md"
 OUTSIDE = Path(__file__).with_name("outside.toml")
+DEVELOPMENT = Path(__file__).with_name("development.toml")
+CONFIDENCE = ROOT / "perfml/explain/tree/confidence.json"
 DATA = ROOT / "studies/data/h200-planted"
 KEPT = ROOT / "tests/data/truth/h200.json"
 SETS = ROOT / "tests/data/truth/sets.json"
@@ -300,7 +303,41 @@ def _kinds():
     yield "of these the newest two", "2026-11-23", scores[-2:]
 
 
+def development():
+    """What the tree answers to pairs that were read, beside the rules before it."""
+    rows = []
+    for each in tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]:
+        firsts = [part(each[which][0], each["pairs"]) for which in ("before", "now")]
+        wrong = [each[which][1] for which in ("before", "now")]
+        rows.append([each["set"], each["pairs"], *firsts, *wrong, each["command"]])
+    header = ["set", "pairs", "first before", "first now", "wrong and firm before", "now"]
+    return markdown([*header, "counted by"], rows)
+
+
+def held_out():
+    """How often an answer is right from a probability on, where no part of it was fitted."""
+    document = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
+    curves = {"develop, one exam held out": document["held out, exams, half develop"]}
+    aside = document["never fitted, exams, half aside"]
+    curves |= {f"aside, {columns}": curve for columns, curve in aside.items()}
+    rows = [
+        [
+            name,
+            f"{each['from']:g}",
+            each["of"],
+            each["answers"],
+            part(each["right"], each["answers"]),
+        ]
+        for name, curve in curves.items()
+        for each in curve
+        if each["from"] in (0.5, document["firm"]) and each["answers"]
+    ]
+    return markdown(["exams, half and counters", "from", "pairs", "answers", "right"], rows)
+
+
 TABLES = {
+    "development": development,
+    "heldout": held_out,
     "firstasked": strangers.unseen_table,
     "published": published,
     "sets": by_set,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -26,6 +27,21 @@ def test_every_results_file_is_listed():
     pages = [TEXT, (ROOT / "docs" / "explanation" / "importances.md").read_text("utf-8")]
     for path in files:
         assert any(f"{path.relative_to(ROOT)}" in page for page in pages), path
+
+
+def test_experiments_prove_what_the_page_says():
+    found = json.loads((ROOT / "studies/experiments/results.json").read_text(encoding="utf-8"))
+    planted = found["planted"]
+    network = found["YOLOv4-Tiny, less than half of the time launch overhead"]
+    assert f"in {planted['right']} of {planted['kernels']} planted kernels" in TEXT
+    assert f"in {network['right']} of {network['kernels']} kernels" in TEXT
+    true, other = Counter(), Counter()
+    for level in found["verdicts"].values():
+        true.update(level["right"])
+        other.update(level["wrong"])
+    assert true["refuted"] == other["proven"] == 0
+    assert f"Of {true.total()} planted causes {true['proven']} were proven" in TEXT
+    assert f"Of {other.total()} other causes none was proven" in TEXT
 
 
 def test_attention_is_as_fast_as_the_page_says():
@@ -101,9 +117,10 @@ def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
 
 
 def test_the_gate_is_as_quiet_and_as_sharp_as_the_page_says():
-    assert table_on(gate_page.PAGE, "repeats") == gate_page.repeats(), (
-        "write it anew: python -m benchmarks.gate_page, and the section of docs/results.md"
-    )
+    for name, table in gate_page.TABLES.items():
+        assert table_on(gate_page.PAGE, name) == table(), (
+            "write it anew: python -m benchmarks.gate_page, and the section of docs/results.md"
+        )
     counts = json.loads(gate_page.RESULTS.read_text(encoding="utf-8"))
     runs, recordings = counts["iterations of one run"], counts["two recordings"]
     whole = runs["comparisons"] + recordings["comparisons"]

@@ -72,6 +72,8 @@ def test_a_command_exists_and_takes_its_options(command):
 def test_a_module_exists_and_knows_its_options(command):
     words = shlex.split(command)
     source = importlib.util.find_spec(words[2])
+    if source is not None and source.submodule_search_locations:
+        source = importlib.util.find_spec(f"{words[2]}.__main__")
     assert source is not None
     text = (ROOT / source.origin).read_text(encoding="utf-8")
     for word in words[3:]:
@@ -200,7 +202,7 @@ def test_what_is_said_of_the_steps_is_so():
     assert f"Of {rows} rows with a reason" in TEXT
     assert f"the author's cause first in {first}. " in TEXT
     off = [abs(row["expected"] / row["ratio"] - 1) for row in page.step_rows() if row["expected"]]
-    assert 0.25 < sorted(off)[len(off) // 2] < 0.33
+    assert 0.3 < sorted(off)[len(off) // 2] < 0.37
     told = f"(median of {len(off)} rows), within a quarter in {sum(each < 0.25 for each in off)}."
     assert told in TEXT
 

@@ -9,19 +9,24 @@ import pytest
 
 from studies.page_tables import table_on
 from studies.truth import measure
+from studies.truth.confidence import ASIDE, DEVELOP, half_of
 from studies.truth.page import (
     COMPARED,
+    CONFIDENCE,
+    DEVELOPMENT,
     NAMES,
     OUTSIDE,
     QUESTIONS,
     TABLES,
     TRUTH,
     measured,
+    measured_sets,
     planted,
     pooled,
     table_of,
 )
-from studies.truth.strangers import EXAMS, Score
+from studies.truth.sets import STRANGERS
+from studies.truth.strangers import EXAMS, HALVES, Score, score
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
@@ -46,6 +51,21 @@ def test_the_page_of_the_documentation_pools_all_sets_after_the_outside_test():
     cuda = [each.first_score() for each in EXAMS.values() if each.code == "CUDA kernels"]
     shares = [round(100 * each.first / each.pairs) for each in cuda]
     assert f"each of our six sets ({min(shares)} to {max(shares)} %)" in text
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
+def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_aside(page):
+    text = page.read_text(encoding="utf-8")
+    rows = tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]
+    exams = [row for row in rows if "as shipped" in row["set"]]
+    pairs, now = (
+        sum(each) for each in zip(*((r["pairs"], r["now"][0]) for r in exams), strict=True)
+    )
+    assert f"{now} of {pairs}" in text
+    curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
+    aside = curve["never fitted, exams, half aside"]["all that was recorded"]
+    (firm,) = (each for each in aside if each["from"] == curve["firm"])
+    assert f"{firm['right']} of {firm['answers']}" in text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
@@ -91,3 +111,33 @@ def test_the_program_measures_what_the_tables_say(capsys):
             if method != "Shapley":
                 assert found[part][method] == scored, f"{part}, {method}: {ANEW}"
     assert found["left_out"] == kept["left_out"], ANEW
+
+
+def _development(part):
+    rows = tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]
+    return next(row for row in rows if part in row["set"])
+
+
+@pytest.mark.parametrize(
+    ("part", "columns"),
+    [("all counters", "all that was recorded"), ("default counters", "default")],
+)
+def test_planted_causes_of_the_development_figures_are_the_sum_of_the_sets(part, columns):
+    planted_sets = [kept for name, kept in measured_sets().items() if name != STRANGERS]
+    found = [kept["columns"][columns] for kept in planted_sets]
+    row = _development(part)
+    assert row["pairs"] == sum(each["cases"] for each in found)
+    assert row["now"][0] == sum(each["first"] for each in found)
+    assert row["now"][1] == sum(each["wrong_and_silent"] for each in found)
+
+
+@pytest.mark.slow
+def test_explain_answers_the_exams_today_as_the_development_figures_say():
+    sums = {DEVELOP: Score(), ASIDE: Score()}
+    for exam in EXAMS.values():
+        answers = exam.ask(exam.recordings[0])
+        for name, accepted in exam.labelled(HALVES).items():
+            sums[half_of(name)] += score(answers[name], accepted)
+    for half, found in sums.items():
+        row = _development(f"{half}, `explain` as shipped")
+        assert [found.pairs, found.first, found.wrong] == [row["pairs"], *row["now"]], half
