@@ -7,6 +7,7 @@ import functools
 import gc
 import lzma
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +29,11 @@ from tests.support.examples import load_profile
 from tests.support.paths import ROOT
 from tests.support.processes import PATIENCE_S
 from tests.support.tables import make_kernels
+
+# A shell that starts something in the background without job control lets it ignore Ctrl-C, and so
+# do all its children: the programs under test have the signals that a user's have.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # pytest-xdist tells its workers the width of a terminal; a pipe, which most tests read, has none
 os.environ.pop("COLUMNS", None)
