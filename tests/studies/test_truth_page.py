@@ -65,7 +65,8 @@ def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_as
     curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
     aside = curve["never fitted, exams, half aside"]["all that was recorded"]
     (firm,) = (each for each in aside if each["from"] == curve["firm"])
-    assert f"{firm['right']} of {firm['answers']}" in text
+    for each in (text, (ROOT / "docs/explanation/attributions.md").read_text(encoding="utf-8")):
+        assert f"{firm['right']} of {firm['answers']}" in each
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
