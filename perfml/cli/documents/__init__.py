@@ -45,64 +45,35 @@ class Error(TypedDict):
 ERROR = "error"
 """Name of the document that a failed command prints instead of its own."""
 
+_ADVISE = {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
+_RANK = {
+    "dataset": str,
+    "unseen": NotRequired[list[Score] | None],
+    "weights": NotRequired[WeightsComparison],
+}
+
 DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "doctor": (machines.Doctor,),
     "collect": (machines.Collect,),
-    "sweep": (
-        machines.Sweep,
-        machines.SweepPlan,
-    ),
-    "ingest": (
-        tables.Ingest,
-        Extended("IngestParts", IngestResult, {"out": str}),
-    ),
+    "sweep": (machines.Sweep, machines.SweepPlan),
+    "ingest": (tables.Ingest, Extended("IngestParts", IngestResult, {"out": str})),
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
-    "inspect": (
-        tables.Inspect,
-        tables.InspectRun,
-    ),
-    "metrics": (
-        tables.Metrics,
-        tables.MetricRequest,
-    ),
+    "inspect": (tables.Inspect, tables.InspectRun),
+    "metrics": (tables.Metrics, tables.MetricRequest),
     "datasets list": (tables.Datasets,),
     "datasets path": (tables.DatasetPath,),
     "datasets fetch": (tables.DatasetPath,),
     "train": (Extended("Train", Evaluation, {"dataset": str}),),
-    "rank": (
-        Extended(
-            "Rank",
-            Ranking,
-            {
-                "dataset": str,
-                "unseen": NotRequired[list[Score] | None],
-                "weights": NotRequired[WeightsComparison],
-            },
-        ),
-    ),
+    "rank": (Extended("Rank", Ranking, _RANK),),
     "select": (Extended("Select", SufficientSet, {"dataset": str}),),
     "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
-    "explain": (
-        Extended("Explain", Explanation, {"tables": list[str]}),
-        Brief,
-    ),
-    "advise": (
-        Extended(
-            "Advise", Advice, {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
-        ),
-        Brief,
-    ),
+    "explain": (Extended("Explain", Explanation, {"tables": list[str]}), Brief),
+    "advise": (Extended("Advise", Advice, _ADVISE), Brief),
     "roofline": (answers.Roofline,),
     "predict": (Extended("Predict", Prediction, {"dataset": str}),),
-    "gate": (
-        GateResult,
-        answers.GateSaved,
-    ),
+    "gate": (GateResult, answers.GateSaved),
     "report": (answers.Report,),
-    "plot": (
-        answers.Plot,
-        answers.PlotList,
-    ),
+    "plot": (answers.Plot, answers.PlotList),
     "reproduce": (answers.Reproduce,),
     "schema": (Schema,),
     ERROR: (Error,),
