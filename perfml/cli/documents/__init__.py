@@ -1,8 +1,9 @@
 """What ``--json`` prints, verb by verb: the types that ``perfml schema`` turns into JSON Schema.
 
-Where a result is a dataclass, that is the type; a ``TypedDict`` stands here for what a verb puts
-together, and for rows of tables. A version (`perfml.cli.versions`) grows when a key goes or changes
-its meaning; new keys come without.
+Where a result is a dataclass, that is the type, `Extended` by what the verb adds; rows of its
+frames have their types beside them. A ``TypedDict`` stands here for what a verb alone puts
+together. A version (`perfml.cli.versions`) grows when a key goes or changes its meaning; new keys
+come without.
 
 Here to change: add a field to the dataclass, or a key to a verb's output and to its type;
 `tests/cli/test_schema.py` validates what every verb prints, and an undeclared key fails there.
