@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from perfml.datasets import load_h100_planted_causes, load_h200_planted_causes
 from perfml.experiments.limits import FITTED, QUEUES, Thresholds, breakdown
 from perfml.experiments.verdicts import LIMITS_OF, OPEN, PROVEN, REFUTED, verdict
+from studies.data import load
 from studies.experiments.recorded import RIGHT, Case, network, planted
 
 GRID = tuple(
@@ -27,7 +27,7 @@ GRID = tuple(
 )
 BANDWIDTH = {"h100": 3350.0, "h200": 4800.0}
 """GB/s: data sheets of the SXM cards."""
-TRUTH = Path(__file__).parents[2] / "datasets" / "h100-planted-causes" / "truth.json"
+TRUTH = Path(__file__).parents[2] / "studies/data/h100-planted-causes" / "truth.json"
 BINS = (0.0, 0.1, 0.25, 0.5, 0.8, 1.0)
 RIVALS = (
     "fp32_pipe_time",
@@ -116,8 +116,8 @@ def other_gpu(cases: Sequence[Case]) -> dict[str, Any]:
     that of the data sheets; that of the latencies is fitted to the other families' kernels.
     """
     ratio = BANDWIDTH["h100"] / BANDWIDTH["h200"]
-    loads = (load_h100_planted_causes, load_h200_planted_causes)
-    frames = [load(as_frame=True).frame for load in loads]
+    names = ("h100-planted-causes", "h200-planted-causes")
+    frames = [load(name, as_frame=True).frame for name in names]
     here, there = (f.groupby(["backend", "layer"]).median(numeric_only=True) for f in frames)
     keys = [(case.level, case.layer) for case in cases]
     before = here.loc[keys]

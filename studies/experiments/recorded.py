@@ -1,6 +1,6 @@
 """Recorded experiments, and the busiest unit by the counters of the same kernels.
 
-Counters of the planted kernels are those of ``datasets/h100-planted-causes``, recorded on another
+Counters of the planted kernels are those of ``h100-planted-causes``, recorded on another
 day and card; those of YOLOv4-Tiny were recorded on the same card, right after the experiments.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perfml.datasets import load_h100_planted_causes
 from perfml.experiments.record import read_experiments
 from perfml.experiments.responses import Responses, responses
+from studies.data import load
 
 FOLDER = Path(__file__).parents[1] / "data" / "h100-experiments"
 LEVELS = ("base", "level_1", "level_2", "level_3")
@@ -87,7 +87,7 @@ def by_counters(row: Mapping[str, float]) -> tuple[str, float]:
 
 def planted() -> list[Case]:
     """Return the planted kernels that have counters of an H100."""
-    frame = load_h100_planted_causes(as_frame=True).frame
+    frame = load("h100-planted-causes", as_frame=True).frame
     counted = frame.groupby(["backend", "layer"]).median(numeric_only=True)
     cases = []
     for level in LEVELS:

@@ -184,3 +184,13 @@ def test_what_a_dataclass_says_of_its_fields_is_in_the_schema():
     line = schema_of("explain")["$defs"]["Line"]["properties"]
     assert line["offset"]["description"] == "Bytes from the start of the kernel's code."
     assert line["file"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
+
+
+def test_rows_of_a_frame_have_their_columns_and_a_key_may_be_called_otherwise_or_lack():
+    explain = schema_of("explain", strict=True)["$defs"]
+    rows = explain["Explain"]["properties"]["layers"]
+    assert (rows["type"], rows["items"]) == ("array", {"$ref": "#/$defs/AlignedLayer"})
+    assert explain["AlignedLayer"]["properties"]["low"] == {"type": ["number", "null"]}
+    assert explain["Change"]["properties"]["cause"]["type"] == "string"
+    timeline = explain["Timeline"]
+    assert set(timeline["properties"]) - set(timeline["required"]) == {"moved"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.cli.documents import schema_of
 from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.merge.rule import merge
@@ -466,6 +468,7 @@ def test_the_command_ranks_under_both_weights(tmp_path):
     assert "layer_mean_p_top3" in shown.stdout
     assert "depend" in shown.stdout
     document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    jsonschema.validate(document, schema_of("rank", strict=True))
     assert isinstance(document["weights"]["depends"], bool)
     assert {row["method"] for row in document["table"]} == {"gini", "permutation"}
     out = tmp_path / "ranks.csv"

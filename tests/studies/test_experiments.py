@@ -6,8 +6,9 @@ import pytest
 
 from studies.experiments import measure
 from studies.experiments.recorded import by_counters, network, planted
+from tests.support.paths import ROOT
 
-RESULTS = json.loads((measure.TRUTH.parents[2] / "studies/experiments/results.json").read_text())
+RESULTS = json.loads((ROOT / "studies/experiments/results.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

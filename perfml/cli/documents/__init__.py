@@ -1,8 +1,9 @@
 """What ``--json`` prints, verb by verb: the types that ``perfml schema`` turns into JSON Schema.
 
-Where a result is a dataclass, that is the type; a ``TypedDict`` stands here for what a verb puts
-together, and for rows of tables. A version (`perfml.cli.versions`) grows when a key goes or changes
-its meaning; new keys come without.
+Where a result is a dataclass, that is the type, `Extended` by what the verb adds; rows of its
+frames have their types beside them. A ``TypedDict`` stands here for what a verb alone puts
+together. A version (`perfml.cli.versions`) grows when a key goes or changes its meaning; new keys
+come without.
 
 Here to change: add a field to the dataclass, or a key to a verb's output and to its type;
 `tests/cli/test_schema.py` validates what every verb prints, and an undeclared key fails there.
@@ -45,65 +46,36 @@ class Error(TypedDict):
 ERROR = "error"
 """Name of the document that a failed command prints instead of its own."""
 
+_ADVISE = {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
+_RANK = {
+    "dataset": str,
+    "unseen": NotRequired[list[Score] | None],
+    "weights": NotRequired[WeightsComparison],
+}
+
 DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "doctor": (machines.Doctor,),
     "collect": (machines.Collect,),
-    "sweep": (
-        machines.Sweep,
-        machines.SweepPlan,
-    ),
-    "ingest": (
-        tables.Ingest,
-        Extended("IngestParts", IngestResult, {"out": str}),
-    ),
+    "sweep": (machines.Sweep, machines.SweepPlan),
+    "ingest": (tables.Ingest, Extended("IngestParts", IngestResult, {"out": str})),
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
-    "inspect": (
-        tables.Inspect,
-        tables.InspectRun,
-    ),
-    "metrics": (
-        tables.Metrics,
-        tables.MetricRequest,
-    ),
+    "inspect": (tables.Inspect, tables.InspectRun),
+    "metrics": (tables.Metrics, tables.MetricRequest),
     "datasets list": (tables.Datasets,),
     "datasets path": (tables.DatasetPath,),
     "datasets fetch": (tables.DatasetPath,),
     "train": (Extended("Train", Evaluation, {"dataset": str}),),
-    "rank": (
-        Extended(
-            "Rank",
-            Ranking,
-            {
-                "dataset": str,
-                "unseen": NotRequired[list[Score] | None],
-                "weights": NotRequired[WeightsComparison],
-            },
-        ),
-    ),
+    "rank": (Extended("Rank", Ranking, _RANK),),
     "select": (Extended("Select", SufficientSet, {"dataset": str}),),
     "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
-    "explain": (
-        Extended("Explain", Explanation, {"tables": list[str]}),
-        Brief,
-    ),
-    "advise": (
-        Extended(
-            "Advise", Advice, {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
-        ),
-        Brief,
-    ),
+    "explain": (Extended("Explain", Explanation, {"tables": list[str]}), Brief),
+    "advise": (Extended("Advise", Advice, _ADVISE), Brief),
     "roofline": (answers.Roofline,),
     "predict": (Extended("Predict", Prediction, {"dataset": str}),),
     "prove": (proven.Prove,),
-    "gate": (
-        GateResult,
-        answers.GateSaved,
-    ),
+    "gate": (GateResult, answers.GateSaved),
     "report": (answers.Report,),
-    "plot": (
-        answers.Plot,
-        answers.PlotList,
-    ),
+    "plot": (answers.Plot, answers.PlotList),
     "reproduce": (answers.Reproduce,),
     "schema": (Schema,),
     ERROR: (Error,),
