@@ -75,9 +75,11 @@ def advise(
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
+    from perfml.explain.speed_of_light import kernel_levels
     from perfml.merge.by_kernel import kernel_times
     from perfml.report.labels import percent
     from perfml.report.verbs import advice_document
+    from perfml.util.json_values import json_value
 
     found = read(dataset, out, where, kernel, skip)
     given = by_kernel(found, out)
@@ -91,6 +93,7 @@ def advise(
         rules=rules,
         layers=layer,
         account=found.account,
+        sources=found.sources,
     )
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:
@@ -100,7 +103,8 @@ def advise(
         out.result(short.to_dict(), short.lines)
         return
     times = {} if found.ranged else {"kernels": kernel_times(found.timed)}
-    for table in times.values():
+    levels = kernel_levels(launches, found.sources) if launches is not None else ()
+    for table in () if levels else times.values():
         shown = table.head(len(table) if out.verbose else _KERNELS)
         rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)
         more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
@@ -111,8 +115,9 @@ def advise(
         )
     if found.account is not None and not as_json:
         show_step(out, found.account)
-    shown_advice = advice_document(advice, top, everything=bool(out.verbose))
-    out.document({"table": dataset, **times, **advice.to_dict()}, shown_advice)
+    shown = advice_document(advice, top, everything=bool(out.verbose), levels=levels)
+    answer = {"table": dataset, **times, "limits": json_value(levels), **advice.to_dict()}
+    out.document(answer, shown)
 
 
 def roofline(

@@ -61,7 +61,7 @@ def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[n
     keys = pd.MultiIndex.from_arrays(parts)
     codes, known = pd.factorize(keys)
     names = [str(kernel) for kernel, _, _ in known]
-    shapes = [_shape(str(grid), str(block)) for _, grid, block in known]
+    shapes = [launch_shape(str(grid), str(block)) for _, grid, block in known]
     labels = [kernel_label(name) for name in names]
     shaped = [
         f"{label} {shape}" if Counter(labels)[label] > 1 and shape else label
@@ -149,5 +149,6 @@ def with_layers(
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
 
 
-def _shape(grid: str, block: str) -> str:
+def launch_shape(grid: str, block: str) -> str:
+    """Return grid and block as one text, as `KernelUnit.shape` has them."""
     return f"{grid}x{block}".replace(" ", "") if grid and block else ""

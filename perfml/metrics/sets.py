@@ -5,6 +5,13 @@ Here to change: a counter joins a set here once it is a row of ``catalogue.csv``
 
 from __future__ import annotations
 
+
+class StudyNote(str):
+    """A warning about the published study's metrics: of use where models learn from them."""
+
+    __slots__ = ()
+
+
 PUBLISHED: tuple[str, ...] = (
     "warp_execution_efficiency",
     "gld_efficiency",

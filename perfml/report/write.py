@@ -43,6 +43,7 @@ def analysed(
 
     Parameters are those of `report`.
     """
+    from perfml.explain.speed_of_light import kernel_levels
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.ranking.null import FIRST_LOOK
@@ -85,7 +86,8 @@ def analysed(
             # too few layers to learn from is no reason to withhold the times
             warnings.append(f"no {task} analysis: {error.what}")
     shown = conditions(layers)
-    advice = advise_conditions(shown, kernels)
+    sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
+    advice = advise_conditions(shown, kernels, sources)
     pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*known.get("warnings", []), *warnings]
@@ -98,6 +100,7 @@ def analysed(
         advice=advice,
         provenance=known,
         title=title,
+        levels=() if kernels is None else kernel_levels(kernels, sources),
     )
     return document, warnings
 

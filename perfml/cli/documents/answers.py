@@ -297,8 +297,10 @@ class Advise(TypedDict):
 
     table: str
     kernels: NotRequired[list[KernelTime]]
+    limits: Annotated[list[KernelLimit], "of an ordinary report of Nsight Compute; else empty"]
     network: list[NetworkFinding]
     findings: list[Finding]
+    listed: Annotated[list[ListedFinding], "with those of Nsight Compute in the file; else empty"]
     not_checked: list[NotChecked]
     agreement: list[Agreement] | None
     ncu_only: list[NcuOnly] | None
@@ -315,6 +317,33 @@ class KernelTime(TypedDict):
     launches: int
     time_us: Annotated[float, "microseconds of one launch, the mean"]
     share: Annotated[float, "of the profile's kernel time"]
+
+
+class KernelLimit(TypedDict):
+    """How near a kernel is to its limits: fractions of the peak, null where not measured."""
+
+    kernel: str
+    launches: int
+    time_us: Annotated[Microseconds, "of all launches"]
+    share: Annotated[Number, "of the profile's kernel time"]
+    compute: Number
+    memory: Number
+    issue: Number
+
+
+class ListedFinding(TypedDict):
+    """A finding of perfml, of a rule of Nsight Compute, or of both."""
+
+    kernel: str
+    time_us: Microseconds
+    hazard: str
+    evidence: str
+    action: Annotated[str, "what to do; empty where nobody says it"]
+    perfml_us: Annotated[MaybeMicroseconds, "saved at most, by perfml's estimate"]
+    ncu_us: Annotated[MaybeMicroseconds, "saved at most, by Nsight Compute's estimate"]
+    says: Literal["perfml", "Nsight Compute", "perfml and Nsight Compute"]
+    rules: list[str]
+    local: Annotated[bool, "whether Nsight Compute's estimate is of one unit's use"]
 
 
 class RoofRow(TypedDict):

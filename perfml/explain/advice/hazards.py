@@ -20,6 +20,7 @@ from perfml.account.account import Account
 from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
+from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
     holds_for,
     not_checked_by,
@@ -112,6 +113,9 @@ class Advice:
     equal
         Number of the set of equal layers that a layer is in, by its place
         (`perfml.explain.advice.equal_layers`).
+    listed
+        Where Nsight Compute's own rules stand in the file: these and the findings as one list,
+        the largest saving first (`perfml.explain.advice.file_rules`).
     """
 
     table: pd.DataFrame
@@ -124,6 +128,7 @@ class Advice:
     time_notes: tuple[str, ...] = ()
     network: tuple[NetworkFinding, ...] = ()
     equal: Mapping[Place, int] = field(default_factory=dict)
+    listed: tuple[ListedFinding, ...] = ()
 
     @property
     def groups(self) -> pd.DataFrame:
@@ -143,6 +148,7 @@ class Advice:
         return {
             "network": json_value(self.network),
             "findings": records(self.groups),
+            "listed": json_value(self.listed),
             "not_checked": records(self.not_checked),
             "agreement": None if self.agreement is None else records(self.agreement),
             "ncu_only": None if self.ncu_only is None else records(self.ncu_only),
@@ -188,6 +194,7 @@ def advise(
     min_gain: float = MIN_GAIN,
     min_whole: float = MIN_WHOLE,
     account: Account | None = None,
+    sources: Sequence[Mapping[str, Any]] = (),
 ) -> Advice:
     """Check every layer against the rules of advice.
 
@@ -217,6 +224,9 @@ def advise(
         table of unrelated kernels.
     account
         What a step takes on the clock, for what no kernel shows; that of a named profile is read.
+    sources
+        Provenance of the files behind a table, for the rules of Nsight Compute that stand in
+        them; of a named profile it is read.
 
     Returns
     -------
@@ -241,6 +251,7 @@ def advise(
         read = read if read.ranged else read.by_kernel()
         table, kernels = read.layers, read.kernels if kernels is None else kernels
         account = read.account if account is None else account
+        sources = sources or read.sources
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
     source = kernels if kernels is not None or "kernel_names" in table.columns else table
@@ -286,8 +297,11 @@ def advise(
         named = name_findings(side.kernels) if account is None else step_findings(account)
         rest = network if account is None else ()
         network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
+    table = _with_faster(findings, side.layers)
+    said = file_rules(side.kernels, sources) if layers is None else ()
     return Advice(
-        table=_with_faster(findings, side.layers),
+        table=table,
+        listed=listed_findings(group_findings(table, equal), said, book) if said else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
         agreement=agreement,
         ncu_only=ncu_only,

@@ -24,6 +24,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.labels import listed, percent
+from perfml.report.sections.first_screen import listed_table, more_with_other_sets
 from perfml.report.tables import amount, sentences_of, time_texts
 from perfml.util.words import count, micros
 
@@ -76,7 +77,10 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     most = max(_LEAST, min(_MOST, _ON_A_PAGE // max(len(advice), 1)))
     for label, each in advice.items():
         groups = each.groups
-        if len(groups) or each.network:
+        if each.listed:
+            parts = (*network_tables(each), listed_table(each.listed), more_with_other_sets(each))
+            panels.append(section(label, *parts, *time_texts(each.time_notes)))
+        elif len(groups) or each.network:
             kept = groups.sort_values("saved_us", ascending=False, kind="stable").head(most)
             panels.append(
                 section(

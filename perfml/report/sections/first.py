@@ -19,6 +19,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.first_screen import listed_steps
 from perfml.report.sections.main_points import all_else
 from perfml.report.sections.steps import step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
@@ -42,6 +43,9 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
+    if results.levels:
+        listed = [row for each in results.advice.values() for row in each.listed]
+        return listed_steps(results.levels, listed)
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
     loss = loss or _unchecked(results.advice, results.conditions)
     steps = [_use(several), _mix(several), loss]

@@ -1,0 +1,147 @@
+"""How near each kernel is to what compute and memory can do, and which of them limits it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape
+from perfml.merge.numbering import launch_numbers
+from perfml.readers.ncu.findings import LONGEST
+
+HIGH, LOW = 0.8, 0.6
+"""Fractions of the peak from which on a unit is the limit, and below which latency is: those of
+Nsight Compute's rule ``SOLBottleneck``, which names both in its messages."""
+
+_MEMORY = ("dram_utilization", "l2_utilization", "l1_utilization")
+"""Of which the busiest stands for memory where ncu's own total was not recorded."""
+
+
+@dataclass(frozen=True)
+class KernelLevels:
+    """A kernel in one shape: its time, and how busy it kept the GPU.
+
+    Attributes
+    ----------
+    kernel
+        Its label.
+    launches
+        How many.
+    time_us
+        Time of all of them, in microseconds.
+    share
+        Of the time of all kernels.
+    compute, memory, issue
+        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
+        over the elapsed time), and of the issue slots; NaN where not measured.
+    """
+
+    kernel: str
+    launches: int
+    time_us: float
+    share: float
+    compute: float
+    memory: float
+    issue: float
+
+    @property
+    def limit(self) -> str:
+        """What limits it, in a word: compute, memory, latency, or not measured."""
+        known = {"compute": self.compute, "memory": self.memory}
+        known = {name: level for name, level in known.items() if not math.isnan(level)}
+        if not known:
+            return "not measured"
+        most = max(known, key=lambda name: known[name])
+        if known[most] < LOW:
+            # an unmeasured unit may be the busy one
+            return "latency" if len(known) == 2 else "not measured"
+        return most
+
+    def sentence(self) -> str:
+        """Say what limits it, with the numbers."""
+        levels = (("compute", self.compute), ("memory", self.memory))
+        said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
+        numbers = f"{' and '.join(said)} of peak"
+        if not said:
+            return "its limit was not measured"
+        if self.limit == "latency":
+            return f"its limit is latency: {numbers}, neither above {100 * LOW:.0f} %"
+        if self.limit == "not measured":
+            return numbers
+        near = max(self.compute if self.limit == "compute" else self.memory, 0.0) >= HIGH
+        return f"its limit is {self.limit}{'' if near else ', not yet reached'}: {numbers}"
+
+
+def kernel_levels(
+    kernels: pd.DataFrame, sources: Iterable[Mapping[str, Any]]
+) -> tuple[KernelLevels, ...]:
+    """Return the kernels of a table, the one that takes most time first.
+
+    Parameters
+    ----------
+    kernels
+        Kernels table.
+    sources
+        Provenance of its files (``speed_of_light``: see `perfml.readers.ncu.findings`).
+
+    Returns
+    -------
+    tuple of KernelLevels
+        None where the files hold neither that section of ncu nor results of its rules.
+    """
+    sources = list(sources)
+    if not any(each.get("speed_of_light") or each.get("rules") for each in sources):
+        return ()
+    units, codes = kernel_units(kernels)
+    facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}
+    launches = launch_numbers(kernels)
+    times = kernels["time_us"].to_numpy(dtype=float) * launches
+    spent = np.bincount(codes, np.nan_to_num(times), len(units))
+    count = np.bincount(codes, launches, len(units))
+    memory = np.fmax.reduce([_means(kernels, name, codes, times, len(units)) for name in _MEMORY])
+    issue = _means(kernels, "issue_slot_utilization", codes, times, len(units))
+    whole = float(spent.sum())
+    found = []
+    for place, key in enumerate(unit_keys(units)):
+        fact = facts.get(key, {})
+        found.append(
+            KernelLevels(
+                units[place].label,
+                int(count[place]),
+                float(spent[place]),
+                float(spent[place]) / whole if whole else math.nan,
+                float(fact.get("compute", math.nan)),
+                float(fact.get("memory", memory[place])),
+                float(issue[place]),
+            )
+        )
+    return tuple(sorted(found, key=lambda each: -each.time_us))
+
+
+def _means(
+    kernels: pd.DataFrame, name: str, codes: Any, times: Any, units: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return a metric's mean of each unit, weighted by time; NaN where it was not measured."""
+    if name not in kernels.columns:
+        return np.full(units, np.nan)
+    values = kernels[name].to_numpy(dtype=float, na_value=np.nan)
+    known = ~np.isnan(values) & (times > 0)
+    weight = np.bincount(codes[known], times[known], units)
+    total = np.bincount(codes[known], values[known] * times[known], units)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / np.where(weight > 0, weight, np.nan))
+
+
+def unit_keys(units: Sequence[KernelUnit]) -> list[tuple[str, str]]:
+    """Return what tells each kernel in one shape from others in a reader's facts."""
+    return [(unit.kernel[:LONGEST], unit.shape) for unit in units]
+
+
+def fact_key(fact: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the same of a reader's fact about a kernel in one shape."""
+    return str(fact["kernel"])[:LONGEST], launch_shape(str(fact["grid"]), str(fact["block"]))
