@@ -136,8 +136,8 @@ def _tell(given: Sequence[Given], out_: Output, *, study: bool = False) -> None:
     study = study or out_.verbose > 0
     formulas = [note for each in given for note in substitutes_note(each.sources)]
     for each in given:
-        said = [text for text in each.warnings if text not in formulas]
-        said = [text for text in said if study or not isinstance(text, StudyNote)]
+        said = list(each.warnings) if study else StudyNote.without(each.warnings)
+        said = [text for text in said if text not in formulas]
         if len(said) > ALIKE and not out_.verbose:
             said = [f"{each.title}: the reader has {len(said)} notes; -v lists them"]
         for text in [*said, *([f"{each.title}: {each.note}"] if each.note else [])]:

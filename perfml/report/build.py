@@ -117,11 +117,14 @@ def build_report(
 def report_document(results: Results, title: str | None = None) -> Document:
     """Return the document of a report; sections without results are left out."""
     several = len(results.conditions) > 1
+    limits, advice = limits_section(results.levels), advice_section(results.advice)
     sections = (
-        limits_section(results.levels),
+        limits,
+        # beside its bars a report of Nsight Compute has what helps, before all other views
+        None if limits is None else advice,
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
-        advice_section(results.advice),
+        advice if limits is None else None,
         extremes_section(results),
         None if results.kernels is None else kernels_section(results.kernels),
         metrics_section(results),

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.metrics import StudyNote
 from perfml.report.build import build_report
 from perfml.report.conditions import conditions, named_layers
 from perfml.report.document import Document
@@ -90,7 +91,7 @@ def analysed(
     advice = advise_conditions(shown, kernels, sources)
     pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
-    known["warnings"] = [*known.get("warnings", []), *warnings]
+    known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]
     document = build_report(
         layers,
         kernels=kernels,

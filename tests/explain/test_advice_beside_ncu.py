@@ -152,4 +152,4 @@ def test_the_verb_shows_nsight_compute_s_rules_of_a_details_page(recorded):
     agreement = {row["rule"]: row for row in document["agreement"]}
     assert agreement["barrier_stalls"]["both"] == 1
     text = run("advise", path, "--ncu-rules", path, "-q").stdout
-    assert "Nsight Compute's own rule agrees." in text
+    assert "perfml and Nsight Compute" in text
