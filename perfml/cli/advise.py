@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,9 +22,6 @@ from perfml.cli.dataset import (
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.step import show_step
 from perfml.errors import PerfmlError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
 Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
@@ -47,14 +44,6 @@ def advise(
     kernel: KernelPattern = None,
     skip: Skip = 0,
     kernels: Launches = None,
-    ncu_rules: Annotated[
-        Path | None,
-        typer.Option(help="Report or details CSV with Nsight Compute's rules on these launches."),
-    ] = None,
-    ncu_min_speedup: Annotated[
-        float,
-        typer.Option(min=0.0, max=1e6, help="Leave out what promises less, in per cent."),
-    ] = 0.0,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,
     where: Where = None,
@@ -68,7 +57,7 @@ def advise(
     With the numbers that show it, and how much it can give at most.
 
     Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
-    perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
+    perfml advise profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)
     from perfml.explain import advise as check
@@ -88,8 +77,6 @@ def advise(
         layers,
         kernels=launches,
         peaks=peaks_given(peaks, layers),
-        ncu_rules=None if ncu_rules is None else _results(ncu_rules),
-        ncu_min_speedup=ncu_min_speedup,
         rules=rules,
         layers=layer,
         account=found.account,
@@ -180,9 +167,3 @@ def roofline(
     result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
     shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)
     out.document(result, shown)
-
-
-def _results(path: Path) -> pd.DataFrame:
-    from perfml.explain.load import load_ncu_rules
-
-    return load_ncu_rules(path)

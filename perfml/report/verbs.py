@@ -54,8 +54,6 @@ _MOST_LACKING = 6
 _ROOFS = 40
 """Rows of a roofline without -v; of more, those that take longest."""
 
-_AGREEMENT = "Launches flagged by perfml's and by Nsight Compute's rules"
-
 _LOW = 0.1
 """Fraction of every roof below which something else than a roof is the limit."""
 
@@ -289,8 +287,6 @@ def advice_document(
         if advice.listed:
             shown.append(listed_table(advice.listed, None if everything else top))
         shown += time_texts(advice.time_notes)
-        if advice.agreement is not None:
-            shown.append(frame_table(advice.agreement, _AGREEMENT))
         if everything and len(advice.not_checked):
             shown.append(_not_checked(advice.not_checked))
         more = more_with_other_sets(advice)
@@ -301,8 +297,6 @@ def advice_document(
     groups = groups.loc[groups["rules"].isin(everywhere).sort_values(kind="stable").index]
     blocks: list[Block] = [findings_table(groups, caption, most=top)]
     blocks += time_texts(advice.time_notes)
-    if advice.agreement is not None:
-        blocks.append(frame_table(advice.agreement, _AGREEMENT))
     if len(advice.not_checked):
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
         short = lacking > _MOST_LACKING and not everything

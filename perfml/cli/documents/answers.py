@@ -148,7 +148,6 @@ class Finding(TypedDict):
     gain_high: Annotated[Number, "fraction of the layer's time"]
     time_us: Annotated[MaybeMicroseconds, "of all layers"]
     saved_us: Annotated[MaybeMicroseconds, "in all layers"]
-    ncu: str | None
     source: str
     person: Person
     for_author: Annotated[str | None, "what the kernel's author could do, where that is another"]
@@ -268,30 +267,6 @@ class NotChecked(TypedDict):
     why: str
 
 
-class Agreement(TypedDict):
-    """A rule of perfml beside Nsight Compute's own, in launches."""
-
-    rule: str
-    launches: int
-    both: int
-    only_perfml: int
-    only_ncu: int
-    neither: int
-    agree: Number
-    kappa: Number
-
-
-class NcuOnly(TypedDict):
-    """What Nsight Compute's rules found and perfml's did not."""
-
-    launch: int
-    kernel: str
-    rule: str
-    ncu_rule: str
-    message: str
-    speedup: Number
-
-
 class Advise(TypedDict):
     """What slow layers suffer from."""
 
@@ -302,8 +277,6 @@ class Advise(TypedDict):
     findings: list[Finding]
     listed: Annotated[list[ListedFinding], "with those of Nsight Compute in the file; else empty"]
     not_checked: list[NotChecked]
-    agreement: list[Agreement] | None
-    ncu_only: list[NcuOnly] | None
     below: int
     layers: int
     warnings: Warnings

@@ -22,7 +22,6 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
-    holds_for,
     not_checked_by,
     of_launches,
     of_layers,
@@ -34,7 +33,6 @@ from perfml.explain.advice.inputs import (
 )
 from perfml.explain.advice.joined import COLUMNS, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
-from perfml.explain.advice.ncu_agreement import measure_agreement, ncu_flags
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
@@ -82,8 +80,7 @@ class Advice:
         One row a finding, the largest likely saving first: ``layer, backend, precision, batch,
         kernel, rules, hazard, evidence, mitigation, gain_low, gain, gain_high`` (fractions of the
         layer's time: at least, likely, at most), ``time_us`` (of the layer), ``saved_us``
-        (``gain_high`` of it), ``ncu`` (whether Nsight Compute's own rules ``agree`` or are
-        ``silent``; missing where they were not recorded or have no counterpart) and ``source``.
+        (``gain_high`` of it) and ``source``.
         ``mitigation`` is for the ``person`` whom the kernel's name tells of: its author, or a user
         of the library that it is from; ``for_author`` is what its author could do, where that is
         another, and ``faster`` the backend of the table that runs the layer fastest.
@@ -94,11 +91,6 @@ class Advice:
     not_checked
         One row a rule and condition: ``backend, precision, batch, rule, missing, why`` (``not
         collected``, ``undefined: ...``, ``not known`` or ``not given``).
-    agreement
-        Our rules beside Nsight Compute's (`perfml.explain.advice.ncu_agreement`), or None.
-    ncu_only
-        What Nsight Compute's rules found and ours did not: ``launch, kernel, rule, ncu_rule,
-        message, speedup``; None without its results.
     below
         Findings left out because they promise too little.
     layers
@@ -120,8 +112,6 @@ class Advice:
 
     table: pd.DataFrame
     not_checked: pd.DataFrame
-    agreement: pd.DataFrame | None = None
-    ncu_only: pd.DataFrame | None = None
     below: int = 0
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
@@ -150,8 +140,6 @@ class Advice:
             "findings": records(self.groups),
             "listed": json_value(self.listed),
             "not_checked": records(self.not_checked),
-            "agreement": None if self.agreement is None else records(self.agreement),
-            "ncu_only": None if self.ncu_only is None else records(self.ncu_only),
             "below": self.below,
             "layers": self.layers,
             "warnings": list(self.warnings),
@@ -187,8 +175,6 @@ def advise(
     *,
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
-    ncu_rules: pd.DataFrame | None = None,
-    ncu_min_speedup: float = 0.0,
     rules: str | Path | None = None,
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
@@ -207,11 +193,6 @@ def advise(
     peaks
         FLOP/s by precision, for rules that compare precisions; by default those known of each
         device.
-    ncu_rules
-        Results of Nsight Compute's own rules (``perfml.readers.ncu.report.rules`` or ``ncu_csv``)
-        for the launches of `kernels` (or `table`), in its order.
-    ncu_min_speedup
-        Of these, results with a smaller estimated speedup (per cent) do not count.
     rules
         A file of rules; perfml's own by default.
     layers
@@ -235,8 +216,7 @@ def advise(
     Raises
     ------
     PerfmlError
-        If the table is neither kind, a layer does not exist, or the results of Nsight Compute's
-        rules are of other launches.
+        If the table is neither kind, or a layer does not exist.
 
     Examples
     --------
@@ -254,19 +234,6 @@ def advise(
         sources = sources or read.sources
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
-    source = kernels if kernels is not None or "kernel_names" in table.columns else table
-    agreement = ncu_only = None
-    if ncu_rules is not None:
-        if source is None:
-            msg = "results of Nsight Compute's rules belong to launches, not to merged layers"
-            raise PerfmlError(msg, cure="Give the Kernels table of the same file.")
-        flags = ncu_flags(source, ncu_rules, book, min_speedup=ncu_min_speedup)
-        inputs = InputValues(source, given)
-        ours = {rule.id: holds_for(rule, inputs) for rule in book if rule.scope == "kernel"}
-        agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
-        marks = {f"ncu {name}": each.astype(float) for name, each in flags.items()}
-        marked = pd.concat([source, pd.DataFrame(marks, index=source.index)], axis=1)
-        table, kernels = (marked, None) if kernels is None else (table, marked)
     side = make_side("advice", table, kernels)
     launches = representative_launches(side.kernels) if side.kernels is not None else None
     merged = launches is None
@@ -303,8 +270,6 @@ def advise(
         table=table,
         listed=listed_findings(group_findings(table, equal), said, book) if said else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
-        agreement=agreement,
-        ncu_only=ncu_only,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=rows["group"].nunique(),
         warnings=side.warnings

@@ -13,7 +13,7 @@ from perfml.util.words import count
 
 COLUMNS = (
     "layer", "backend", "precision", "batch", "kernel", "rules", "hazard", "evidence",
-    "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "ncu", "source",
+    "mitigation", "gain_low", "gain", "gain_high", "time_us", "saved_us", "source",
     "person", "for_author", "faster", "certainty", "tells", "level",
 )  # fmt: skip
 
@@ -125,7 +125,6 @@ def _joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             most = [max(row[name] for row in rows if row["kernel"] == each) for each in kernels]
             whole = first["time_us"] if name == "saved_us" else 1.0
             first[name] = min(sum(most), whole)
-        first["ncu"] = "agrees" if any(row["ncu"] == "agrees" for row in rows) else first["ncu"]
     return first
 
 

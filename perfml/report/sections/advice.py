@@ -47,11 +47,6 @@ _NEARLY = 0.95
 _MOST_SHORT = 3
 """Findings of a hazard in Markdown."""
 
-_NCU = {
-    "agrees": ". Nsight Compute's own rule agrees.",
-    "silent": ". Nsight Compute's rules are silent.",
-}
-
 LEAD = (
     "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
     "of the layer's time; the saving is its upper end, estimated from the counters of this backend "
@@ -126,9 +121,9 @@ def _own(findings: pd.DataFrame) -> list[str]:
 def _place(row: Mapping[Any, Any]) -> list[Cell]:
     """Return where a hazard is, what it may cost, and the numbers behind it."""
     layer, saved, _, evidence, _ = _finding(row, "layer")
-    agreed = _NCU.get(str(row["ncu"]), "")
+    agreed = ""
     if isinstance(row["faster"], str):
-        agreed += f". Or take {row['faster']}"
+        agreed = f". Or take {row['faster']}"
     if row["certainty"] != "firm":
         sure = IN_WORDS[row["certainty"]]
         agreed += ". How sure: likely" if sure == "likely" else f". {sure.capitalize()}"
@@ -227,7 +222,7 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     if likely == percent(0):
         likely = "next to nothing"
     certainty = f", likely {likely}" if likely != percent(high) else ""
-    source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
+    source = str(row["source"])
     if isinstance(row["for_author"], str):
         source = f"If you write the kernel: {row['for_author']} {source[:1].upper()}{source[1:]}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
