@@ -27,10 +27,6 @@ Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatab
 Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
 
 
-_KERNELS = 12
-"""Rows of the table of kernels, without -v."""
-
-
 def register(app: typer.Typer) -> None:
     """Add this room's verbs to the command line."""
     app.command()(advise)
@@ -64,9 +60,7 @@ def advise(
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
-    from perfml.explain.speed_of_light import kernel_levels
-    from perfml.merge.by_kernel import kernel_times
-    from perfml.report.labels import percent
+    from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.report.verbs import advice_document
     from perfml.util.json_values import json_value
 
@@ -89,22 +83,13 @@ def advise(
         short = brief_advice(advice, (dataset,))
         out.result(short.to_dict(), short.lines)
         return
-    times = {} if found.ranged else {"kernels": kernel_times(found.timed)}
-    levels = kernel_levels(launches, found.sources) if launches is not None else ()
-    for table in () if levels else times.values():
-        shown = table.head(len(table) if out.verbose else _KERNELS)
-        rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)
-        more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
-        out.table(
-            ["kernel", "launches", "µs a launch", "of all time"],
-            rows,
-            f"Kernels by their time{more}",
-        )
+    rows = launches if found.ranged else found.timed
+    told = not found.ranged or is_ordinary(found.sources)
+    levels = kernel_levels(rows, found.sources) if told and rows is not None else ()
     if found.account is not None and not as_json:
         show_step(out, found.account)
     shown = advice_document(advice, top, everything=bool(out.verbose), levels=levels)
-    answer = {"table": dataset, **times, "limits": json_value(levels), **advice.to_dict()}
-    out.document(answer, shown)
+    out.document({"table": dataset, "kernels": json_value(levels), **advice.to_dict()}, shown)
 
 
 def roofline(

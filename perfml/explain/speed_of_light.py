@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape
-from perfml.merge.numbering import launch_numbers
+from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
 from perfml.readers.ncu.findings import LONGEST
 
 HIGH, LOW = 0.8, 0.6
@@ -33,7 +32,7 @@ class KernelLevels:
     launches
         How many.
     time_us
-        Time of all of them, in microseconds.
+        Mean of one, in microseconds.
     share
         Of the time of all kernels.
     compute, memory, issue
@@ -48,6 +47,11 @@ class KernelLevels:
     compute: float
     memory: float
     issue: float
+
+    @property
+    def total_us(self) -> float:
+        """Time of all launches, in microseconds."""
+        return self.launches * self.time_us
 
     @property
     def limit(self) -> str:
@@ -77,6 +81,11 @@ class KernelLevels:
         return f"its limit is {self.limit}{'' if near else ', not yet reached'}: {numbers}"
 
 
+def is_ordinary(sources: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether files are ordinary reports of ncu: with that section, or results of rules."""
+    return any(each.get("speed_of_light") or each.get("rules") for each in sources)
+
+
 def kernel_levels(
     kernels: pd.DataFrame, sources: Iterable[Mapping[str, Any]]
 ) -> tuple[KernelLevels, ...]:
@@ -88,18 +97,10 @@ def kernel_levels(
         Kernels table.
     sources
         Provenance of its files (``speed_of_light``: see `perfml.readers.ncu.findings`).
-
-    Returns
-    -------
-    tuple of KernelLevels
-        None where the files hold neither that section of ncu nor results of its rules.
     """
-    sources = list(sources)
-    if not any(each.get("speed_of_light") or each.get("rules") for each in sources):
-        return ()
     units, codes = kernel_units(kernels)
     facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}
-    launches = launch_numbers(kernels)
+    launches = launches_behind_rows(kernels, codes)
     times = kernels["time_us"].to_numpy(dtype=float) * launches
     spent = np.bincount(codes, np.nan_to_num(times), len(units))
     count = np.bincount(codes, launches, len(units))
@@ -112,15 +113,15 @@ def kernel_levels(
         found.append(
             KernelLevels(
                 units[place].label,
-                int(count[place]),
-                float(spent[place]),
+                round(count[place]),
+                float(spent[place] / count[place]),
                 float(spent[place]) / whole if whole else math.nan,
                 float(fact.get("compute", math.nan)),
                 float(fact.get("memory", memory[place])),
                 float(issue[place]),
             )
         )
-    return tuple(sorted(found, key=lambda each: -each.time_us))
+    return tuple(sorted(found, key=lambda each: -each.share))
 
 
 def _means(

@@ -94,33 +94,14 @@ def kernel_layers(kernels: pd.DataFrame) -> pd.Series:
     return pd.Series(labels, index=kernels.index, dtype="string")
 
 
-def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a kernel, the one that takes most time first.
-
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-
-    Returns
-    -------
-    DataFrame
-        ``kernel`` (its label), ``launches``, ``time_us`` (the mean launch) and ``share`` of the
-        time of all launches.
-    """
-    units, codes = kernel_units(kernels)
-    launches = launch_numbers(kernels)
-    total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
-    count = np.bincount(codes, launches, len(units))
-    table = pd.DataFrame(
-        {
-            "kernel": [unit.label for unit in units],
-            "launches": count.astype(int),
-            "time_us": total / count,
-            "share": total / total.sum(),
-        }
-    )
-    return table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+def launches_behind_rows(
+    kernels: pd.DataFrame, codes: npt.NDArray[np.intp]
+) -> npt.NDArray[np.float64]:
+    """Return how many launches each row stands for, also of `kernels_as_layers`."""
+    if OFTEN not in kernels.columns:
+        return np.asarray(launch_numbers(kernels), dtype=float)
+    iterations = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    return np.asarray(kernels[OFTEN] * iterations / np.bincount(codes)[codes], dtype=float)
 
 
 def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

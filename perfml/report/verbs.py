@@ -282,10 +282,9 @@ def advice_document(
         if unchecked:
             caption += f"; {count(unchecked, 'rule')} could not be checked"
     limits = (limits_table(levels, None if everything else MOST_KERNELS),) if levels else ()
-    if advice.listed or levels:
+    if advice.listed:
         shown: list[Block] = [*limits, *network_tables(advice, _NETWORK)]
-        if advice.listed:
-            shown.append(listed_table(advice.listed, None if everything else top))
+        shown.append(listed_table(advice.listed, None if everything else top))
         shown += time_texts(advice.time_notes)
         if everything and len(advice.not_checked):
             shown.append(_not_checked(advice.not_checked))
@@ -301,10 +300,11 @@ def advice_document(
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
         short = lacking > _MOST_LACKING and not everything
         blocks.append((_mostly_unchecked if short else _not_checked)(advice.not_checked))
+    times = section("", *limits)
     if not advice.network:
-        return Document("", (section("Advice", *blocks, summary=summary),))
+        return Document("", (times, section("Advice", *blocks, summary=summary)))
     first = section("Advice", *network_tables(advice, _NETWORK), summary=summary)
-    return Document("", (first, section("Layer by layer, equal ones together", *blocks)))
+    return Document("", (times, first, section("Layer by layer, equal ones together", *blocks)))
 
 
 def _not_checked(table: pd.DataFrame) -> Points:

@@ -44,7 +44,7 @@ def analysed(
 
     Parameters are those of `report`.
     """
-    from perfml.explain.speed_of_light import kernel_levels
+    from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.ranking.null import FIRST_LOOK
@@ -101,7 +101,9 @@ def analysed(
         advice=advice,
         provenance=known,
         title=title,
-        levels=() if kernels is None else kernel_levels(kernels, sources),
+        levels=kernel_levels(kernels, sources)
+        if kernels is not None and is_ordinary(sources)
+        else (),
     )
     return document, warnings
 

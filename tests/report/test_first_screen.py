@@ -58,7 +58,7 @@ def test_bars_are_what_ncu_report_gives_weighted_by_time():
         levels = [each[name].as_double() for each in launches]
         return sum(map(math.prod, zip(times, levels, strict=True))) / sum(times) / 100
 
-    (limit,) = json.loads(run("advise", DEFAULT_SET, "--json").stdout)["limits"]
+    (limit,) = json.loads(run("advise", DEFAULT_SET, "--json").stdout)["kernels"]
     throughput = "throughput.avg.pct_of_peak_sustained_elapsed"
     assert limit["compute"] == pytest.approx(mean(f"sm__{throughput}"))
     assert limit["memory"] == pytest.approx(mean(f"gpu__compute_memory_{throughput}"))
@@ -78,13 +78,13 @@ def test_bars_are_what_ncu_report_gives_weighted_by_time():
 )
 def test_reports_of_other_sets_and_versions_give_bars_and_what_their_rules_say(path):
     answer = json.loads(run("advise", path, "--json").stdout)
-    shares = [each["share"] for each in answer["limits"]]
+    shares = [each["share"] for each in answer["kernels"]]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
-    assert all(0 <= each["compute"] <= 1 and 0 <= each["memory"] <= 1 for each in answer["limits"])
+    assert all(0 <= each["compute"] <= 1 and 0 <= each["memory"] <= 1 for each in answer["kernels"])
     assert any("Nsight Compute" in each["says"] for each in answer["listed"])
     text = run("advise", path).stdout
-    assert text.index(answer["limits"][0]["kernel"]) < text.index("More could be said")
+    assert text.index(answer["kernels"][0]["kernel"]) < text.index("More could be said")
 
 
 def test_equal_findings_are_one_row_with_both_estimates(hazards):

@@ -271,8 +271,7 @@ class Advise(TypedDict):
     """What slow layers suffer from."""
 
     table: str
-    kernels: NotRequired[list[KernelTime]]
-    limits: Annotated[list[KernelLimit], "of an ordinary report of Nsight Compute; else empty"]
+    kernels: Annotated[list[KernelLevel], "of a profile without ranges, or of Nsight Compute"]
     network: list[NetworkFinding]
     findings: list[Finding]
     listed: Annotated[list[ListedFinding], "with those of Nsight Compute in the file; else empty"]
@@ -283,21 +282,12 @@ class Advise(TypedDict):
     time_notes: list[str]
 
 
-class KernelTime(TypedDict):
-    """A kernel of a profile without ranges."""
-
-    kernel: str
-    launches: int
-    time_us: Annotated[float, "microseconds of one launch, the mean"]
-    share: Annotated[float, "of the profile's kernel time"]
-
-
-class KernelLimit(TypedDict):
+class KernelLevel(TypedDict):
     """How near a kernel is to its limits: fractions of the peak, null where not measured."""
 
     kernel: str
     launches: int
-    time_us: Annotated[Microseconds, "of all launches"]
+    time_us: Annotated[Microseconds, "of one launch, the mean"]
     share: Annotated[Number, "of the profile's kernel time"]
     compute: Number
     memory: Number

@@ -16,8 +16,7 @@ from perfml.explain.advice.representative import LABEL
 from perfml.explain.advice.rules import Rule, Rules
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.kernel_names import kernel_label
-from perfml.merge.by_kernel import kernel_units
-from perfml.merge.numbering import launch_numbers
+from perfml.merge.by_kernel import kernel_units, launches_behind_rows
 
 _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
 """ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""
@@ -118,7 +117,7 @@ def file_rules(
     if kernels is None or not said:
         return ()
     units, codes = kernel_units(kernels)
-    launches = launch_numbers(kernels)
+    launches = launches_behind_rows(kernels, codes)
     repeats = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
     times = (kernels["time_us"].fillna(0.0) * launches).groupby(codes).sum() / repeats
     places = {key: place for place, key in enumerate(unit_keys(units))}

@@ -19,7 +19,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
-from perfml.report.sections.first_screen import listed_steps
+from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.main_points import all_else
 from perfml.report.sections.steps import step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
@@ -43,11 +43,12 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
-    if results.levels:
-        listed = [row for each in results.advice.values() for row in each.listed]
+    listed = [row for each in results.advice.values() for row in each.listed]
+    if listed:
         return listed_steps(results.levels, listed)
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
-    loss = loss or _unchecked(results.advice)
+    bars = [each for each in results.levels[:1] if each.limit != "not measured"]
+    loss = loss or (bars_step(bars[0]) if bars else _unchecked(results.advice))
     steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
 

@@ -49,24 +49,30 @@ def limits_section(levels: Sequence[KernelLevels]) -> Section | None:
 
 def limits_table(levels: Sequence[KernelLevels], most: int | None = MOST_KERNELS) -> ReportTable:
     """Return one row a kernel: launches, time, share, three bars, and the limit."""
+    known = any(not math.isnan(level) for each in levels for level in _bars(each))
     rows = [
         [
             Cell(each.kernel),
             Cell(f"{each.launches:,}", value=each.launches),
-            amount(each.time_us / each.launches if each.launches else math.nan),
+            amount(each.time_us),
             share(each.share, bar=each.share),
-            *(share(level, bar=level) for level in (each.compute, each.memory, each.issue)),
-            Cell(each.limit),
+            *(share(level, bar=level) for level in _bars(each) if known),
+            *([Cell(each.limit)] if known else ()),
         ]
         for each in levels
     ]
     columns = (
         *words("kernel"),
-        *numbers("launches", "µs a launch", "of all time", "compute", "memory", "issue"),
-        *words("limit"),
+        *numbers("launches", "µs a launch", "of all time"),
+        *((*numbers("compute", "memory", "issue"), *words("limit")) if known else ()),
     )
-    title = "Kernels by their time, and how near they are to their limits (of peak)"
+    title = "Kernels by their time"
+    title += ", and how near they are to their limits (of peak)" if known else ""
     return ReportTable(title, columns, rows, most=most, spare=("launches", "issue"), bars=True)
+
+
+def _bars(each: KernelLevels) -> tuple[float, float, float]:
+    return each.compute, each.memory, each.issue
 
 
 def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> ReportTable:
@@ -124,15 +130,17 @@ def listed_steps(levels: Sequence[KernelLevels], listed: Sequence[ListedFinding]
     levels
         Its kernels by time.
     listed
-        The findings of perfml and of Nsight Compute; without any the longest kernel is named.
+        The findings of perfml and of Nsight Compute.
     """
-    if listed:
-        estimated = [each for each in listed if not math.isnan(each.saved_us)]
-        return [_step(each, levels) for each in (estimated or listed)[:_STEPS]]
-    slowest = levels[0]
-    text = f"{slowest.kernel} takes {micros(slowest.time_us)}; {slowest.sentence()}."
+    estimated = [each for each in listed if not math.isnan(each.saved_us)]
+    return [_step(each, levels) for each in (estimated or listed)[:_STEPS]]
+
+
+def bars_step(slowest: KernelLevels) -> Sentence:
+    """Return where to look where no rule found anything: at the longest kernel and its limit."""
+    text = f"{slowest.kernel} takes {micros(slowest.total_us)}; {slowest.sentence()}."
     gain = f"{percent(slowest.share)} of the time, limit: {slowest.limit}"
-    return [Sentence("do", "open", text, f"Look at {slowest.kernel}", gain)]
+    return Sentence("do", "open", text, f"Look at {slowest.kernel}", gain)
 
 
 def _step(found: ListedFinding, levels: Sequence[KernelLevels]) -> Sentence:
@@ -142,7 +150,7 @@ def _step(found: ListedFinding, levels: Sequence[KernelLevels]) -> Sentence:
     if own is not None:
         share_of = f"{percent(own.share)} of the time, limit: {own.limit}"
         title = f"{found.kernel} ({share_of}): {found.hazard}"
-        text = f"{own.kernel} takes {micros(own.time_us)}; {own.sentence()}. "
+        text = f"{own.kernel} takes {micros(own.total_us)}; {own.sentence()}. "
     text += f"What to do: {found.action or found.evidence}"
     gain = f"{found.says} gives no estimate"
     if not math.isnan(found.saved_us):
