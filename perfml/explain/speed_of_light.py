@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
-from perfml.readers.ncu.findings import LONGEST
+from perfml.readers.ncu.findings import LONGEST, unit_means
 
 HIGH, LOW = 0.8, 0.6
 """Fractions of the peak from which on a unit is the limit, and below which latency is: those of
@@ -104,8 +104,16 @@ def kernel_levels(
     times = kernels["time_us"].to_numpy(dtype=float) * launches
     spent = np.bincount(codes, np.nan_to_num(times), len(units))
     count = np.bincount(codes, launches, len(units))
-    memory = np.fmax.reduce([_means(kernels, name, codes, times, len(units)) for name in _MEMORY])
-    issue = _means(kernels, "issue_slot_utilization", codes, times, len(units))
+    unknown = pd.Series(np.nan, index=kernels.index)
+    memory, issue = (
+        np.fmax.reduce(
+            [
+                unit_means(kernels.get(name, unknown).to_numpy(dtype=float), times, codes)
+                for name in names
+            ]
+        )
+        for names in (_MEMORY, ("issue_slot_utilization",))
+    )
     whole = float(spent.sum())
     found = []
     for place, key in enumerate(unit_keys(units)):
@@ -122,20 +130,6 @@ def kernel_levels(
             )
         )
     return tuple(sorted(found, key=lambda each: -each.share))
-
-
-def _means(
-    kernels: pd.DataFrame, name: str, codes: Any, times: Any, units: int
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a metric's mean of each unit, weighted by time; NaN where it was not measured."""
-    if name not in kernels.columns:
-        return np.full(units, np.nan)
-    values = kernels[name].to_numpy(dtype=float, na_value=np.nan)
-    known = ~np.isnan(values) & (times > 0)
-    weight = np.bincount(codes[known], times[known], units)
-    total = np.bincount(codes[known], values[known] * times[known], units)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(total / np.where(weight > 0, weight, np.nan))
 
 
 def unit_keys(units: Sequence[KernelUnit]) -> list[tuple[str, str]]:

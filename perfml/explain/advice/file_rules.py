@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.account.device_time import repeat_keys
+from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import Person, person_of, what_to_do
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.advice.rules import Rule, Rules
@@ -157,16 +158,15 @@ def listed_findings(
     book
         Our rules; their ``ncu`` says which of Nsight Compute's rules mean the same.
     """
-    rows = [row for row in findings.to_dict("records") if row["kernel"] is not None]
+    rows = findings.to_dict("records")
     theirs: dict[int, list[FileRule]] = {}
     alone: list[ListedFinding] = []
     for one in said:
         alike = [rule for rule in book if _means_the_same(rule, one)]
-        place = next((at for at, row in enumerate(rows) if _is_same(row, one, alike)), None)
-        if place is None:
-            alone.append(_alone(one, alike))
-        else:
+        places = [at for at, row in enumerate(rows) if _is_same(row, one, alike)]
+        for place in places:
             theirs.setdefault(place, []).append(one)
+        alone += [] if places else [_alone(one, alike)]
     ours = [_of_perfml(row, theirs.get(place, ())) for place, row in enumerate(rows)]
     return tuple(sorted(_once([*ours, *alone]), key=_rank))
 
@@ -194,18 +194,22 @@ def _means_the_same(rule: Rule, said: FileRule) -> bool:
 
 
 def _is_same(row: Mapping[Any, Any], said: FileRule, alike: Sequence[Rule]) -> bool:
-    where = (row["layer"], row["kernel"])
-    named = said.kernel in where or kernel_label(said.name, LABEL) == row["kernel"]
+    # without ranges the layer is the kernel in its shape, which is more than the kernel's name
+    whole = str(row["layer"]).startswith(str(row["kernel"]))
+    place = said.kernel if whole else kernel_label(said.name, LABEL)
+    named = place == (row["layer"] if whole else row["kernel"])
     return named and not {rule.id for rule in alike}.isdisjoint(row["rules"])
 
 
 def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFinding:
-    estimates = [one.saved_us for one in theirs if not math.isnan(one.saved_us)]
+    time = float(row["time_us"])
+    # of a kernel that several layers launch, each layer has its part
+    estimates = [min(one.saved_us, one.saves * time) for one in theirs if one.saves >= 0]
     says = ("perfml", *(("Nsight Compute",) if theirs else ()))
-    layer, kernel = str(row["layer"]), str(row["kernel"])
+    layer, kernel = group_name(row.get("layers") or (str(row["layer"]),)), str(row["kernel"])
     return ListedFinding(
         layer if layer.startswith(kernel) else f"{layer}: {kernel}",
-        float(row["time_us"]),
+        time,
         str(row["hazard"]),
         str(row["evidence"]),
         what_to_do(row),

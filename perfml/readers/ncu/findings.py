@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def rules_frame(rules: Iterable[Rule]) -> pd.DataFrame:
     return pd.DataFrame([asdict(rule) for rule in rules], columns=list(COLUMNS))
 
 
-def most_promising(rules: Iterable[Rule], launches: pd.DataFrame) -> list[dict[str, Any]]:
+def most_promising(rules: Sequence[Rule], launches: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what the rules ask for, largest estimated speedup first, `KEPT` results at most.
 
     Of the same advice for several launches of a kernel in one shape, the one that promises most is
@@ -89,8 +90,9 @@ def most_promising(rules: Iterable[Rule], launches: pd.DataFrame) -> list[dict[s
         the time of all launches of that kernel and shape, None without an estimate. A speedup is a
         decrease of the run time in per cent (NvRules API, ``frontend.speedup``).
     """
-    unit = launches.groupby(["kernel", "grid", "block"], dropna=False, sort=False).ngroup()
-    units, times = unit.to_numpy(), launches["time_us"].fillna(0.0).to_numpy(dtype=float)
+    if not rules:
+        return []
+    units, times = _units(launches), launches["time_us"].fillna(0.0).to_numpy(dtype=float)
     whole = np.bincount(units, times)
     best: dict[tuple[int, str, str, str], Rule] = {}
     saved: dict[tuple[int, str, str, str], float] = defaultdict(float)
@@ -133,25 +135,37 @@ def speed_of_light(launches: pd.DataFrame, counters: Mapping[str, Any]) -> list[
     held = {name: metric for name, metric in SPEED_OF_LIGHT.items() if metric in counters}
     if not held:
         return []
-    keys = ["kernel", "grid", "block"]
-    levels = {name: np.asarray(counters[metric], dtype=float) for name, metric in held.items()}
-    table = launches[[*keys, "time_us"]].assign(place=np.arange(len(launches)), **levels)
+    units = _units(launches)
+    times = launches["time_us"].fillna(0.0).to_numpy(dtype=float)
+    first = np.unique(units, return_index=True)[1]
+    levels = {
+        name: unit_means(np.asarray(counters[metric], dtype=float) / 100.0, times, units)
+        for name, metric in held.items()
+    }
     found = []
-    for _, same in table.groupby(keys, dropna=False, sort=False):
-        place = int(same["place"].iloc[0])
-        row: dict[str, Any] = {
-            "kernel": str(same["kernel"].iloc[0])[:LONGEST],
-            **_shape(launches, place),
-        }
-        for name in held:
-            known = same[same[name].notna() & (same["time_us"] > 0)]
-            if len(known):
-                row[name] = float(np.average(known[name], weights=known["time_us"])) / 100.0
-        found.append((float(same["time_us"].sum()), row))
-    found.sort(key=lambda entry: -entry[0])
-    return [row for _, row in found[:KEPT] if len(row) > len(keys)]
+    for unit in np.argsort(-np.bincount(units, times), kind="stable")[:KEPT]:
+        known = {name: float(level[unit]) for name, level in levels.items()}
+        known = {name: level for name, level in known.items() if not math.isnan(level)}
+        name = str(launches["kernel"].iloc[first[unit]])[:LONGEST]
+        found += [{"kernel": name, **_shape(launches, first[unit]), **known}] if known else []
+    return found
 
 
-def _shape(launches: pd.DataFrame, place: int) -> dict[str, str]:
+def unit_means(values: Any, times: Any, units: Any) -> Any:
+    """Return the mean of each unit, weighted by time; NaN where it has no value with a time."""
+    known = ~np.isnan(values) & (times > 0)
+    most = int(units.max(initial=-1)) + 1
+    weight = np.bincount(units[known], times[known], most)
+    total = np.bincount(units[known], values[known] * times[known], most)
+    return total / np.where(weight > 0, weight, np.nan)
+
+
+def _units(launches: pd.DataFrame) -> Any:
+    """Return the number of each launch's kernel in its shape, by first appearance."""
+    keys = ["kernel", "grid", "block"]
+    return launches.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+
+
+def _shape(launches: pd.DataFrame, place: Any) -> dict[str, str]:
     row = launches.iloc[place]
     return {name: "" if pd.isna(row[name]) else str(row[name]) for name in ("grid", "block")}
