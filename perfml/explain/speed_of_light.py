@@ -13,9 +13,9 @@ import pandas as pd
 from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
 from perfml.readers.ncu.findings import LONGEST, unit_means
 
-HIGH, LOW = 0.8, 0.6
-"""Fractions of the peak from which on a unit is the limit, and below which latency is: those of
-Nsight Compute's rule ``SOLBottleneck``, which names both in its messages."""
+LOW = 0.6
+"""Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
+``SOLBottleneck``, which names it in its message."""
 
 _MEMORY = ("dram_utilization", "l2_utilization", "l1_utilization")
 """Of which the busiest stands for memory where ncu's own total was not recorded."""
@@ -70,15 +70,7 @@ class KernelLevels:
         """Say what limits it, with the numbers."""
         levels = (("compute", self.compute), ("memory", self.memory))
         said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
-        numbers = f"{' and '.join(said)} of peak"
-        if not said:
-            return "its limit was not measured"
-        if self.limit == "latency":
-            return f"its limit is latency: {numbers}, neither above {100 * LOW:.0f} %"
-        if self.limit == "not measured":
-            return numbers
-        near = max(self.compute if self.limit == "compute" else self.memory, 0.0) >= HIGH
-        return f"its limit is {self.limit}{'' if near else ', not yet reached'}: {numbers}"
+        return f"limit: {self.limit} ({', '.join(said) or 'no level'} of peak)"
 
 
 def is_ordinary(sources: Iterable[Mapping[str, Any]]) -> bool:

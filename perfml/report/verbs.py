@@ -299,7 +299,8 @@ def advice_document(
     if len(advice.not_checked):
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
         short = lacking > _MOST_LACKING and not everything
-        blocks.append((_mostly_unchecked if short else _not_checked)(advice.not_checked))
+        more = more_with_other_sets(advice) if short else None
+        blocks.append(more or _not_checked(advice.not_checked))
     times = section("", *limits)
     if not advice.network:
         return Document("", (times, section("Advice", *blocks, summary=summary)))
@@ -327,15 +328,6 @@ def _not_checked(table: pd.DataFrame) -> Points:
     whose = f" for {listed(shared, 6)}" if shared else ""
     asked = "perfml metrics default --request lists counters to collect with ncu"
     return Points(tuple(lines), f"Rules not checked{whose} ({asked})")
-
-
-def _mostly_unchecked(table: pd.DataFrame) -> Points:
-    """Say in a line what is missing where many rules lack counters."""
-    wanted = table["missing"].str.split(", ").explode().value_counts()
-    named = listed([str(name) for name in wanted.index], 6)
-    line = f"{count(table['rule'].nunique(), 'rule')} not checked, for want of {named} (-v: each)"
-    command = "ncu --metrics $(perfml metrics default --request)"
-    return Points((line,), f"Some rules lack counters: collect with {command}, or perfml collect")
 
 
 def _is_known(value: object) -> bool:

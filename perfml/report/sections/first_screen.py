@@ -41,10 +41,8 @@ def limits_section(levels: Sequence[KernelLevels]) -> Section | None:
     """Return the kernels by time with their bars; None without any."""
     if not levels:
         return None
-    table = limits_table(levels)
-    return section(
-        "Kernels by time, and their limits", table, anchor="limits", link="Limits", lead=_LEAD
-    )
+    names = {"anchor": "limits", "link": "Limits", "lead": _LEAD}
+    return section("Kernels by time, and their limits", limits_table(levels), **names)
 
 
 def limits_table(levels: Sequence[KernelLevels], most: int | None = MOST_KERNELS) -> ReportTable:
