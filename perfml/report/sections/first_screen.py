@@ -77,10 +77,9 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
     """Return the findings of perfml and of Nsight Compute as one table."""
     rows = [
         [
-            Cell(each.kernel),
+            Cell(each.kernel, note=f"said by {each.says}: {', '.join(each.rules)}"),
             amount(each.saved_us, note=estimates(each)),
             Cell(each.hazard, note=each.evidence),
-            Cell(each.says, note=", ".join(each.rules)),
             Cell(each.action or "–"),
         ]
         for each in found
@@ -88,7 +87,7 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
     columns = (
         *words("kernel"),
         *numbers("saves up to, µs"),
-        *words("finding", "who says it", "what to do"),
+        *words("finding", "what to do"),
     )
     title = (
         "Findings of perfml and of Nsight Compute, the largest saving first (they do not add up)"
@@ -131,7 +130,11 @@ def listed_steps(levels: Sequence[KernelLevels], listed: Sequence[ListedFinding]
         The findings of perfml and of Nsight Compute.
     """
     estimated = [each for each in listed if not math.isnan(each.saved_us)]
-    return [_step(each, levels) for each in (estimated or listed)[:_STEPS]]
+    first = (estimated or listed)[:_STEPS]
+    told = [each.kernel for each in first]
+    return [
+        _step(each, levels, again=each.kernel in told[:place]) for place, each in enumerate(first)
+    ]
 
 
 def bars_step(slowest: KernelLevels) -> Sentence:
@@ -141,11 +144,11 @@ def bars_step(slowest: KernelLevels) -> Sentence:
     return Sentence("do", "open", text, f"Look at {slowest.kernel}", gain)
 
 
-def _step(found: ListedFinding, levels: Sequence[KernelLevels]) -> Sentence:
-    """Return one finding as a step; its title has the kernel's share of the time and its limit."""
+def _step(found: ListedFinding, levels: Sequence[KernelLevels], *, again: bool) -> Sentence:
+    """Return one finding as a step; its title has the kernel's share and limit, unless `again`."""
     own = next((each for each in levels if f": {found.kernel}".endswith(f": {each.kernel}")), None)
     title, text = f"{found.kernel}: {found.hazard}", ""
-    if own is not None:
+    if own is not None and not again:
         share_of = f"{percent(own.share)} of the time, limit: {own.limit}"
         title = f"{found.kernel} ({share_of}): {found.hazard}"
         text = f"{own.kernel} takes {micros(own.total_us)}; {own.sentence()}. "
