@@ -172,9 +172,12 @@ def listed_findings(
 
 
 def _rank(found: ListedFinding) -> tuple[int, float, float]:
-    """Sort estimates of time first, then those of one unit's use, then findings without any."""
+    """Sort estimates of time first, then those of one unit's use, then findings without any.
+
+    Of these a rule that perfml has too, and so a cure for, is first.
+    """
     if math.isnan(found.saved_us):
-        return 2, 0.0, -found.time_us
+        return (2 if found.evidence else 3), 0.0, -found.time_us
     return int(found.local and math.isnan(found.perfml_us)), -found.saved_us, -found.time_us
 
 
