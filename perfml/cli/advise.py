@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,15 +23,8 @@ from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.step import show_step
 from perfml.errors import PerfmlError, did_you_mean
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
 Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
-
-
-_KERNELS = 12
-"""Rows of the table of kernels, without -v."""
 
 
 def register(app: typer.Typer) -> None:
@@ -47,14 +40,6 @@ def advise(
     kernel: KernelPattern = None,
     skip: Skip = 0,
     kernels: Launches = None,
-    ncu_rules: Annotated[
-        Path | None,
-        typer.Option(help="Report or details CSV with Nsight Compute's rules on these launches."),
-    ] = None,
-    ncu_min_speedup: Annotated[
-        float,
-        typer.Option(min=0.0, max=1e6, help="Leave out what promises less, in per cent."),
-    ] = 0.0,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: PeaksFile = None,
     where: Where = None,
@@ -68,16 +53,16 @@ def advise(
     With the numbers that show it, and how much it can give at most.
 
     Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
-    perfml advise profile.ncu-rep --ncu-rules profile.ncu-rep
+    perfml advise profile.ncu-rep
     """
     out = Output(as_json, quiet, verbose)
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
-    from perfml.merge.by_kernel import kernel_times
-    from perfml.report.labels import percent
+    from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.report.verbs import advice_document
+    from perfml.util.json_values import json_value
 
     found = read(dataset, out, where, kernel, skip)
     given = by_kernel(found, out)
@@ -86,11 +71,10 @@ def advise(
         layers,
         kernels=launches,
         peaks=peaks_given(peaks, layers),
-        ncu_rules=None if ncu_rules is None else _results(ncu_rules),
-        ncu_min_speedup=ncu_min_speedup,
         rules=rules,
         layers=layer,
         account=found.account,
+        sources=found.sources,
     )
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:
@@ -99,20 +83,13 @@ def advise(
         short = brief_advice(advice, (dataset,))
         out.result(short.to_dict(), short.lines)
         return
-    times = {} if found.ranged else {"kernels": kernel_times(found.timed)}
-    for table in times.values():
-        shown = table.head(len(table) if out.verbose else _KERNELS)
-        rows = shown.assign(share=shown["share"].map(percent)).itertuples(index=False)
-        more = "" if len(table) <= _KERNELS or out.verbose else f", {_KERNELS} of {len(table)}"
-        out.table(
-            ["kernel", "launches", "µs a launch", "of all time"],
-            rows,
-            f"Kernels by their time{more}",
-        )
+    rows = launches if found.ranged else found.timed
+    told = not found.ranged or is_ordinary(found.sources)
+    levels = kernel_levels(rows, found.sources) if told and rows is not None else ()
     if found.account is not None and not as_json:
         show_step(out, found.account)
-    shown_advice = advice_document(advice, top, everything=bool(out.verbose))
-    out.document({"table": dataset, **times, **advice.to_dict()}, shown_advice)
+    shown = advice_document(advice, top, everything=bool(out.verbose), levels=levels)
+    out.document({"table": dataset, "kernels": json_value(levels), **advice.to_dict()}, shown)
 
 
 def roofline(
@@ -175,9 +152,3 @@ def roofline(
     result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
     shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)
     out.document(result, shown)
-
-
-def _results(path: Path) -> pd.DataFrame:
-    from perfml.explain.load import load_ncu_rules
-
-    return load_ncu_rules(path)

@@ -67,9 +67,11 @@ def read(
     where: list[str] | None = None,
     kernel: str | None = None,
     skip: int = 0,
+    *,
+    study: bool = False,
 ) -> Given:
     """Return the tables behind what a verb was given, and pass on what readers warn of."""
-    return read_several([argument], out_, where, kernel, skip)[0]
+    return read_several([argument], out_, where, kernel, skip, study=study)[0]
 
 
 def read_several(
@@ -78,14 +80,20 @@ def read_several(
     where: list[str] | None = None,
     kernel: str | None = None,
     skip: int = 0,
+    *,
+    study: bool = False,
 ) -> list[Given]:
-    """Return the tables behind each argument, and pass on what readers warn of, once over all."""
+    """Return the tables behind each argument, and pass on what readers warn of, once over all.
+
+    What they say of the published study's metrics is passed on where `study` is set: where models
+    learn from these metrics.
+    """
     from perfml.datasets import LaunchChoice, read_given
 
     choice = LaunchChoice(kernel, skip)
     with _passing_on(out_):
         given = [read_given(argument, where=where, choice=choice) for argument in arguments]
-    _tell(given, out_)
+    _tell(given, out_, study=study)
     return given
 
 
@@ -120,18 +128,21 @@ def _passing_on(out_: Output) -> Iterator[None]:
         out_.warn(str(each.message))
 
 
-def _tell(given: Sequence[Given], out_: Output) -> None:
+def _tell(given: Sequence[Given], out_: Output, *, study: bool = False) -> None:
     """Pass on what readers warn of: of many notes their number alone, of formulas one line."""
     from perfml.ingest.substitutes import substitutes_note
+    from perfml.metrics import StudyNote
 
+    study = study or out_.verbose > 0
     formulas = [note for each in given for note in substitutes_note(each.sources)]
     for each in given:
-        said = [text for text in each.warnings if text not in formulas]
+        said = list(each.warnings) if study else StudyNote.without(each.warnings)
+        said = [text for text in said if text not in formulas]
         if len(said) > ALIKE and not out_.verbose:
             said = [f"{each.title}: the reader has {len(said)} notes; -v lists them"]
         for text in [*said, *([f"{each.title}: {each.note}"] if each.note else [])]:
             out_.warn(text)
-    if any(text in formulas for each in given for text in each.warnings):
+    if study and any(text in formulas for each in given for text in each.warnings):
         for text in substitutes_note(source for each in given for source in each.sources):
             out_.warn(text)
 
@@ -140,7 +151,7 @@ def load_dataset(dataset: str, where: list[str] | None, out_: Output) -> Table:
     """Return the layers of what a verb was given; without ranges every kernel is one."""
     from perfml.tables import Table
 
-    given = by_kernel(read(dataset, out_, where), out_)
+    given = by_kernel(read(dataset, out_, where, study=True), out_)
     return Table(given.layers, "layers", given.provenance)
 
 

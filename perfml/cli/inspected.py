@@ -119,7 +119,10 @@ def inspect(
     if sources:
         heads = ["run", "source", "format", "tool version", "sha256"]
         out_.table(heads, sources, spare=("tool version", "sha256", "format"))
-    out_.warn_all(provenance.get("warnings", []))
+    from perfml.metrics import StudyNote
+
+    said = provenance.get("warnings", [])
+    out_.warn_all(said if out_.verbose else StudyNote.without(said))
 
 
 def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:

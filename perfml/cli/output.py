@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from perfml.cli.help import whole_words
+from perfml.cli.help import whole_words, write_verbs
 from perfml.cli.versions import marked
 from perfml.errors import PerfmlError, did_you_mean, plain
 from perfml.util.files import require_place
@@ -214,6 +214,10 @@ class Commands(TyperGroup):
         """Return a verb, with help that breaks no word."""
         command = super().get_command(ctx, cmd_name)
         return command and whole_words(command)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs by group."""
+        write_verbs(self, ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words name, and note what it is called."""

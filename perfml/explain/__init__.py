@@ -37,7 +37,6 @@ _HOMES = {
     "load_peaks": "roofs.peaks",
     "Advice": "advice.hazards",
     "advise": "advice.hazards",
-    "load_ncu_rules": "load",
 }
 
 __all__ = sorted(_HOMES)

@@ -157,7 +157,7 @@ def ingest_runs(
         sources += [{"run_id": run_id, **guess, **each.provenance} for each in run.found]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
-            f"{prefix}{each.provenance.get('path')}: {note}"
+            type(note)(f"{prefix}{each.provenance.get('path')}: {note}")
             for each in run.found
             for note in each.warnings
         ]

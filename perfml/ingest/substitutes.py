@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from perfml.metrics import PUBLISHED
+from perfml.metrics import PUBLISHED, StudyNote
 
 _NAMED = 4
 """Metrics that the sentence names before it only counts."""
@@ -30,7 +30,7 @@ def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
         f"{len(names)} of the published study's {len(PUBLISHED)} metrics {was} not collected as "
         f"{it}; formulas over other counters stand in for them: {listed} (-v lists the formulas)."
     )
-    return [note]
+    return [StudyNote(note)]
 
 
 def formulas(sources: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -61,7 +61,7 @@ def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[n
     keys = pd.MultiIndex.from_arrays(parts)
     codes, known = pd.factorize(keys)
     names = [str(kernel) for kernel, _, _ in known]
-    shapes = [_shape(str(grid), str(block)) for _, grid, block in known]
+    shapes = [launch_shape(str(grid), str(block)) for _, grid, block in known]
     labels = [kernel_label(name) for name in names]
     shaped = [
         f"{label} {shape}" if Counter(labels)[label] > 1 and shape else label
@@ -94,33 +94,14 @@ def kernel_layers(kernels: pd.DataFrame) -> pd.Series:
     return pd.Series(labels, index=kernels.index, dtype="string")
 
 
-def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a kernel, the one that takes most time first.
-
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-
-    Returns
-    -------
-    DataFrame
-        ``kernel`` (its label), ``launches``, ``time_us`` (the mean launch) and ``share`` of the
-        time of all launches.
-    """
-    units, codes = kernel_units(kernels)
-    launches = launch_numbers(kernels)
-    total = np.bincount(codes, kernels["time_us"].to_numpy(dtype=float) * launches, len(units))
-    count = np.bincount(codes, launches, len(units))
-    table = pd.DataFrame(
-        {
-            "kernel": [unit.label for unit in units],
-            "launches": count.astype(int),
-            "time_us": total / count,
-            "share": total / total.sum(),
-        }
-    )
-    return table.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+def launches_behind_rows(
+    kernels: pd.DataFrame, codes: npt.NDArray[np.intp]
+) -> npt.NDArray[np.float64]:
+    """Return how many launches each row stands for, also of `kernels_as_layers`."""
+    if OFTEN not in kernels.columns:
+        return np.asarray(launch_numbers(kernels), dtype=float)
+    iterations = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    return np.asarray(kernels[OFTEN] * iterations / np.bincount(codes)[codes], dtype=float)
 
 
 def occurrences(kernels: pd.DataFrame, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -149,5 +130,6 @@ def with_layers(
     return named.drop(columns=[name for name in ("launches", "process") if name in named.columns])
 
 
-def _shape(grid: str, block: str) -> str:
+def launch_shape(grid: str, block: str) -> str:
+    """Return grid and block as one text, as `KernelUnit.shape` has them."""
     return f"{grid}x{block}".replace(" ", "") if grid and block else ""

@@ -9,7 +9,7 @@ from perfml.metrics.catalogue import Catalogue, Evaluation, Metric, load_catalog
 from perfml.metrics.clocked import clock_of
 from perfml.metrics.expressions import Expression, parse
 from perfml.metrics.ncu_names import ncu_name, with_ncu_name
-from perfml.metrics.sets import EVERY, HOPPER, PUBLISHED, STALLS
+from perfml.metrics.sets import EVERY, HOPPER, PUBLISHED, STALLS, StudyNote
 
 __all__ = [
     "EVERY",
@@ -20,6 +20,7 @@ __all__ = [
     "Evaluation",
     "Expression",
     "Metric",
+    "StudyNote",
     "clock_of",
     "load_catalogue",
     "ncu_name",

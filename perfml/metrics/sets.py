@@ -5,6 +5,20 @@ Here to change: a counter joins a set here once it is a row of ``catalogue.csv``
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+class StudyNote(str):
+    """A warning about the published study's metrics: of use where models learn from them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def without(cls, warnings: Iterable[str]) -> list[str]:
+        """Return the other ones of some warnings."""
+        return [text for text in warnings if not isinstance(text, cls)]
+
+
 PUBLISHED: tuple[str, ...] = (
     "warp_execution_efficiency",
     "gld_efficiency",

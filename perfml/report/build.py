@@ -25,6 +25,7 @@ from perfml.report.results import (
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
+from perfml.report.sections.first_screen import limits_section
 from perfml.report.sections.kernels import kernels_section
 from perfml.report.sections.machine import roofline_section, stalls_section
 from perfml.report.sections.models import metrics_section, trust_section
@@ -36,6 +37,7 @@ from perfml.time_sources import time_note
 if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.roofs.peaks import Peaks
+    from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
 
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
@@ -58,6 +60,7 @@ def build_report(
     peaks: Mapping[str, float] | Peaks | None = None,
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
+    levels: Sequence[KernelLevels] = (),
 ) -> Document:
     """Return a report: the answer, its evidence, its provenance.
 
@@ -82,6 +85,8 @@ def build_report(
         give the shapes of the layers.
     title
         Heading; made from workload and device without.
+    levels
+        How near each kernel is to its limits (`perfml.explain.speed_of_light`).
 
     Raises
     ------
@@ -104,6 +109,7 @@ def build_report(
         stalls=stalls_of(shown),
         pairs=tuple(pairs),
         advice=advice or {},
+        levels=tuple(levels),
     )
     return report_document(results, title)
 
@@ -111,10 +117,14 @@ def build_report(
 def report_document(results: Results, title: str | None = None) -> Document:
     """Return the document of a report; sections without results are left out."""
     several = len(results.conditions) > 1
+    limits, advice = limits_section(results.levels), advice_section(results.advice)
     sections = (
+        limits,
+        # beside its bars a report of Nsight Compute has what helps, before all other views
+        None if limits is None else advice,
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
-        advice_section(results.advice),
+        advice if limits is None else None,
         extremes_section(results),
         None if results.kernels is None else kernels_section(results.kernels),
         metrics_section(results),

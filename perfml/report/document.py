@@ -165,6 +165,7 @@ class ReportTable:
     cards: bool = False
     most: int | None = None
     spare: tuple[str, ...] = ()
+    bars: bool = False
 
     @property
     def heading(self) -> str:

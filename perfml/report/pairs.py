@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -128,6 +128,7 @@ def _candidates(condition: Condition) -> Iterator[_Candidate]:
 def advise_conditions(
     layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
+    sources: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Advice]:
     """Check the layers of every condition against the rules of advice.
 
@@ -137,6 +138,8 @@ def advise_conditions(
         A Layers table, or its conditions.
     kernels
         The Kernels table behind it; rules about single launches need it.
+    sources
+        Provenance of its files, for the rules of Nsight Compute that stand in them.
 
     Returns
     -------
@@ -153,7 +156,7 @@ def advise_conditions(
         if launches is not None and launches.empty:
             launches = None
         try:
-            advice[condition.label] = advise(condition.rows, kernels=launches)
+            advice[condition.label] = advise(condition.rows, kernels=launches, sources=sources)
         except PerfmlError:
             continue
     return advice

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
+    from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
 
 MOST_FIGURES = 6
@@ -75,6 +76,8 @@ class Results:
         By the label of a condition.
     pairs, advice
         Why backends are slower than the fastest, and what could be done, by condition.
+    levels
+        Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
     """
 
     conditions: tuple[Condition, ...]
@@ -90,6 +93,7 @@ class Results:
     stalls: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+    levels: tuple[KernelLevels, ...] = ()
 
     @cached_property
     def account(self) -> Account | None:

@@ -12,6 +12,12 @@ from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import listed, model, percent, protocol
 from perfml.report.sections.advice import findings_in_words, findings_table, network_tables
+from perfml.report.sections.first_screen import (
+    MOST_KERNELS,
+    limits_table,
+    listed_table,
+    more_with_other_sets,
+)
 from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
@@ -20,6 +26,7 @@ from perfml.util.words import count, number, percentage
 if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.roofs.peaks import Peaks
+    from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.ranking.weights import WeightsComparison
     from perfml.modeling.results import Evaluation, Ranking
     from perfml.modeling.selection.smallest_set import SufficientSet
@@ -248,7 +255,9 @@ def _arithmetic_rates(
     )
 
 
-def advice_document(advice: Advice, top: int, *, everything: bool = False) -> Document:
+def advice_document(
+    advice: Advice, top: int, *, everything: bool = False, levels: Sequence[KernelLevels] = ()
+) -> Document:
     """Return the findings with the largest likely savings, and what could not be checked.
 
     Parameters
@@ -259,6 +268,8 @@ def advice_document(advice: Advice, top: int, *, everything: bool = False) -> Do
         Findings of its short form.
     everything
         Say of each rule that could not be checked what it lacks.
+    levels
+        Of an ordinary report of Nsight Compute: its kernels and how near they are to limits.
     """
     groups = advice.groups
     summary = f"{findings_in_words(advice, groups)}, in {count(advice.layers, 'layer')}"
@@ -270,22 +281,31 @@ def advice_document(advice: Advice, top: int, *, everything: bool = False) -> Do
         caption = "No rule found anything"
         if unchecked:
             caption += f"; {count(unchecked, 'rule')} could not be checked"
+    limits = (limits_table(levels, None if everything else MOST_KERNELS),) if levels else ()
+    if advice.listed:
+        shown: list[Block] = [*limits, *network_tables(advice, _NETWORK)]
+        shown.append(listed_table(advice.listed, None if everything else top))
+        shown += time_texts(advice.time_notes)
+        if everything and len(advice.not_checked):
+            shown.append(_not_checked(advice.not_checked))
+        more = more_with_other_sets(advice)
+        shown += [] if more is None or everything else [more]
+        return Document("", (section("", *shown),))
     # what is one action over the network stands behind what a layer has of its own
     everywhere = {each.rules for each in advice.network}
     groups = groups.loc[groups["rules"].isin(everywhere).sort_values(kind="stable").index]
     blocks: list[Block] = [findings_table(groups, caption, most=top)]
     blocks += time_texts(advice.time_notes)
-    if advice.agreement is not None:
-        title = "Launches flagged by perfml's and by Nsight Compute's rules"
-        blocks.append(frame_table(advice.agreement, title))
     if len(advice.not_checked):
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
         short = lacking > _MOST_LACKING and not everything
-        blocks.append((_mostly_unchecked if short else _not_checked)(advice.not_checked))
+        more = more_with_other_sets(advice) if short else None
+        blocks.append(more or _not_checked(advice.not_checked))
+    times = section("", *limits)
     if not advice.network:
-        return Document("", (section("Advice", *blocks, summary=summary),))
+        return Document("", (times, section("Advice", *blocks, summary=summary)))
     first = section("Advice", *network_tables(advice, _NETWORK), summary=summary)
-    return Document("", (first, section("Layer by layer, equal ones together", *blocks)))
+    return Document("", (times, first, section("Layer by layer, equal ones together", *blocks)))
 
 
 def _not_checked(table: pd.DataFrame) -> Points:
@@ -308,15 +328,6 @@ def _not_checked(table: pd.DataFrame) -> Points:
     whose = f" for {listed(shared, 6)}" if shared else ""
     asked = "perfml metrics default --request lists counters to collect with ncu"
     return Points(tuple(lines), f"Rules not checked{whose} ({asked})")
-
-
-def _mostly_unchecked(table: pd.DataFrame) -> Points:
-    """Say in a line what is missing where many rules lack counters."""
-    wanted = table["missing"].str.split(", ").explode().value_counts()
-    named = listed([str(name) for name in wanted.index], 6)
-    line = f"{count(table['rule'].nunique(), 'rule')} not checked, for want of {named} (-v: each)"
-    command = "ncu --metrics $(perfml metrics default --request)"
-    return Points((line,), f"Some rules lack counters: collect with {command}, or perfml collect")
 
 
 def _is_known(value: object) -> bool:

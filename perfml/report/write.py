@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.metrics import StudyNote
 from perfml.report.build import build_report
 from perfml.report.conditions import conditions, named_layers
 from perfml.report.document import Document
@@ -43,6 +44,7 @@ def analysed(
 
     Parameters are those of `report`.
     """
+    from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.ranking.null import FIRST_LOOK
@@ -85,10 +87,11 @@ def analysed(
             # too few layers to learn from is no reason to withhold the times
             warnings.append(f"no {task} analysis: {error.what}")
     shown = conditions(layers)
-    advice = advise_conditions(shown, kernels)
+    sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
+    advice = advise_conditions(shown, kernels, sources)
     pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
-    known["warnings"] = [*known.get("warnings", []), *warnings]
+    known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]
     document = build_report(
         layers,
         kernels=kernels,
@@ -98,6 +101,9 @@ def analysed(
         advice=advice,
         provenance=known,
         title=title,
+        levels=kernel_levels(kernels, sources)
+        if kernels is not None and is_ordinary(sources)
+        else (),
     )
     return document, warnings
 

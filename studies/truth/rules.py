@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.explain import load_ncu_rules
+from studies.truth.ncu_agreement import load_ncu_rules
 from studies.truth.scores import GENERAL
 
 

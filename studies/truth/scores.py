@@ -398,8 +398,8 @@ def ask_ncu(folder: Path, truth: Truth) -> Answers:
     They judge launches, not pairs of them: the slow ones that were recorded. In a mixture of two
     launches the estimated speedups are weighted by the launches' shares of the time.
     """
-    from perfml.explain import load_ncu_rules
     from perfml.ingest.profiles import ingest
+    from studies.truth.ncu_agreement import load_ncu_rules
 
     answers = Answers()
     packed = [sorted(folder.rglob(f"rules_{page}.csv.xz")) for page in ("raw", "details")]
@@ -441,8 +441,8 @@ def named_by_ncu(results: pd.DataFrame) -> list[str]:
     A result is called by the name of perfml's rule that means the same, or by its own. Where there
     is a column ``us``, the time of the launch, the speedup is taken of that.
     """
-    from perfml.explain.advice.ncu_agreement import ASKING
     from perfml.explain.advice.rules import load_rules
+    from studies.truth.ncu_agreement import ASKING
 
     book = load_rules(None)
     asking = results[results["kind"].isin(ASKING)]

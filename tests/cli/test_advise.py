@@ -30,10 +30,3 @@ def test_the_verb_refuses_a_layer_that_does_not_exist(root):
     result = run("advise", root / "datasets" / "h200-yolov4-tiny", "--layer", "conv_99")
     assert result.exit_code == 1
     assert "conv_99" in result.stderr
-
-
-def test_the_verb_refuses_a_file_without_rules(root, recorded):
-    table = recorded / "ncu" / "vectors.csv"
-    result = run("advise", table, "--ncu-rules", table)
-    assert result.exit_code == 1
-    assert "no results of Nsight Compute's rules" in result.stderr

@@ -43,7 +43,7 @@ CASES = [
     ("explain", (TRACE, TRACE)),
     ("explain", (*NETWORK, *SIDES, "--model", "none", "--brief")),
     ("advise", (*NETWORK, "--layer", "conv_15")),
-    ("advise", (HAZARDS, "--ncu-rules", HAZARDS)),
+    ("advise", (HAZARDS,)),
     ("advise", (TRACE,)),
     ("advise", (HAZARDS, "--brief")),
     ("roofline", (*NETWORK, "--layer", "conv_15")),

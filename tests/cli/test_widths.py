@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app, output
+from perfml.cli.help import GROUPS
 from perfml.report.render import text
 from perfml.tables import write_table
 from tests.support.paths import DATA
@@ -177,11 +178,16 @@ def _verbs():
     return sorted(each.name or each.callback.__name__ for each in app.registered_commands)
 
 
-def test_the_list_of_verbs_says_each_in_a_whole_sentence():
+def test_the_verbs_stand_in_groups_on_a_screen_of_24_lines_each_in_a_whole_sentence():
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
-    listed = shown.partition("Commands:\n")[2].splitlines()
-    assert len(listed) == len(_verbs()) + 1  # and datasets
-    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+    assert len(shown.splitlines()) < 24  # and the line of the prompt
+    assert max(map(len, shown.splitlines())) <= 80
+    for name in {name for verbs in GROUPS.values() for name in verbs}:
+        (line,) = (line for line in shown.splitlines() if re.search(rf"^\w* +{name} ", line))
+        assert line.endswith(".")
+        assert not line.endswith("...")
+    for name in (*_verbs(), "datasets"):
+        assert re.search(rf"\b{name}\b", shown)
 
 
 @pytest.mark.parametrize("verb", _verbs())

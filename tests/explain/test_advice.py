@@ -1,17 +1,15 @@
 """Advice: every rule finds what was planted, says what it could not check, and stays in bounds."""
 
-import json
 import math
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.datasets.loading import DEVICE_FACTS
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import InputError
 from perfml.explain import advise
 from perfml.explain.advice.inputs import INPUTS
 from perfml.explain.advice.layer_inputs import LAYER_INPUTS
@@ -613,67 +611,6 @@ def test_a_condition_with_an_undefined_input_cannot_be_told_unless_another_fails
     met, told = next(iter(book)).holds(lambda name: columns[name], 4)
     assert met.tolist() == [True, False, False, False]
     assert told.tolist() == [True, False, True, False]
-
-
-def results(*rows):
-    columns = ["launch", "kernel", "rule", "section", "kind", "message", "speedup", "scope"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-DIVERGES = (0, "gemm", "ThreadDivergence", "s", "optimization", "lanes", 40.0, "local")
-
-
-def test_nsight_compute_s_rules_stand_beside_ours():
-    rows = [{**HEALTHY, **PLANTED["divergence"]}, {**HEALTHY, "kernel": "copy"}]
-    said = results(
-        DIVERGES,
-        (1, "copy", "ThreadDivergence", "s", "ok", "fine", None, None),
-        (1, "copy", "CPIStall", "s", "optimization", "waiting at a barrier", 30.0, "global"),
-    )
-    advice = advise(make_kernels(rows), ncu_rules=said)
-    assert by_rule(advice.table).loc["divergence", "ncu"] == "agrees"
-    agreement = advice.agreement.set_index("rule")
-    assert agreement.loc["divergence", ["both", "only_perfml", "only_ncu", "neither"]].tolist() == [
-        1, 0, 0, 1,
-    ]  # fmt: skip
-    assert agreement.loc["divergence", "kappa"] == pytest.approx(1.0)
-    assert agreement.loc["barrier_stalls", "only_ncu"] == 1
-    assert "dram_bound" not in agreement.index
-    alone = advice.ncu_only
-    assert alone[["launch", "rule", "ncu_rule"]].to_numpy().tolist() == [
-        [1, "barrier_stalls", "CPIStall"]
-    ]
-    document = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
-    assert document["agreement"][0]["launches"] == 2
-
-
-def test_launches_outside_layers_keep_their_place_beside_nsight_compute():
-    rows = [
-        {**HEALTHY, "layer": None, "kernel": "outside"},
-        {**HEALTHY, **PLANTED["divergence"]},
-    ]
-    said = results((1, *DIVERGES[1:]))
-    advice = advise(make_kernels(rows), ncu_rules=said)
-    assert advice.table["ncu"].tolist() == ["agrees"]
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        (results(), "no results of Nsight Compute's rules"),
-        (results((5, *DIVERGES[1:])), "other launches"),
-        (results((0, "copy", *DIVERGES[2:])), "copy where the table has gemm"),
-    ],
-)
-def test_results_of_other_launches_are_refused(said, message):
-    with pytest.raises(PerfmlError, match=message):
-        advise(launch(), ncu_rules=said)
-
-
-def test_merged_layers_have_no_launches_to_compare_with(root):
-    layers, _ = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=8"])
-    with pytest.raises(PerfmlError, match="belong to launches"):
-        advise(layers, ncu_rules=results(DIVERGES))
 
 
 def test_a_profile_without_counters_is_not_said_to_be_checked():

@@ -54,4 +54,7 @@ def test_it_is_one_line_over_both_sides_of_an_explanation_though_they_lack_diffe
     for verb in ("explain", "gate"):
         done = CliRunner().invoke(app, [verb, *map(str, files)])
         lines = [line for line in done.stderr.splitlines() if "stand in for them" in line]
+        assert lines == [], done.output
+        done = CliRunner().invoke(app, [verb, "-v", *map(str, files)])
+        lines = [line for line in done.stderr.splitlines() if "stand in for them" in line]
         assert len(lines) == 1, done.output

@@ -370,7 +370,7 @@ def test_a_folder_without_a_recording_or_with_a_damaged_truth_is_said_clearly(tm
 
 
 def test_ncus_own_rules_are_called_by_perfmls_names_and_ordered_by_their_promise(tmp_path):
-    from perfml.explain import load_ncu_rules
+    from studies.truth.ncu_agreement import load_ncu_rules
 
     path = tmp_path / "rules.csv"
     path.write_bytes(lzma.decompress(RULES.read_bytes()))

@@ -46,7 +46,7 @@ class Error(TypedDict):
 ERROR = "error"
 """Name of the document that a failed command prints instead of its own."""
 
-_ADVISE = {"table": str, "kernels": NotRequired[list[answers.KernelTime]]}
+_ADVISE = {"table": str, "kernels": list[answers.KernelLevel]}
 _RANK = {
     "dataset": str,
     "unseen": NotRequired[list[Score] | None],

@@ -8,13 +8,16 @@ from perfml.explain.roofs.peaks import Peaks
 from perfml.reproduce.claims import Claim
 
 
-class KernelTime(TypedDict):
-    """A kernel of a profile without ranges."""
+class KernelLevel(TypedDict):
+    """How near a kernel is to its limits: fractions of the peak, null where not measured."""
 
     kernel: str
     launches: int
     time_us: Annotated[float, "microseconds of one launch, the mean"]
-    share: Annotated[float, "of the profile's kernel time"]
+    share: Annotated[float | None, "of the profile's kernel time"]
+    compute: float | None
+    memory: float | None
+    issue: float | None
 
 
 class RoofRow(TypedDict):

@@ -47,14 +47,6 @@ def applies_to(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Flags:
     return applies
 
 
-def holds_for(rule: Rule, inputs: InputValues) -> tuple[Flags, Flags]:
-    """Return whether a rule holds for each launch, and whether that could be told."""
-    values, _ = inputs.of(rule.compared)
-    met, told = rule.holds(lambda name: values[name], len(inputs.frame))
-    applies = applies_to(rule, inputs.frame)
-    return met & applies, told & applies
-
-
 def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str, Any]]:
     """Return the findings of a rule of scope ``kernel``, one for each kernel of a layer."""
     rows = inputs.frame
@@ -104,7 +96,6 @@ def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str,
                     float(likely[same] @ share[same]),
                     float(high[same] @ share[same]),
                 ),
-                _beside(rule, rows, same),
                 person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
                 float(busy[worst]),
                 convolves=rows["group"].iloc[worst] in convolving,
@@ -136,16 +127,6 @@ def _which(rows: pd.DataFrame, same: Places) -> str:
     return f"{many}{micros(time)} of the layer's {micros(layer)}"
 
 
-def _beside(rule: Rule, rows: pd.DataFrame, same: Places) -> str | None:
-    column = f"ncu {rule.id}"
-    if column not in rows.columns:
-        return None
-    marks = rows[column].to_numpy(dtype=float, na_value=np.nan)[same]
-    if np.isnan(marks).all():
-        return None
-    return "agrees" if bool((marks > 0).any()) else "silent"
-
-
 def of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the findings of a rule of scope ``layer``."""
     firsts = rows.drop_duplicates("group").set_index("group").loc[sums.index]
@@ -174,7 +155,6 @@ def of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[s
                 firsts.iloc[place].to_dict(),
                 said,
                 gains,
-                None,
                 person_of_all(names),
                 convolves=groups[place] in convolving,
             )
@@ -196,7 +176,6 @@ def _finding(
     row: Mapping[Any, Any],
     evidence: str,
     gains: tuple[float, float, float],
-    ncu: str | None,
     person: Person,
     level: float = np.nan,
     *,
@@ -219,7 +198,6 @@ def _finding(
         "time_us": float(row["layer_us"]),
         "of_all": float(row.get("of_all", 1.0)),
         "saved_us": high * float(row["layer_us"]),
-        "ncu": ncu,
         "source": rule.source,
         "person": person.value,
         "for_author": None if mitigation == own else own,

@@ -20,9 +20,9 @@ from perfml.account.account import Account
 from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
+from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
     NotChecked,
-    holds_for,
     not_checked_by,
     of_launches,
     of_layers,
@@ -34,7 +34,6 @@ from perfml.explain.advice.inputs import (
 )
 from perfml.explain.advice.joined import COLUMNS, EqualFinding, Finding, one_a_cure, symptoms_behind
 from perfml.explain.advice.layer_inputs import layer_table
-from perfml.explain.advice.ncu_agreement import Agreement, NcuOnly, measure_agreement, ncu_flags
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
 from perfml.explain.advice.persons import (
     Person,
@@ -82,10 +81,6 @@ class Advice:
         One `Finding` a row, the largest likely saving first.
     not_checked
         One `NotChecked` a rule and condition.
-    agreement
-        Our rules beside Nsight Compute's (`perfml.explain.advice.ncu_agreement`), or None.
-    ncu_only
-        What Nsight Compute's rules found and ours did not; None without its results.
     below
         Findings left out because they promise too little.
     layers
@@ -100,18 +95,20 @@ class Advice:
     equal
         Number of the set of equal layers that a layer is in, by its place
         (`perfml.explain.advice.equal_layers`).
+    listed
+        Where Nsight Compute's own rules stand in the file: these and the findings as one list,
+        the largest saving first (`perfml.explain.advice.file_rules`).
     """
 
     table: Annotated[pd.DataFrame, Finding]
     not_checked: Annotated[pd.DataFrame, NotChecked]
-    agreement: Annotated[pd.DataFrame, Agreement] | None = None
-    ncu_only: Annotated[pd.DataFrame, NcuOnly] | None = None
     below: int = 0
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
     time_notes: tuple[str, ...] = ()
     network: tuple[NetworkFinding, ...] = ()
     equal: Mapping[Place, int] = field(default_factory=dict)
+    listed: tuple[ListedFinding, ...] = ()
 
     @property
     def groups(self) -> Annotated[pd.DataFrame, EqualFinding]:
@@ -127,7 +124,7 @@ class Advice:
         return f"{self.below} more promise less than {little}"
 
     JSON: ClassVar = (
-        *("network", ("findings", "groups"), "not_checked", "agreement", "ncu_only", "below"),
+        *("network", ("findings", "groups"), "listed", "not_checked", "below"),
         *("layers", "warnings", "time_notes"),
     )
     to_dict = json_object
@@ -161,13 +158,12 @@ def advise(
     *,
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
-    ncu_rules: pd.DataFrame | None = None,
-    ncu_min_speedup: float = 0.0,
     rules: str | Path | None = None,
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
     min_whole: float = MIN_WHOLE,
     account: Account | None = None,
+    sources: Sequence[Mapping[str, Any]] = (),
 ) -> Advice:
     """Check every layer against the rules of advice.
 
@@ -180,11 +176,6 @@ def advise(
     peaks
         FLOP/s by precision, for rules that compare precisions; by default those known of each
         device.
-    ncu_rules
-        Results of Nsight Compute's own rules (``perfml.readers.ncu.report.rules`` or ``ncu_csv``)
-        for the launches of `kernels` (or `table`), in its order.
-    ncu_min_speedup
-        Of these, results with a smaller estimated speedup (per cent) do not count.
     rules
         A file of rules; perfml's own by default.
     layers
@@ -197,6 +188,9 @@ def advise(
         table of unrelated kernels.
     account
         What a step takes on the clock, for what no kernel shows; that of a named profile is read.
+    sources
+        Provenance of the files behind a table, for the rules of Nsight Compute that stand in
+        them; of a named profile it is read.
 
     Returns
     -------
@@ -205,8 +199,7 @@ def advise(
     Raises
     ------
     PerfmlError
-        If the table is neither kind, a layer does not exist, or the results of Nsight Compute's
-        rules are of other launches.
+        If the table is neither kind, or a layer does not exist.
 
     Examples
     --------
@@ -221,21 +214,9 @@ def advise(
         read = read if read.ranged else read.by_kernel()
         table, kernels = read.layers, read.kernels if kernels is None else kernels
         account = read.account if account is None else account
+        sources = sources or read.sources
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
-    source = kernels if kernels is not None or "kernel_names" in table.columns else table
-    agreement = ncu_only = None
-    if ncu_rules is not None:
-        if source is None:
-            msg = "results of Nsight Compute's rules belong to launches, not to merged layers"
-            raise PerfmlError(msg, cure="Give the Kernels table of the same file.")
-        flags = ncu_flags(source, ncu_rules, book, min_speedup=ncu_min_speedup)
-        inputs = InputValues(source, given)
-        ours = {rule.id: holds_for(rule, inputs) for rule in book if rule.scope == "kernel"}
-        agreement, ncu_only = measure_agreement(source, ours, flags, ncu_rules, book)
-        marks = {f"ncu {name}": each.astype(float) for name, each in flags.items()}
-        marked = pd.concat([source, pd.DataFrame(marks, index=source.index)], axis=1)
-        table, kernels = (marked, None) if kernels is None else (table, marked)
     side = make_side("advice", table, kernels)
     launches = representative_launches(side.kernels) if side.kernels is not None else None
     merged = launches is None
@@ -266,11 +247,12 @@ def advise(
         named = name_findings(side.kernels) if account is None else step_findings(account)
         rest = network if account is None else ()
         network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
+    table = _with_faster(findings, side.layers)
+    said = file_rules(side.kernels, sources) if layers is None else ()
     return Advice(
-        table=_with_faster(findings, side.layers),
+        table=table,
+        listed=listed_findings(group_findings(table, equal), said, book) if said else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
-        agreement=agreement,
-        ncu_only=ncu_only,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=rows["group"].nunique(),
         warnings=side.warnings

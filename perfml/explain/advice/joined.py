@@ -26,9 +26,6 @@ class Finding(TypedDict):
         Fractions of the layer's time: at least, likely, at most.
     saved_us
         ``gain_high`` of ``time_us``, the time of the layer.
-    ncu
-        Whether Nsight Compute's own rules ``agree`` or are ``silent``; missing where they were not
-        recorded or have no counterpart.
     for_author
         What the kernel's author could do, where that is another person.
     faster
@@ -53,7 +50,6 @@ class Finding(TypedDict):
     gain_high: float
     time_us: float
     saved_us: float
-    ncu: str | None
     source: str
     person: Person
     for_author: str | None
@@ -185,7 +181,6 @@ def _joined(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             most = [max(row[name] for row in rows if row["kernel"] == each) for each in kernels]
             whole = first["time_us"] if name == "saved_us" else 1.0
             first[name] = min(sum(most), whole)
-        first["ncu"] = "agrees" if any(row["ncu"] == "agrees" for row in rows) else first["ncu"]
     return first
 
 

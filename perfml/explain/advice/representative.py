@@ -36,9 +36,8 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     medians = dict.fromkeys(metric_columns(frame), "median")
     sizes = [name for name in PRODUCT_COLUMNS if name in frame.columns]
     firsts = dict.fromkeys([*keys, "grid", "block", *sizes], "first")
-    told = dict.fromkeys([name for name in frame.columns if str(name).startswith("ncu ")], "max")
     groups = frame.groupby(["group", "place", "kernel"], sort=True)
-    plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians, **told}
+    plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians}
     usual = groups.agg(plan).copy().assign(count=groups.size()).reset_index().copy()
     # what fewer than half of the repeats launch is not the layer's usual work
     kept = usual["count"] * 2 > usual["group"].map(repeats)

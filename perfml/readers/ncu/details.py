@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from perfml.errors import InputError
-from perfml.readers.ncu.findings import Rule, most_promising
+from perfml.readers.ncu.findings import Rule
 from perfml.readers.ncu.launch_columns import IDENTITY, assemble
 from perfml.readers.ncu.launches import DURATIONS, Launches, needed, require_times
 from perfml.readers.ncu.section_labels import LABELS, add_warp_size, metric_of
@@ -37,7 +37,7 @@ def details_page(table: Table, options: ReadOptions) -> Launches:
         If a value cannot be read, or no row holds a metric.
     """
     starts, launch = _load(table)
-    advice = most_promising(_rules(table, launch))
+    said = _rules(table, launch)
     labelled, counters = _counters(table, launch, len(starts), options)
     unfinished = _unfinished(table, launch)
     table.take(starts)
@@ -48,8 +48,7 @@ def details_page(table: Table, options: ReadOptions) -> Launches:
             "The details page shows what its sections show; export with --page raw to have every "
             "metric that was collected."
         )
-    if advice:
-        found.facts["rules"] = advice
+    found.rules = said
     return found
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.metrics import PUBLISHED, StudyNote, load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.metrics.sets import DURATION
 from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.frame import kernels_frame
+from perfml.readers.ncu.findings import SPEED_OF_LIGHT, Rule, most_promising, speed_of_light
 from perfml.readers.ncu.units import to_base
 from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
@@ -68,6 +69,7 @@ def needed() -> frozenset[str]:
     """Return every ncu metric that the catalogue can make use of."""
     catalogue = load_catalogue()
     names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY, *DEVICE_FACTS.values()}
+    names.update(SPEED_OF_LIGHT.values())
     for metric in (catalogue[name] for name in catalogue.names):
         for formula in (metric.ncu, metric.guard, *metric.substitutes):
             if formula is not None:
@@ -95,6 +97,8 @@ class Launches:
         For the provenance.
     warnings
         What the reader has to say.
+    rules
+        Results of Nsight Compute's own rules, launch by launch.
     """
 
     identity: dict[str, Any]
@@ -102,6 +106,7 @@ class Launches:
     ranges: Sequence[Sequence[str]] | CodedRanges
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    rules: Sequence[Rule] = ()
 
 
 def streams_of(names: Iterable[str]) -> dict[str, Any]:
@@ -158,10 +163,12 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
     absent = [metric for metric in PUBLISHED if metric in result.missing]
     if absent:
         rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        was = "was" if len(absent) == 1 else "were"
         warnings.append(
-            f"{len(absent)} of the published study's {len(PUBLISHED)} metrics "
-            f"{'was' if len(absent) == 1 else 'were'} not collected: "
-            f"{', '.join(absent[:_NAMED])}{rest}."
+            StudyNote(
+                f"{len(absent)} of the published study's {len(PUBLISHED)} metrics {was} not "
+                f"collected: {', '.join(absent[:_NAMED])}{rest}."
+            )
         )
     for metric in PUBLISHED:
         if metric in result.clipped:
@@ -182,7 +189,10 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         **found.facts,
     }
     facts = _device_facts(counters)
+    shapes = pd.DataFrame({name: cells[name] for name in ("kernel", "grid", "block", "time_us")})
     for key, value in (
+        ("rules", most_promising(found.rules, shapes)),
+        ("speed_of_light", speed_of_light(shapes, counters)),
         ("substituted", result.substituted),
         ("undefined", result.undefined),
         ("device_facts", facts),

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfml.errors import InputError
+from perfml.readers.ncu.findings import Rule
 from perfml.readers.ncu.launches import Launches, needed, require_times, to_kernels
 from perfml.readers.ncu.section_labels import add_warp_size, metric_of
 from perfml.readers.ncu.units import to_base
@@ -65,6 +66,7 @@ def kernels_of(
     *,
     facts: dict[str, Any],
     warnings: list[str],
+    rules: Sequence[Rule] = (),
 ) -> Kernels:
     """Return the Kernels table of launches whose values were read as text.
 
@@ -90,7 +92,7 @@ def kernels_of(
         "device": pd.Series([None] * len(printed), dtype="string"),
         "compute_capability": pd.Series([item.capability for item in printed], dtype="string"),
     }
-    found = Launches(identity, counters, [()] * len(printed), facts, warnings)
+    found = Launches(identity, counters, [()] * len(printed), facts, warnings, rules)
     kernels = to_kernels(found, source, options, form)
     counts = np.array([item.launches for item in printed], dtype=np.int64)
     return replace(kernels, frame=kernels.frame.assign(launches=counts))

@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.metrics.expressions import Array
-from perfml.readers.ncu.findings import Rule, most_promising, rules_frame
+from perfml.readers.ncu.findings import Rule, rules_frame
 from perfml.readers.ncu.launches import (
     BLOCK,
     CAPABILITY,
@@ -157,10 +157,9 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
         **streams_of([_stream(each) for each in launches]),
     }
     ranges = [_ranges(each) for each in launches]
-    advice = most_promising(_rules_in(launches))
-    facts: dict[str, Any] = {"rules": advice} if advice else {}
-    facts["instructions"] = any(map(has_instructions, launches))
-    return Launches(identity, counters, ranges, facts, warnings)
+    facts: dict[str, Any] = {"instructions": any(map(has_instructions, launches))}
+    said = tuple(_rules_in(launches))
+    return Launches(identity, counters, ranges, facts, warnings, said)
 
 
 def _stream(launch: Any) -> str:

@@ -10,6 +10,8 @@ LABELS = {
     "Duration": "gpu__time_duration.sum",
     "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "SM [%]": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
     "L2 Hit Rate": "lts__t_sector_hit_rate.pct",

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from perfml.errors import InputError
-from perfml.readers.ncu.findings import Rule, most_promising
+from perfml.readers.ncu.findings import Rule
 from perfml.readers.ncu.page import NOTICE, Notices, header_at
 from perfml.readers.ncu.printed import Cell, PrintedLaunch, kernels_of
 from perfml.readers.options import ReadOptions
@@ -82,10 +82,9 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     facts: dict[str, object] = {}
     if notices.program is not None:
         facts["process"] = notices.program
-    advice = most_promising(lines.rules)
-    if advice:
-        facts["rules"] = advice
-    return kernels_of(lines.launches, source, options, NAME, facts=facts, warnings=warnings)
+    return kernels_of(
+        lines.launches, source, options, NAME, facts=facts, warnings=warnings, rules=lines.rules
+    )
 
 
 def _was_measured(item: PrintedLaunch) -> bool:

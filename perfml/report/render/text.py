@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfml.report.document import (
     Block,
@@ -32,6 +32,9 @@ from perfml.util.words import count
 PIPE_WIDTH = 200
 """Characters of a table's line without a terminal; there, sentences are a line each."""
 
+_BAR = 8
+"""Characters of a bar of full length."""
+
 
 def to_text(document: Document, *, full: bool = False, width: int = 0, styled: bool = False) -> str:
     """Return a document as text: what stands in it but pictures.
@@ -59,6 +62,14 @@ def to_text(document: Document, *, full: bool = False, width: int = 0, styled: b
 def table_text(table: ReportTable, *, width: int = 0, styled: bool = False) -> str:
     """Return a table alone as text; its caption stands above it, if it has one."""
     return "\n".join(_Writer(True, width, styled).table(table)) + "\n"
+
+
+def _with_bar(cell: Cell) -> Cell:
+    """Return a cell with its bar drawn in characters."""
+    if cell.bar is None:
+        return cell
+    full = round(_BAR * cell.bar)
+    return replace(cell, text=f"{cell.text} {'█' * full}{'·' * (_BAR - full)}")
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,8 @@ class _Writer:
             yield f"({count(len(table.rows) - len(rows), 'more row')} with -v or --json)"
 
     def grid(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> list[str]:
+        if table.bars:
+            rows = [[_with_bar(cell) for cell in row] for row in rows]
         lines = table_grid(table, rows, self.width or PIPE_WIDTH)
         if self.styled and any(column.name for column in table.columns):
             lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"

@@ -24,6 +24,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.labels import listed, percent
+from perfml.report.sections.first_screen import listed_table, more_with_other_sets
 from perfml.report.tables import amount, sentences_of, time_texts
 from perfml.util.words import count, micros
 
@@ -45,11 +46,6 @@ _NEARLY = 0.95
 
 _MOST_SHORT = 3
 """Findings of a hazard in Markdown."""
-
-_NCU = {
-    "agrees": ". Nsight Compute's own rule agrees.",
-    "silent": ". Nsight Compute's rules are silent.",
-}
 
 LEAD = (
     "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
@@ -76,7 +72,10 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     most = max(_LEAST, min(_MOST, _ON_A_PAGE // max(len(advice), 1)))
     for label, each in advice.items():
         groups = each.groups
-        if len(groups) or each.network:
+        if each.listed:
+            parts = (*network_tables(each), listed_table(each.listed), more_with_other_sets(each))
+            panels.append(section(label, *parts, *time_texts(each.time_notes)))
+        elif len(groups) or each.network:
             kept = groups.sort_values("saved_us", ascending=False, kind="stable").head(most)
             panels.append(
                 section(
@@ -122,9 +121,9 @@ def _own(findings: pd.DataFrame) -> list[str]:
 def _place(row: Mapping[Any, Any]) -> list[Cell]:
     """Return where a hazard is, what it may cost, and the numbers behind it."""
     layer, saved, _, evidence, _ = _finding(row, "layer")
-    agreed = _NCU.get(str(row["ncu"]), "")
+    agreed = ""
     if isinstance(row["faster"], str):
-        agreed += f". Or take {row['faster']}"
+        agreed = f". Or take {row['faster']}"
     if row["certainty"] != "firm":
         sure = IN_WORDS[row["certainty"]]
         agreed += ". How sure: likely" if sure == "likely" else f". {sure.capitalize()}"
@@ -223,7 +222,7 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
     if likely == percent(0):
         likely = "next to nothing"
     certainty = f", likely {likely}" if likely != percent(high) else ""
-    source = f"{row['source']}{_NCU.get(str(row['ncu']), '')}"
+    source = str(row["source"])
     if isinstance(row["for_author"], str):
         source = f"If you write the kernel: {row['for_author']} {source[:1].upper()}{source[1:]}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""

@@ -19,6 +19,7 @@ from perfml.report.document import Sentence, Sure
 from perfml.report.labels import listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.main_points import all_else
 from perfml.report.sections.steps import step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
@@ -42,8 +43,12 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
+    listed = [row for each in results.advice.values() for row in each.listed]
+    if listed:
+        return listed_steps(results.levels, listed)
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
-    loss = loss or _unchecked(results.advice, results.conditions)
+    bars = [each for each in results.levels[:1] if each.limit != "not measured"]
+    loss = loss or (bars_step(bars[0]) if bars else _unchecked(results.advice))
     steps = [_use(several), _mix(several), loss]
     return [step for step in steps if step is not None]
 
@@ -294,38 +299,16 @@ def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]
     return Sentence("do", "open", text, f"Look at {layer}", gain)
 
 
-def _unchecked(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
+def _unchecked(advice: Mapping[str, Advice]) -> Sentence | None:
     """Say what to collect, where no rule of advice found anything and some could not be checked."""
     rules = {str(rule) for each in advice.values() for rule in each.not_checked.get("rule", ())}
     if not rules or any(len(each.table) for each in advice.values()):
         return None
     text = (
         f"No rule of advice found anything, but {count(len(rules), 'rule')} could not be checked, "
-        f"because their counters were not collected.{_busiest(shown)} Profile again with ncu "
+        "because their counters were not collected. Profile again with ncu "
         "--metrics $(perfml metrics default --request), or with perfml collect."
     )
     return Sentence(
         "do", "open", text, "Collect more counters", f"{count(len(rules), 'rule')} not checked"
     )
-
-
-def _busiest(shown: Sequence[Condition]) -> str:
-    """Say which unit was busiest of those that were counted; empty where none was."""
-    from perfml.metrics import load_catalogue
-
-    rows = pd.concat([each.rows for each in shown])
-    catalogue = load_catalogue()
-    levels = [
-        name for name in catalogue.names if catalogue[name].kind == "level" and name in rows.columns
-    ]
-    busy = {
-        name: float(
-            (rows[name] * rows["time_us"]).sum() / rows["time_us"][rows[name].notna()].sum()
-        )
-        for name in levels
-        if rows[name].notna().any()
-    }
-    if not busy:
-        return ""
-    most = max(busy, key=lambda name: busy[name])
-    return f" The busiest unit of those that were counted: {most}, {percent(busy[most])}."

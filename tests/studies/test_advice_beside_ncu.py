@@ -1,6 +1,5 @@
 """Advice beside Nsight Compute's own rules, on launches that were profiled on a device."""
 
-import json
 import math
 
 import numpy as np
@@ -9,11 +8,18 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
-from perfml.explain import advise, load_ncu_rules
-from perfml.explain.advice.ncu_agreement import Agreement, compare_flags, ncu_flags
+from perfml.errors import PerfmlError
+from perfml.explain import advise
 from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.load import load_tables
 from perfml.readers import read
+from studies.truth.ncu_agreement import (
+    Agreement,
+    compare_flags,
+    compare_with_ncu,
+    load_ncu_rules,
+    ncu_flags,
+)
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
@@ -52,7 +58,7 @@ def profiled(recorded):
     for name in PROFILES:
         path = recorded / "ncu" / f"rules_{name}.csv.xz"
         kernels, results = read(path).frame, load_ncu_rules(path)
-        found[name] = (kernels, results, advise(kernels, ncu_rules=results))
+        found[name] = (kernels, results, advise(kernels))
     return found
 
 
@@ -104,9 +110,12 @@ def test_healthy_kernels_are_told_nothing_but_what_bounds_them(profiled):
 
 
 def test_the_measured_agreement_is_what_the_results_say(profiled, page):
-    counts = pd.concat([advice.agreement for *_, advice in profiled.values()])
-    kinds = ["both", "only_perfml", "only_ncu", "neither"]
-    counts = counts[counts["launches"] > 0].groupby("rule", sort=False)[kinds].sum()
+    counts = pd.concat([compare_with_ncu(*each[:2])[0] for each in profiled.values()])
+    counts = (
+        counts[counts["launches"] > 0]
+        .groupby("rule", sort=False)[list(Agreement.__annotations__)[2:6]]
+        .sum()
+    )
     sides = np.array([[True, True], [True, False], [False, True], [False, False]])
     pooled = [
         (rule, *compare_flags(*np.repeat(sides, row, axis=0).T).row())
@@ -126,7 +135,7 @@ def test_the_measured_agreement_is_what_the_results_say(profiled, page):
 def test_a_higher_bar_for_nsight_compute_s_estimates_leaves_fewer_of_its_flags(profiled):
     kernels, results, _ = profiled["cublas_fp32"]
     counts = [
-        int(advise(kernels, ncu_rules=results, ncu_min_speedup=bar).agreement["only_ncu"].sum())
+        int(compare_with_ncu(kernels, results, min_speedup=bar)[0]["only_ncu"].sum())
         for bar in (0.0, 2.0, 50.0)
     ]
     assert counts == sorted(counts, reverse=True)
@@ -147,10 +156,22 @@ def test_the_upper_gains_cover_what_another_backend_really_saves(root, page):
     assert f"the sum of all findings in {whole}" in page
 
 
-def test_the_verb_shows_nsight_compute_s_rules_of_a_details_page(recorded):
-    path = recorded / "ncu" / "rules_hazards.csv.xz"
-    document = json.loads(run("advise", path, "--ncu-rules", path, "--json").stdout)
-    agreement = {row["rule"]: row for row in document["agreement"]}
-    assert agreement["barrier_stalls"]["both"] == 1
-    text = run("advise", path, "--ncu-rules", path, "-q").stdout
-    assert "Nsight Compute's own rule agrees." in text
+def said(*rows):
+    columns = ["launch", "kernel", "rule", "section", "kind", "message", "speedup", "scope"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+DIVERGES = (0, "gemm", "ThreadDivergence", "s", "optimization", "lanes", 40.0, "local")
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (said(), "no results of Nsight Compute's rules"),
+        (said((5, *DIVERGES[1:])), "other launches"),
+        (said((0, "copy", *DIVERGES[2:])), "copy where the table has gemm"),
+    ],
+)
+def test_results_of_other_launches_are_refused(results, message):
+    with pytest.raises(PerfmlError, match=message):
+        compare_with_ncu(make_kernels([{"kernel": "gemm"}]), results)

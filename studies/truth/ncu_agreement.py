@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
-from perfml.errors import PerfmlError
-from perfml.explain.advice.rules import Rules
+from perfml.errors import InputError, PerfmlError
+from perfml.explain.advice.findings import applies_to
+from perfml.explain.advice.inputs import InputValues
+from perfml.explain.advice.rules import Rule, Rules, shipped_rules
 from perfml.kernel_names import function_name
 from perfml.util.typing import Flags
 
@@ -43,6 +46,58 @@ class NcuOnly(TypedDict):
     ncu_rule: str
     message: str
     speedup: float
+
+
+def load_ncu_rules(path: str | Path) -> pd.DataFrame:
+    """Return the results of Nsight Compute's own rules in a report or a details page.
+
+    Raises
+    ------
+    InputError
+        If the file is neither, or is damaged.
+    """
+    from perfml.readers import Source
+    from perfml.readers.ncu import csv_page as ncu_csv
+    from perfml.readers.ncu import report as ncu_report
+
+    source = Source(Path(path))
+    if ncu_report.recognises(source):
+        return ncu_report.rules(source)
+    if ncu_csv.recognises(source):
+        return ncu_csv.rules(source)
+    msg = "neither a report nor a details page of Nsight Compute"
+    cure = "Export one with: ncu --import FILE.ncu-rep --csv --page details --print-details all"
+    raise InputError(msg, where=str(path), cure=cure)
+
+
+def compare_with_ncu(
+    kernels: pd.DataFrame, results: pd.DataFrame, *, min_speedup: float = 0.0
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compare perfml's rules with Nsight Compute's, launch by launch.
+
+    Parameters
+    ----------
+    kernels, results, min_speedup
+        As of `ncu_flags`.
+
+    Returns
+    -------
+    tuple of DataFrame
+        As of `measure_agreement`.
+    """
+    book = shipped_rules()
+    flags = ncu_flags(kernels, results, book, min_speedup=min_speedup)
+    inputs = InputValues(kernels, None)
+    ours = {rule.id: _holds_for(rule, inputs) for rule in book if rule.scope == "kernel"}
+    return measure_agreement(kernels, ours, flags, results, book)
+
+
+def _holds_for(rule: Rule, inputs: InputValues) -> tuple[Flags, Flags]:
+    """Return whether a rule holds for each launch, and whether that could be told."""
+    values, _ = inputs.of(rule.compared)
+    met, told = rule.holds(lambda name: values[name], len(inputs.frame))
+    applies = applies_to(rule, inputs.frame)
+    return met & applies, told & applies
 
 
 def ncu_flags(

@@ -1,0 +1,247 @@
+"""What Nsight Compute's own rules said in a file, in one list with our findings."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfml.account.device_time import repeat_keys
+from perfml.explain.advice.equal_layers import group_name
+from perfml.explain.advice.persons import Person, person_of, what_to_do
+from perfml.explain.advice.representative import LABEL
+from perfml.explain.advice.rules import Rule, Rules
+from perfml.explain.speed_of_light import fact_key, unit_keys
+from perfml.kernel_names import kernel_label
+from perfml.merge.by_kernel import kernel_units, launches_behind_rows
+
+_LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
+"""ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""
+
+_OF_THE_SET = re.compile(r"could not be found|not available on this", re.IGNORECASE)
+"""Messages about metrics that were not collected, which are no findings."""
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """A result of one of Nsight Compute's rules about one kernel.
+
+    Attributes
+    ----------
+    kernel
+        Label of the kernel in one shape.
+    name
+        Its full name.
+    rule
+        ncu's identifier.
+    message
+        What the rule says, without links.
+    time_us
+        Time of all launches of the kernel in one repeat of the program, in microseconds.
+    saves
+        Estimated fraction of it; NaN without an estimate.
+    scope
+        ``global`` if the estimate is of the whole kernel, ``local`` if of one unit.
+    """
+
+    kernel: str
+    name: str
+    rule: str
+    message: str
+    time_us: float
+    saves: float
+    scope: str | None
+
+    @property
+    def saved_us(self) -> float:
+        """Estimated saving in one repeat of the program, in microseconds."""
+        return self.saves * self.time_us
+
+
+@dataclass(frozen=True)
+class ListedFinding:
+    """A finding of perfml, of Nsight Compute, or of both.
+
+    Attributes
+    ----------
+    kernel
+        Where it is.
+    time_us
+        Time there, in microseconds, in one repeat of the program.
+    hazard, evidence, action
+        What it is, what shows it, what to do.
+    perfml_us, ncu_us
+        At most saved by either's estimate, in microseconds; NaN without one.
+    says
+        Who says it: ``perfml``, ``Nsight Compute`` or both.
+    rules
+        Identifiers of the rules.
+    local
+        Whether ncu's estimate is of one unit's use, and so a bound that is rarely reached.
+    """
+
+    kernel: str
+    time_us: float
+    hazard: str
+    evidence: str
+    action: str
+    perfml_us: float
+    ncu_us: float
+    says: str
+    rules: tuple[str, ...]
+    local: bool = False
+
+    @property
+    def saved_us(self) -> float:
+        """The larger of the estimates; NaN without any."""
+        known = [each for each in (self.perfml_us, self.ncu_us) if not math.isnan(each)]
+        return max(known, default=math.nan)
+
+
+def file_rules(
+    kernels: pd.DataFrame | None, sources: Iterable[Mapping[str, Any]]
+) -> tuple[FileRule, ...]:
+    """Return what the rules in the files behind a table say of its kernels.
+
+    Parameters
+    ----------
+    kernels
+        Kernels table; results about kernels that are not in it are left out.
+    sources
+        Provenance of its files (``rules``: see `perfml.readers.ncu.findings.most_promising`).
+    """
+    said = [each for source in sources for each in source.get("rules", ())]
+    if kernels is None or not said:
+        return ()
+    units, codes = kernel_units(kernels)
+    launches = launches_behind_rows(kernels, codes)
+    repeats = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    times = (kernels["time_us"].fillna(0.0) * launches).groupby(codes).sum() / repeats
+    places = {key: place for place, key in enumerate(unit_keys(units))}
+    found: dict[tuple[int, str, str], FileRule] = {}
+    for each in said:
+        place = places.get(fact_key(each))
+        message = _LINK.sub(r"\1\2", str(each["message"])).strip()
+        if place is None or _OF_THE_SET.search(message):
+            continue
+        saves = math.nan if each.get("saves") is None else float(each["saves"])
+        one = FileRule(
+            units[place].label,
+            units[place].kernel,
+            str(each["rule"]),
+            message,
+            float(times.get(place, math.nan)),
+            saves,
+            each.get("scope"),
+        )
+        key = (place, one.rule, message)
+        if key not in found or not found[key].saves >= saves:
+            found[key] = one
+    return tuple(found.values())
+
+
+def listed_findings(
+    findings: pd.DataFrame, said: Sequence[FileRule], book: Rules
+) -> tuple[ListedFinding, ...]:
+    """Return our findings and those of the files as one list, the largest saving first.
+
+    Parameters
+    ----------
+    findings
+        `perfml.explain.advice.hazards.Advice.groups`.
+    said
+        From `file_rules`.
+    book
+        Our rules; their ``ncu`` says which of Nsight Compute's rules mean the same.
+    """
+    rows = findings.to_dict("records")
+    theirs: dict[int, list[FileRule]] = {}
+    alone: list[ListedFinding] = []
+    for one in said:
+        alike = [rule for rule in book if _means_the_same(rule, one)]
+        places = [at for at, row in enumerate(rows) if _is_same(row, one, alike)]
+        for place in places:
+            theirs.setdefault(place, []).append(one)
+        alone += [] if places else [_alone(one, alike)]
+    ours = [_of_perfml(row, theirs.get(place, ())) for place, row in enumerate(rows)]
+    return tuple(sorted(_once([*ours, *alone]), key=_rank))
+
+
+def _rank(found: ListedFinding) -> tuple[int, float, float]:
+    """Sort estimates of time first, then those of one unit's use, then findings without any.
+
+    Of these a rule that perfml has too, and so a cure for, is first.
+    """
+    if math.isnan(found.saved_us):
+        return (2 if found.evidence else 3), 0.0, -found.time_us
+    return int(found.local and math.isnan(found.perfml_us)), -found.saved_us, -found.time_us
+
+
+def _once(found: Sequence[ListedFinding]) -> list[ListedFinding]:
+    """Return findings of which the same are one: rules that mean one thing in one kernel."""
+    kept: dict[tuple[str, str, str], ListedFinding] = {}
+    for one in sorted(found, key=_rank):
+        kept.setdefault((one.kernel, one.hazard, one.action), one)
+    return list(kept.values())
+
+
+def _means_the_same(rule: Rule, said: FileRule) -> bool:
+    return any(
+        each.rule == said.rule and (each.message is None or each.message.search(said.message))
+        for each in rule.ncu
+    )
+
+
+def _is_same(row: Mapping[Any, Any], said: FileRule, alike: Sequence[Rule]) -> bool:
+    # without ranges the layer is the kernel in its shape, which is more than the kernel's name
+    whole = str(row["layer"]).startswith(str(row["kernel"]))
+    place = said.kernel if whole else kernel_label(said.name, LABEL)
+    named = place == (row["layer"] if whole else row["kernel"])
+    return named and not {rule.id for rule in alike}.isdisjoint(row["rules"])
+
+
+def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFinding:
+    time = float(row["time_us"])
+    # of a kernel that several layers launch, each layer has its part
+    estimates = [min(one.saved_us, one.saves * time) for one in theirs if one.saves >= 0]
+    says = ("perfml", *(("Nsight Compute",) if theirs else ()))
+    layer, kernel = group_name(row.get("layers") or (str(row["layer"]),)), str(row["kernel"])
+    return ListedFinding(
+        layer if layer.startswith(kernel) else f"{layer}: {kernel}",
+        time,
+        str(row["hazard"]),
+        str(row["evidence"]),
+        what_to_do(row),
+        float(row["saved_us"]),
+        max(estimates, default=math.nan),
+        " and ".join(says),
+        (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
+        bool(theirs) and all(one.scope == "local" for one in theirs),
+    )
+
+
+def _alone(said: FileRule, alike: Sequence[Rule]) -> ListedFinding:
+    """Return what Nsight Compute alone says; our rule of the same meaning names it and its cure."""
+    first, _, rest = said.message.partition(". ")
+    hazard, evidence, action = first, "", rest
+    if alike:
+        rule, person = alike[0], person_of(said.name)
+        own = person is Person.AUTHOR
+        hazard, evidence = rule.hazard, f"{first}."
+        action = rule.mitigation if own else rule.advice_for(person, convolves=False)
+    return ListedFinding(
+        said.kernel,
+        said.time_us,
+        hazard,
+        evidence,
+        action,
+        math.nan,
+        said.saved_us,
+        "Nsight Compute",
+        (said.rule,) if said.rule else (),
+        said.scope == "local",
+    )

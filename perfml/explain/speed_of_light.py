@@ -1,0 +1,134 @@
+"""How near each kernel is to what compute and memory can do, and which of them limits it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
+from perfml.readers.ncu.findings import LONGEST, unit_means
+
+LOW = 0.6
+"""Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
+``SOLBottleneck``, which names it in its message."""
+
+_MEMORY = ("dram_utilization", "l2_utilization", "l1_utilization")
+"""Of which the busiest stands for memory where ncu's own total was not recorded."""
+
+
+@dataclass(frozen=True)
+class KernelLevels:
+    """A kernel in one shape: its time, and how busy it kept the GPU.
+
+    Attributes
+    ----------
+    kernel
+        Its label.
+    launches
+        How many.
+    time_us
+        Mean of one, in microseconds.
+    share
+        Of the time of all kernels.
+    compute, memory, issue
+        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
+        over the elapsed time), and of the issue slots; NaN where not measured.
+    """
+
+    kernel: str
+    launches: int
+    time_us: float
+    share: float
+    compute: float
+    memory: float
+    issue: float
+
+    @property
+    def total_us(self) -> float:
+        """Time of all launches, in microseconds."""
+        return self.launches * self.time_us
+
+    @property
+    def limit(self) -> str:
+        """What limits it, in a word: compute, memory, latency, or not measured."""
+        known = {"compute": self.compute, "memory": self.memory}
+        known = {name: level for name, level in known.items() if not math.isnan(level)}
+        if not known:
+            return "not measured"
+        most = max(known, key=lambda name: known[name])
+        if known[most] < LOW:
+            # an unmeasured unit may be the busy one
+            return "latency" if len(known) == 2 else "not measured"
+        return most
+
+    def sentence(self) -> str:
+        """Say what limits it, with the numbers."""
+        levels = (("compute", self.compute), ("memory", self.memory))
+        said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
+        return f"limit: {self.limit} ({', '.join(said) or 'no level'} of peak)"
+
+
+def is_ordinary(sources: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether files are ordinary reports of ncu: with that section, or results of rules."""
+    return any(each.get("speed_of_light") or each.get("rules") for each in sources)
+
+
+def kernel_levels(
+    kernels: pd.DataFrame, sources: Iterable[Mapping[str, Any]]
+) -> tuple[KernelLevels, ...]:
+    """Return the kernels of a table, the one that takes most time first.
+
+    Parameters
+    ----------
+    kernels
+        Kernels table.
+    sources
+        Provenance of its files (``speed_of_light``: see `perfml.readers.ncu.findings`).
+    """
+    units, codes = kernel_units(kernels)
+    facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}
+    launches = launches_behind_rows(kernels, codes)
+    times = kernels["time_us"].to_numpy(dtype=float) * launches
+    spent = np.bincount(codes, np.nan_to_num(times), len(units))
+    count = np.bincount(codes, launches, len(units))
+    unknown = pd.Series(np.nan, index=kernels.index)
+    memory, issue = (
+        np.fmax.reduce(
+            [
+                unit_means(kernels.get(name, unknown).to_numpy(dtype=float), times, codes)
+                for name in names
+            ]
+        )
+        for names in (_MEMORY, ("issue_slot_utilization",))
+    )
+    whole = float(spent.sum())
+    found = []
+    for place, key in enumerate(unit_keys(units)):
+        fact = facts.get(key, {})
+        found.append(
+            KernelLevels(
+                units[place].label,
+                round(count[place]),
+                float(spent[place] / count[place]),
+                float(spent[place]) / whole if whole else math.nan,
+                float(fact.get("compute", math.nan)),
+                float(fact.get("memory", memory[place])),
+                float(issue[place]),
+            )
+        )
+    return tuple(sorted(found, key=lambda each: -each.share))
+
+
+def unit_keys(units: Sequence[KernelUnit]) -> list[tuple[str, str]]:
+    """Return what tells each kernel in one shape from others in a reader's facts."""
+    return [(unit.kernel[:LONGEST], unit.shape) for unit in units]
+
+
+def fact_key(fact: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the same of a reader's fact about a kernel in one shape."""
+    return str(fact["kernel"])[:LONGEST], launch_shape(str(fact["grid"]), str(fact["block"]))

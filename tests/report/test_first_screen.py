@@ -1,0 +1,153 @@
+"""The first screen of an ordinary report of Nsight Compute: time, limit, findings of both."""
+
+import json
+import math
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from perfml.explain import advise
+from perfml.explain.advice.file_rules import FileRule, listed_findings
+from perfml.explain.advice.rules import shipped_rules
+from perfml.explain.speed_of_light import KernelLevels
+from tests.support.others_files import STRANGERS
+from tests.support.paths import PUBLIC
+
+NAN = float("nan")
+DEFAULT_SET = PUBLIC / "rtx2060s_histogram_10_launches.ncu-rep"
+others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.fixture
+def hazards(recorded):
+    """Return a details page with sections and rules of Nsight Compute (its full set)."""
+    return recorded / "ncu" / "rules_hazards.csv.xz"
+
+
+@others
+def test_a_default_report_names_kernel_share_limit_and_a_rule_that_stands_in_it(tmp_path):
+    page = tmp_path / "report.html"
+    first = run("report", DEFAULT_SET, "--out", page).stdout.splitlines()[0]
+    assert first.startswith("1. Baseline (100 % of the time, limit: latency)")
+    # by hand: 15.1 % of the ten launches' 3,538 µs, as the file's AchievedOccupancy estimates
+    saved = float(re.search(r"saves at most ([\d,.]+) µs", first)[1].replace(",", ""))
+    assert saved == pytest.approx(0.151 * 3538, rel=0.01)
+    text = page.read_text(encoding="utf-8")
+    assert "AchievedOccupancy" in text
+    assert "SOLBottleneck" in text
+    assert text.count("Collect more counters") == 0
+
+
+@others
+def test_bars_are_what_ncu_report_gives_weighted_by_time():
+    import ncu_report
+
+    range_ = ncu_report.load_report(str(DEFAULT_SET)).range_by_idx(0)
+    launches = [range_.action_by_idx(at) for at in range(range_.num_actions())]
+
+    def mean(name):
+        times = [each["gpu__time_duration.sum"].as_double() for each in launches]
+        levels = [each[name].as_double() for each in launches]
+        return sum(map(math.prod, zip(times, levels, strict=True))) / sum(times) / 100
+
+    (limit,) = json.loads(run("advise", DEFAULT_SET, "--json").stdout)["kernels"]
+    throughput = "throughput.avg.pct_of_peak_sustained_elapsed"
+    assert limit["compute"] == pytest.approx(mean(f"sm__{throughput}"))
+    assert limit["memory"] == pytest.approx(mean(f"gpu__compute_memory_{throughput}"))
+    assert (limit["launches"], limit["share"]) == (10, 1.0)
+
+
+@others
+@pytest.mark.parametrize(
+    "path",
+    [
+        PUBLIC / "nvidia_sample_manual_nvtx.ncu-rep",
+        STRANGERS / "cudacode" / "naive.ncu-rep",
+        STRANGERS / "hpca" / "naive.ncu-rep",
+        STRANGERS / "feather" / "2048_01_naive.ncu-rep",
+    ],
+    ids=lambda path: path.name,
+)
+def test_reports_of_other_sets_and_versions_give_bars_and_what_their_rules_say(path):
+    answer = json.loads(run("advise", path, "--json").stdout)
+    shares = [each["share"] for each in answer["kernels"]]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1)
+    assert all(0 <= each["compute"] <= 1 and 0 <= each["memory"] <= 1 for each in answer["kernels"])
+    assert any("Nsight Compute" in each["says"] for each in answer["listed"])
+    text = run("advise", path).stdout
+    assert text.index(answer["kernels"][0]["kernel"]) < text.index("More could be said")
+
+
+def test_equal_findings_are_one_row_with_both_estimates(hazards):
+    listed = json.loads(run("advise", hazards, "--json").stdout)["listed"]
+    (conflicts,) = (
+        each for each in listed if {"bank_conflicts", "SharedMemoryConflicts"} <= set(each["rules"])
+    )
+    assert conflicts["says"] == "perfml and Nsight Compute"
+    assert 0 < conflicts["perfml_us"] <= conflicts["time_us"]
+    assert 0 < conflicts["ncu_us"] <= conflicts["time_us"]
+    places = [(each["kernel"], each["hazard"], each["action"]) for each in listed]
+    assert len(places) == len(set(places))
+
+
+def test_findings_are_ranked_by_microseconds_and_local_estimates_come_behind(hazards):
+    listed = advise(str(hazards)).listed
+    bound = [each for each in listed if not (each.local and math.isnan(each.perfml_us))]
+    times = [each.saved_us for each in bound if not math.isnan(each.saved_us)]
+    assert times == sorted(times, reverse=True)
+    assert list(listed[: len(times)]) == bound[: len(times)]
+
+
+def test_a_rule_that_perfml_does_not_find_keeps_its_own_words_and_time():
+    said = FileRule("gemm", "gemm", "Unheard", "It waits. Wait less.", 200.0, 0.25, "global")
+    findings = advise_nothing()
+    (row,) = listed_findings(findings, [said], shipped_rules())
+    assert (row.hazard, row.action, row.says) == ("It waits", "Wait less.", "Nsight Compute")
+    assert row.saved_us == 50.0
+
+
+def advise_nothing():
+    from tests.support.tables import make_kernels
+
+    return advise(make_kernels([{"layer": "a", "kernel": "gemm", "time_us": 200.0}])).groups
+
+
+@pytest.mark.parametrize(
+    ("compute", "memory", "limit"),
+    [
+        (0.9, 0.3, "compute"),
+        (0.3, 0.7, "memory"),
+        (0.5, 0.59, "latency"),
+        (NAN, 0.9, "memory"),
+        (NAN, 0.2, "not measured"),
+        (NAN, NAN, "not measured"),
+    ],
+)
+def test_the_limit_is_the_busier_of_both_or_latency_where_both_are_known_and_low(
+    compute, memory, limit
+):
+    assert KernelLevels("gemm", 1, 10.0, 1.0, compute, memory, NAN).limit == limit
+
+
+@others
+@pytest.mark.parametrize("verb", ["inspect", "advise", "report", "explain", "gate"])
+def test_the_published_study_is_told_of_only_where_models_learn(verb, tmp_path):
+    files = [DEFAULT_SET] * (2 if verb in ("explain", "gate") else 1)
+    out = ["--out", tmp_path / "r.html"] if verb == "report" else []
+    done = CliRunner().invoke(app, [verb, *map(str, [*files, *out])])
+    assert "published study" not in done.output
+
+
+@others
+def test_it_is_told_with_v_and_by_rank():
+    assert "published study" in run("advise", DEFAULT_SET, "-v").output
+    assert "published study" in CliRunner().invoke(app, ["rank", str(DEFAULT_SET)]).output
