@@ -86,8 +86,8 @@ KERNEL_OPTIONAL = (
 ``ncu_time_us`` is the duration under the profiler (serialised, and with Nsight Compute the caches
 flushed) where ``time_us`` comes from a pass without counters. ``time_source`` says which:
 ``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch`` or ``trtexec``
-(`perfml.time_sources` has them in words). ``process`` numbers the processes of a run that was
-timed in several, from 1; iterations are numbered on through them.
+(`perfml.account.time_sources` has them in words). ``process`` numbers the processes of a run that
+was timed in several, from 1; iterations are numbered on through them.
 `CLOCK` is what `perfml collect` measured beside the times, NaN where it did not.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``device_id``

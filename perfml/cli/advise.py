@@ -111,12 +111,12 @@ def roofline(
     perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --by kernel
     """
     out = Output(as_json, quiet, verbose)
+    from perfml.account.time_sources import time_notes
     from perfml.datasets.loading import DEVICE_FACTS
     from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
-    from perfml.time_sources import time_notes
 
     if by not in ("layer", "kernel"):
         msg = f"--by must be layer or kernel, not {by!r}"

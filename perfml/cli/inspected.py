@@ -60,11 +60,11 @@ def inspect(
     perfml inspect layers.parquet --redact --out shared.parquet
     """
     out_ = Output(as_json, quiet, verbose)
+    from perfml.account.time_sources import time_notes
     from perfml.datasets import LaunchChoice, read_given
     from perfml.explain.timelines import timeline
     from perfml.metrics import load_catalogue
     from perfml.tables import read_table
-    from perfml.time_sources import time_notes
 
     if (out is not None or hide) and not redact:
         msg = "--out and --hide belong to --redact"

@@ -85,13 +85,13 @@ def ingest(
     Example: perfml ingest run/ --out kernels.parquet; perfml ingest runs/ --partition --out kernels
     """
     out_ = Output(as_json, quiet, verbose)
+    from perfml.account.time_sources import time_notes
     from perfml.ingest.layer_map import read_layer_map
     from perfml.ingest.profiles import ingest as read_all
     from perfml.ingest.run_labels import Identity
     from perfml.ingest.substitutes import formulas
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
-    from perfml.time_sources import time_notes
     from perfml.util.files import require_other_file, require_parquet_name
 
     identity = Identity(workload, backend, precision, batch)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.device_time import OFTEN, busy_on_one_device
+from perfml.account.time_sources import not_comparable, only_kernels, time_notes
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import Advice, advise
@@ -46,7 +47,6 @@ from perfml.explain.times import (
 from perfml.explain.tree.contradictions import find_disagreements
 from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.tree.sentences import summary_sentences
-from perfml.time_sources import not_comparable, only_kernels, time_notes
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:

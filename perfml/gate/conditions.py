@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.time_sources import only_kernels
 from perfml.errors import PerfmlError, plain
 from perfml.tables import CLOCK
-from perfml.time_sources import only_kernels
 
 CLOCKS = 0.03
 """Relative difference of two SM clocks that is another clock. A time that depends on the clock

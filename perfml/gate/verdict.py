@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from perfml.account.time_sources import not_comparable, time_notes
 from perfml.explain.align import align_layers
 from perfml.explain.results import Ratio
 from perfml.explain.times import (
@@ -43,7 +44,6 @@ from perfml.gate.exit_codes import EXIT_CODES, ExitCode, Verdict
 from perfml.gate.policy import Policy
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
-from perfml.time_sources import not_comparable, time_notes
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable
 
@@ -128,7 +128,7 @@ class GateResult:
     only_new
         Layers of the new side that the baseline lacks.
     time_notes
-        What to know of times that come from under a profiler (`perfml.time_sources`).
+        What to know of times that come from under a profiler (`perfml.account.time_sources`).
     """
 
     verdict: Verdict

@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfml.account.device_time import on_busiest_device
+from perfml.account.time_sources import joined_sources
 from perfml.errors import PerfmlError, TableError
 from perfml.merge.by_kernel import kernel_layers, kernels_as_layers
 from perfml.merge.clock import LAUNCH_CLOCK, layer_clock
@@ -31,7 +32,6 @@ from perfml.merge.mean_times import launch_weights, mean_times
 from perfml.merge.numbering import Codes, combined, launch_numbers, numbered
 from perfml.metrics import load_catalogue
 from perfml.tables import CLOCK, RUN_COLUMNS, metric_columns, validate_kernels, validate_layers
-from perfml.time_sources import joined_sources
 from perfml.util.json_values import json_object
 from perfml.util.shared import SharedList
 from perfml.util.typing import Floats

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
@@ -28,7 +29,6 @@ from perfml.predict.reasons import (
 )
 from perfml.predict.results import PredictedLayer, Prediction, Why
 from perfml.tables import metric_columns
-from perfml.time_sources import time_note
 from perfml.util.typing import Floats, Progress
 
 USUAL_BACKEND = "cudnn"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
@@ -32,7 +33,6 @@ from perfml.report.sections.models import metrics_section, trust_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.times import extremes_section, times_section
-from perfml.time_sources import time_note
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

@@ -95,7 +95,7 @@ def _record_cell(name: str, value: Any, numeric: bool) -> Cell:
 
 
 def time_texts(notes: Sequence[str]) -> tuple[Text, ...]:
-    """Return what `perfml.time_sources` says of times, for the place where they are shown."""
+    """Return what `perfml.account.time_sources` says of times, for where they are shown."""
     return tuple(Text(note, note=True) for note in notes)
 
 

@@ -160,7 +160,7 @@ def roofline_document(
     by_kernel
         Whether a row is a kernel.
     time_notes
-        What to know of the times (`perfml.time_sources`).
+        What to know of the times (`perfml.account.time_sources`).
     """
     from perfml.explain.launches import kernel_label
     from perfml.explain.roofs.by_layer import PIPE

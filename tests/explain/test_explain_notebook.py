@@ -5,7 +5,8 @@ import pytest
 CHECK = """
 assert found.total.verdict == "slower"
 assert round(conv_20.time.ratio, 1) == 2.4
-assert conv_20.causes.terms["term"].iloc[0] == "wave_quantization"
+assert "wave_quantization" in list(conv_20.causes.terms["term"])[:3]
+assert conv_20.causes.terms["log_ratio"].iloc[0] < conv_20.time.log_ratio / 2
 assert abs(conv_20.causes.terms["log_ratio"].sum() - conv_20.time.log_ratio) < 1e-9
 filled = conv_20.causes.by_kernel.query("term == 'wave_quantization'").iloc[0]
 assert (filled["baseline"], filled["target"]) == (0.75, 0.13)

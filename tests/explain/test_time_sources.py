@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from perfml.account.time_sources import time_note
 from perfml.cli import app
 from perfml.datasets import load
 from perfml.explain import advise, explain
@@ -20,7 +21,6 @@ from perfml.report.render.text import to_text
 from perfml.report.sections.explanation import explanation_document
 from perfml.report.verbs import advice_document
 from perfml.tables import write_table
-from perfml.time_sources import time_note
 from tests.support.tables import make_kernels
 
 UNDER = "from under the profiler: Nsight Compute's"

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar
 import pandas as pd
 
 from perfml.account.account import Account
+from perfml.account.time_sources import time_notes
 from perfml.datasets.loading import DEVICE_FACTS, read_given
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
@@ -52,7 +53,6 @@ from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
-from perfml.time_sources import time_notes
 from perfml.util.devices import is_amd
 from perfml.util.html import section
 from perfml.util.json_values import json_object
@@ -88,8 +88,8 @@ class Advice:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times that come from under a profiler (`perfml.time_sources`), of gaps
-        between kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
+        What to know of times from under a profiler (`perfml.account.time_sources`), of gaps between
+        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
     network
         What to do over all layers of a network, what is likely to save most first.
     equal

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.features import Problem, build_problem
@@ -47,7 +48,6 @@ from perfml.modeling.ranking.summary import (
 )
 from perfml.modeling.results import Ranking
 from perfml.modeling.scoring.targets import Target, make_target
-from perfml.time_sources import time_note
 from perfml.util.typing import Floats, Ints, Progress
 
 METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError
 from perfml.modeling.features import OWN_TARGET, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
@@ -30,7 +31,6 @@ from perfml.modeling.scoring.baselines import (
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
 from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
-from perfml.time_sources import time_note
 from perfml.util.typing import Progress
 from perfml.util.words import listed, percentage
 

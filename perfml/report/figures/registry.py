@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
 from perfml.report.figures.style import plain, styled
 from perfml.report.labels import clean, listed
-from perfml.time_sources import time_note
 from perfml.util.typing import Progress
 from perfml.util.words import multiple
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.account.time_sources import time_notes
 from perfml.report import figures
 from perfml.report.document import (
     Block,
@@ -24,7 +25,6 @@ from perfml.report.figures.comparisons import Roofs
 from perfml.report.labels import listed, percent
 from perfml.report.results import Results
 from perfml.report.tables import amount, illustrated, share, time_texts
-from perfml.time_sources import time_notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 
+from perfml.account.time_sources import time_notes
 from perfml.report import figures
 from perfml.report.conditions import Condition, labelled
 from perfml.report.document import (
@@ -30,7 +31,6 @@ from perfml.report.labels import listed
 from perfml.report.layer_shapes import Shape, filter_groups, speed_classes
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
-from perfml.time_sources import time_notes
 from perfml.util.words import count, micros, multiple, number
 
 
