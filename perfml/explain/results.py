@@ -535,8 +535,8 @@ class Explanation:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times from under a profiler (`perfml.account.time_sources`), and of what times
-        of kernels do not show (`perfml.explain.gaps`).
+        What to know of times from under a profiler (`perfml.account.time_sources`), and of what
+        times of kernels do not show (`perfml.explain.gaps`).
     pairing
         How kernels were paired where no ranges told, in sentences.
     gaps
