@@ -57,6 +57,8 @@ def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[n
     tuple
         Units in order of their first launch, and their positions, one a row.
     """
+    if kernels.empty:  # pandas 2 makes no index of no rows
+        return [], np.empty(0, dtype=np.intp)
     parts = [kernels[name].astype("string").fillna("") for name in ("kernel", "grid", "block")]
     keys = pd.MultiIndex.from_arrays(parts)
     codes, known = pd.factorize(keys)
