@@ -31,8 +31,8 @@ def document(*words):
 
 
 def takes_us(text):
-    """Return the total that a report begins with, microseconds."""
-    number, unit = re.search(r"takes ([0-9.,]+)\s(µs|ms|s)\b", text).groups()
+    """Return the total that a report says behind what to do, microseconds."""
+    number, unit = re.findall(r"takes ([0-9.,]+)\s(µs|ms|s)\b", text)[-1]
     return float(number.replace(",", "")) * SECONDS[unit]
 
 
@@ -231,7 +231,7 @@ def test_totals_shares_and_idle_times_are_those_that_json_and_sqlite3_count(name
         if found["clock"] is not None:
             _clock_agrees(found["clock"], devices, whole=ran[0]["iterations"] == 1)
     advice = document("advise", path)
-    if "kernels" in advice and len(ran) == 1:
+    if advice["kernels"] and len(ran) == 1 and ran[0]["layers"] == 0:
         # no ranges: every verb adds up all launches
         sums = sum(each["launches"] * each["time_us"] for each in advice["kernels"])
         assert sums / ran[0]["iterations"] == pytest.approx(total[0], rel=1e-3, abs=0.01)
