@@ -65,7 +65,8 @@ NEWER := X86_V4 AVX512_ICL AVX512_SPR
 times: $(VENV)/.$(EXTRAS) ## Which tests cost how much processor time; ROOM=readers for one room
 	$(PYTEST) -q -m '$(TESTS)' --processor-times=40 tests/$(ROOM) $(PYTEST_ARGS)
 
-# B615 takes our own load_dataset for a hub's. Reviewed line by line through ruff's noqa comments: processes, temporary folders, XML and markup of our own
+# Reviewed line by line through ruff's noqa comments: processes, temporary folders, XML and markup of
+# our own. B615 takes our own load_dataset for a hub's.
 REVIEWED := B101,B108,B311,B314,B404,B405,B603,B607,B608,B615,B704
 
 check: $(VENV)/.check ## Lint, format and types
