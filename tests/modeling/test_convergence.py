@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgWarning
 from sklearn.exceptions import ConvergenceWarning
 
 from perfml.modeling import evaluate, rank
@@ -85,3 +86,12 @@ def test_notes_come_back_from_other_processes():
         pass
     assert run_all(_note, [1, 2, 3], n_jobs=2, seconds=0, notes=notes) == [1, 2, 3]
     assert notes["gp"] == 3
+
+
+def test_an_ill_conditioned_matrix_is_no_news_and_other_warnings_are():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with collecting(), noting("lr"):
+            warnings.warn("rcond = 1e-17", LinAlgWarning, stacklevel=1)
+            warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+    assert [each.category for each in caught] == [RuntimeWarning]

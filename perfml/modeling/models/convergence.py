@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from scipy.linalg import LinAlgWarning
 from sklearn.exceptions import ConvergenceWarning
 
 Notes = Counter[str]
@@ -29,9 +30,10 @@ def collecting() -> Iterator[Notes]:
 
 @contextmanager
 def noting(model: str) -> Iterator[None]:
-    """Count one fit if it does not converge; all other warnings pass.
+    """Count one fit if it does not converge; other warnings pass.
 
-    Outside `collecting` every warning passes as it is.
+    Outside `collecting` every warning passes as it is. Within, that a matrix was ill-conditioned is
+    no news: scikit-learn then takes another solver, which says itself if it does not converge.
     """
     notes = _COLLECTED.get()
     if notes is None:
@@ -41,7 +43,7 @@ def noting(model: str) -> Iterator[None]:
         warnings.simplefilter("always", ConvergenceWarning)
         yield
     for each in caught:
-        if not issubclass(each.category, ConvergenceWarning):
+        if not issubclass(each.category, (ConvergenceWarning, LinAlgWarning)):
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     notes[model] += any(issubclass(each.category, ConvergenceWarning) for each in caught)
 
