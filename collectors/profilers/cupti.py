@@ -33,8 +33,8 @@ from collectors.profilers.counter_table import (
 from collectors.profilers.cupti_failures import UnableError, check_record
 from collectors.profilers.forecast import Forecast, Tell, of_replay
 from collectors.profilers.gpu import Gpu
-from collectors.profilers.inject import COUNTERS, library
-from collectors.profilers.process import Finished, ProfilerError, last_lines, run
+from collectors.profilers.inject import COUNTERS, library, run_injected
+from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import Launch, check_ended
 
 FIRST = (7, 5)
@@ -170,19 +170,14 @@ class _Program:
             forecast = None
             if self.tell is not None and request.replay == "iterations" and not self.runs:
                 forecast = Forecast(Path(folder), request.sets, self.tell)
-            try:
-                ended = run(
-                    self.arguments,
-                    log=self.log,
-                    timeout_s=self.timeout_s,
-                    env=variables,
-                    meanwhile=forecast,
-                )
-            except OSError as error:
-                msg = "the program cannot be started"
-                cure = "Check its path and that it is executable."
-                where, found = self.arguments[0], str(error)
-                raise ProfilerError(msg, where=where, found=found, cure=cure) from error
+            ended = run_injected(
+                library(COUNTERS),
+                self.arguments,
+                log=self.log,
+                timeout_s=self.timeout_s,
+                env=variables,
+                meanwhile=forecast,
+            )
             records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
         self.seconds += ended.seconds
         self.runs += 1
@@ -443,10 +438,7 @@ def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Cou
 
 
 def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path) -> dict[str, str]:
-    injected = str(library(COUNTERS))
     return {
-        "CUDA_INJECTION64_PATH": injected,
-        "NVTX_INJECTION64_PATH": injected,
         "PERFML_COUNTERS_DIR": str(folder),
         "PERFML_COUNTERS_METRICS": str(names),
         "PERFML_COUNTERS_REPLAY": request.replay,

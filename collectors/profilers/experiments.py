@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.inject import EXPERIMENTS, library
-from collectors.profilers.process import ProfilerError, last_lines, run
+from collectors.profilers.inject import EXPERIMENTS, library, run_injected
+from collectors.profilers.process import ProfilerError, last_lines
 from collectors.profilers.timing import check_ended
 from perfml.experiments.record import Condition, Examined, Experiments
 
@@ -64,7 +64,7 @@ def examine(
     ProfilerError
         If the library cannot be built, the program fails, or no launch could be examined.
     """
-    injected = str(library(EXPERIMENTS))
+    injected = library(EXPERIMENTS)
     command = [*launcher, *program]
     leave: list[str] = []
     end = time.monotonic() + timeout_s
@@ -74,8 +74,6 @@ def examine(
             kernels.write_text("".join(f"{name}\n" for name in leave), encoding="utf-8")
             variables = {
                 **(env or {}),
-                "CUDA_INJECTION64_PATH": injected,
-                "NVTX_INJECTION64_PATH": injected,
                 "PERFML_EXPERIMENTS_DIR": folder,
                 "PERFML_EXPERIMENTS_LEAVE": str(kernels),
                 "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
@@ -83,12 +81,7 @@ def examine(
                 "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
             }
             left_s = max(1.0, end - time.monotonic())
-            try:
-                ended = run(command, log=log, timeout_s=left_s, env=variables)
-            except OSError as error:
-                msg = "the program cannot be started"
-                cure = "Check its path and that it is executable."
-                raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+            ended = run_injected(injected, command, log=log, timeout_s=left_s, env=variables)
             files = sorted(Path(folder).glob("*.tsv"))
             hung = [name for path in files if (name := hung_kernel(path)) and name not in leave]
             if hung and len(leave) < MOST_HUNG:

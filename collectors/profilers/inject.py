@@ -11,10 +11,11 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.profilers.process import ProfilerError, last_lines, run
+from collectors.profilers.process import Finished, ProfilerError, last_lines, run
 
 ACTIVITY = "activity_trace"
 COUNTERS = "range_profiler"
@@ -94,6 +95,39 @@ def library(name: str) -> Path:
             )
         os.replace(made, target)
     return target
+
+
+def run_injected(
+    injected: Path,
+    command: Sequence[str],
+    *,
+    log: Path,
+    timeout_s: float,
+    env: Mapping[str, str],
+    meanwhile: Callable[[], None] | None = None,
+) -> Finished:
+    """Run a program into which the CUDA driver and NVTX load a library.
+
+    Parameters
+    ----------
+    injected
+        The library, from `library`.
+    command, log, timeout_s, env, meanwhile
+        As of `collectors.profilers.process.run`.
+
+    Raises
+    ------
+    ProfilerError
+        If the program cannot be started.
+    """
+    names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+    variables = {**env, **dict.fromkeys(names, str(injected))}
+    try:
+        return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
+    except OSError as error:
+        msg = "the program cannot be started"
+        cure = "Check its path and that it is executable."
+        raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
 
 
 def _roots() -> list[Path]:

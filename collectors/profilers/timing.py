@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
-from collectors.profilers.inject import ACTIVITY, library
-from collectors.profilers.process import Finished, ProfilerError, last_lines, run, signal_of
+from collectors.profilers.inject import ACTIVITY, library, run_injected
+from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
 
 if TYPE_CHECKING:
@@ -113,21 +113,11 @@ def trace(
     ProfilerError
         If the library cannot be built, the program fails, or launches no kernel.
     """
-    injected = str(library(ACTIVITY))
+    injected = library(ACTIVITY)
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
-        variables = {
-            **(env or {}),
-            "CUDA_INJECTION64_PATH": injected,
-            "NVTX_INJECTION64_PATH": injected,
-            "PERFML_ACTIVITY_DIR": folder,
-        }
-        try:
-            ended = run(command, log=log, timeout_s=timeout_s, env=variables)
-        except OSError as error:
-            msg = "the program cannot be started"
-            cure = "Check its path and that it is executable."
-            raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+        variables = {**(env or {}), "PERFML_ACTIVITY_DIR": folder}
+        ended = run_injected(injected, command, log=log, timeout_s=timeout_s, env=variables)
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
         parts = [read_activity(each) for each in files]

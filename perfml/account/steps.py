@@ -106,7 +106,7 @@ def _cycle(
 ) -> Steps:
     """Return steps that begin with the first range that comes as often as the longest one does."""
     times = names[anchor]
-    # a loader is asked once more than it has batches
+    # the loader's iterator is called once more than it has batches
     often = [span for span in spans if names[_step_name(span)] in (times, times + 1)]
     begins = [span for span in often if _step_name(span) == _step_name(often[0])][:times]
     alone = {_step_name(span) for span in often} == {anchor}

@@ -70,13 +70,13 @@ def test_launches_that_are_repeated_on_the_spot_are_told_before():
 
 
 def test_a_program_that_took_too_long_is_told_how_long_it_would_have_taken(tmp_path, monkeypatch):
-    def killed(command, *, env, meanwhile, **_):
+    def killed(injected, command, *, env, meanwhile, **_):
         record = Path(env["PERFML_COUNTERS_DIR"], "7.tsv")
         record.write_text(BEFORE + EXPECTED.format(8000) + PASS.format(8000, 7.16))
         meanwhile()
         return Finished(tuple(command), -9, "", 75.0, timed_out=True)
 
-    monkeypatch.setattr(cupti, "run", killed)
+    monkeypatch.setattr(cupti, "run_injected", killed)
     monkeypatch.setattr(cupti, "library", lambda name: tmp_path)
     said = []
     options, log = cupti.CuptiOptions(("m__1",), sets=3), tmp_path / "log.txt"

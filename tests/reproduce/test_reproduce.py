@@ -31,11 +31,9 @@ from perfml.reproduce.published import CONSTANT, RANGES
 from perfml.reproduce.splits import OWN, studied_model
 from perfml.reproduce.summary import ordered_top
 from tests.support.paths import ROOT
-from tests.support.published_data import synthetic
+from tests.support.published_data import QUICK, synthetic, verdict
 
 pytestmark = pytest.mark.long
-
-QUICK = Plan(splits=4, model_seeds=2, own_splits=2, n_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +52,6 @@ def found(made):
 def written(found, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "deep" / "r"
     return folder, write(found, folder)
-
-
-def verdict(found, start):
-    return next(claim for claim in found.claims if claim.claim.startswith(start))
 
 
 def test_results_have_the_documented_shape(found):

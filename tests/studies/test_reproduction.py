@@ -28,11 +28,9 @@ from studies.reproduction.parts import all_parts
 from studies.reproduction.published import SHAPES
 from studies.reproduction.study import reproduce
 from tests.support.paths import PUBLIC
-from tests.support.published_data import synthetic
+from tests.support.published_data import QUICK, synthetic, verdict
 
 pytestmark = pytest.mark.long
-
-QUICK = Plan(splits=4, model_seeds=2, own_splits=2, n_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +49,6 @@ def found(made):
 def written(found, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "deep" / "r"
     return folder, write(found.analysis, folder, all_parts(found))
-
-
-def verdict(found, start):
-    return next(claim for claim in found.claims if claim.claim.startswith(start))
 
 
 def test_every_table_and_figure_is_written_as_csv_and_png(written):

@@ -5,7 +5,11 @@ import pandas as pd
 
 from perfml.datasets.published import COLUMNS
 from perfml.metrics import PUBLISHED
+from perfml.reproduce import Plan
 from perfml.reproduce.published import CONSTANT
+
+QUICK = Plan(splits=4, model_seeds=2, own_splits=2, n_jobs=1)
+"""Few splits: for what does not depend on how many there are."""
 
 # condition: rows, mean time, sd, gld_efficiency: six conditions, as the published file has
 CONDITIONS = {
@@ -16,6 +20,11 @@ CONDITIONS = {
     ("cublas", 20): (14, 798.0, 1.5, 0.66),
     ("cudnn", 20): (14, 659.0, 30.0, 0.84),
 }
+
+
+def verdict(found, start):
+    """Return the claim that begins with some words."""
+    return next(claim for claim in found.claims if claim.claim.startswith(start))
 
 
 def synthetic(seed=0):

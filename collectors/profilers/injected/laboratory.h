@@ -60,7 +60,7 @@ struct Outcome {
 struct Examination {
   std::vector<Outcome> outcomes;
   int batch = 0, blocks = 0;
-  bool shortened = false;  // for want of time
+  bool shortened = false;  // its time limit left rounds or conditions out
 };
 
 // Multiprocessors set apart from the others.
@@ -137,7 +137,7 @@ class Laboratory {
     return examine(traffic.subject, rounds, kUnlimited, why);
   }
 
-  // Runs a launch under every condition that applies to it, for at most so many seconds: with fewer
+  // Runs a launch under every condition that applies to it, within a time limit: with fewer
   // rounds, then fewer conditions where it takes long.
   Examination examine(const Subject& subject, int rounds, double seconds, std::string& why) {
     const Driver& all = driver();
@@ -263,7 +263,7 @@ class Laboratory {
            part(device, count / 2, half_, why) && part(device, count / 4, quarter_, why);
   }
 
-  // Sets at least so many multiprocessors apart; the driver rounds up to what it can split.
+  // Reserves at least `wanted` multiprocessors; the driver rounds up to what it can split.
   bool part(CUdevice device, unsigned wanted, Partition& partition, std::string& why) {
     const Driver& all = driver();
     CUdevResource whole{}, chosen{}, rest{};
@@ -360,7 +360,7 @@ class Laboratory {
     return chosen;
   }
 
-  // Finds how much more shared memory leaves room for so many blocks a multiprocessor.
+  // Finds the dynamic shared memory with which `wanted` blocks fit on a multiprocessor.
   bool fill_shared(const Subject& subject, CUfunction function, int threads, int wanted,
                    const Kept& kept, Condition& condition, int blocks) const {
     const unsigned given = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);

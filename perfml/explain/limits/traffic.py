@@ -67,7 +67,7 @@ def l1_level(launch: Launch) -> float:
     """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known.
 
     It gives a wavefront a cycle: a request takes one at least (two where 16 load/store units are
-    and not 32: of 456 launches that strangers published of such chips the busiest asked 0.49 times
+    and not 32: of 456 launches in public reports of such chips the busiest asked 0.49 times
     a cycle, L1 98 % busy with it; on 9.0 0.99 times, 2026-11-23), and one for each four sectors of
     wide loads, and of strides of up to a sector. Lanes
     at random places take 1.3 to 2 times as many (four lines are looked up a cycle), odd strides
