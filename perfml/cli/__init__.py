@@ -17,6 +17,7 @@ import typer
 from perfml import __version__
 from perfml.cli import (
     advise,
+    agents,
     collect,
     explain,
     gate,
@@ -61,6 +62,7 @@ report.register(app)
 plot.register(app)
 reproduce.register(app)
 schema.register(app)
+agents.register(app)
 
 
 def _version(value: bool) -> None:

@@ -79,13 +79,14 @@ def advise(
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
     for warning in advice.warnings:
         out.warn(warning)
+    rows = launches if found.ranged else found.timed
+    levels = kernel_levels(rows, found.sources) if rows is not None else ()
     if brief:
-        short = brief_advice(advice, (dataset,))
+        short = brief_advice(advice, (dataset,), levels)
         out.result(short.to_dict(), short.lines)
         return
-    rows = launches if found.ranged else found.timed
-    told = not found.ranged or is_ordinary(found.sources)
-    levels = kernel_levels(rows, found.sources) if told and rows is not None else ()
+    if found.ranged and not is_ordinary(found.sources):
+        levels = ()  # the layers say it
     if found.account is not None and not as_json:
         show_step(out, found.account)
     shown = advice_document(advice, top, everything=bool(out.verbose), levels=levels)

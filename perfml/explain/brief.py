@@ -7,13 +7,15 @@ left out first, and how much that was is said.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.certainty import marked
+from perfml.explain.headroom import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object
@@ -22,6 +24,7 @@ from perfml.util.words import count, factor_text, micros
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
     from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.speed_of_light import KernelLevels
     from perfml.explain.steps import StepComparison
     from perfml.explain.tree.causes import Term
 
@@ -76,6 +79,8 @@ class Brief:
         What else to know before one relies on it.
     left_out
         Parts that did not fit.
+    headroom
+        How far the kernels are from their limits, and whether to stop; of one side alone.
     """
 
     of: tuple[str, ...]
@@ -84,13 +89,16 @@ class Brief:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     left_out: int = 0
+    headroom: Headroom | None = None
 
+    JSON_OPTIONAL: ClassVar = ("headroom",)
     to_dict = json_object
 
     @property
     def lines(self) -> list[str]:
         """The answer as text."""
         lines = [self.verdict]
+        lines += [] if self.headroom is None else [self.headroom.reason]
         for layer in self.layers:
             lines.append(f"{layer.layer}: {layer.verdict}")
             for each in layer.causes:
@@ -148,8 +156,8 @@ def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
     return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
 
 
-def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
-    """Return what slow layers suffer from, in short."""
+def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLevels] = ()) -> Brief:
+    """Return what slow layers suffer from, in short; `levels` say how busy the kernels are."""
     layers = [
         BriefLayer(
             "the whole run" if each.clock else f"{count(len(each.layers), 'layer')} at once",
@@ -180,7 +188,8 @@ def brief_advice(advice: Advice, of: tuple[str, ...]) -> Brief:
     verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
     notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
     named = tuple(map(_cut, of))
-    return _fitting(Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes))
+    whole = Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes)
+    return _fitting(replace(whole, headroom=headroom(levels, advice.largest_saving_us)))
 
 
 def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
@@ -233,7 +242,15 @@ def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
         len(each.causes) for each in shown
     )
     left_out += len(whole.missing) - len(missing) + len(whole.notes) - len(notes)
-    return replace(whole, layers=shown, missing=missing, notes=notes, left_out=left_out)
+    left = whole.headroom
+    if left is not None:
+        # kernels by reference: as many as layers, the rest is a call with FILE@launch away
+        left_out += len(left.kernels[layers:])
+        kernels = (replace(each, kernel=_name(each.kernel)) for each in left.kernels[:layers])
+        left = replace(left, kernels=tuple(kernels))
+    return replace(
+        whole, layers=shown, missing=missing, notes=notes, left_out=left_out, headroom=left
+    )
 
 
 def _name(name: str) -> str:

@@ -20,6 +20,16 @@ LOW = 0.6
 _MEMORY = ("dram_utilization", "l2_utilization", "l1_utilization")
 """Of which the busiest stands for memory where ncu's own total was not recorded."""
 
+_COMPUTE = (
+    *("single_precision_fu_utilization", "double_precision_fu_utilization"),
+    *("half_precision_fu_utilization", "tensor_cycles_utilization", "tensor_utilization"),
+    *("alu_utilization", "special_fu_utilization", "issue_slot_utilization"),
+)
+"""The same of compute. They are of the cycles that a multiprocessor is active, so they are scaled
+by `_ACTIVE` to the elapsed time."""
+
+_ACTIVE = "sm_efficiency"
+
 
 @dataclass(frozen=True)
 class KernelLevels:
@@ -38,6 +48,8 @@ class KernelLevels:
     compute, memory, issue
         Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
         over the elapsed time), and of the issue slots; NaN where not measured.
+    first_launch
+        Place of its first launch in the table, from 0: ``FILE@3`` names the fourth.
     """
 
     kernel: str
@@ -47,6 +59,7 @@ class KernelLevels:
     compute: float
     memory: float
     issue: float
+    first_launch: int = 0
 
     @property
     def total_us(self) -> float:
@@ -97,16 +110,15 @@ def kernel_levels(
     spent = np.bincount(codes, np.nan_to_num(times), len(units))
     count = np.bincount(codes, launches, len(units))
     unknown = pd.Series(np.nan, index=kernels.index)
-    memory, issue = (
-        np.fmax.reduce(
-            [
-                unit_means(kernels.get(name, unknown).to_numpy(dtype=float), times, codes)
-                for name in names
-            ]
-        )
-        for names in (_MEMORY, ("issue_slot_utilization",))
-    )
+
+    def busiest(*names: str) -> Any:
+        columns = [kernels.get(name, unknown).to_numpy(dtype=float) for name in names]
+        return np.fmax.reduce([unit_means(column, times, codes) for column in columns])
+
+    memory, issue = busiest(*_MEMORY), busiest("issue_slot_utilization")
+    compute = busiest(*_COMPUTE) * busiest(_ACTIVE)
     whole = float(spent.sum())
+    _, first = np.unique(codes, return_index=True)
     found = []
     for place, key in enumerate(unit_keys(units)):
         fact = facts.get(key, {})
@@ -116,9 +128,10 @@ def kernel_levels(
                 round(count[place]),
                 float(spent[place] / count[place]),
                 float(spent[place]) / whole if whole else math.nan,
-                float(fact.get("compute", math.nan)),
+                float(fact.get("compute", compute[place])),
                 float(fact.get("memory", memory[place])),
                 float(issue[place]),
+                int(first[place]),
             )
         )
     return tuple(sorted(found, key=lambda each: -each.share))

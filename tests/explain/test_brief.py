@@ -48,6 +48,7 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
         "mitigation": "split " * 200,
         "saved_us": 1.0,
         "time_us": 2.0,
+        "gain": 0.4,
     }
     none = pd.DataFrame(columns=["backend", "precision", "batch", "rule", "missing", "why"])
     brief = brief_advice(Advice(pd.DataFrame([row] * 30), none, layers=30), ("a.ncu-rep",))

@@ -18,6 +18,7 @@ class KernelLevel(TypedDict):
     compute: float | None
     memory: float | None
     issue: float | None
+    first_launch: Annotated[int, "place in the profile, from 0: FILE@3 names the fourth"]
 
 
 class RoofRow(TypedDict):
