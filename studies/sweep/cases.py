@@ -25,8 +25,6 @@ RUNS = int(os.environ.get("PERFML_BENCHMARK_RUNS", "12"))
 NOISE = 0.02
 """Largest difference of a metric, all of which are fractions, that counts as noise."""
 _START_S, _SLOWER = 5.0, 1.15
-STARTED: list[subprocess.Popen] = []
-"""Every sweep that was started, so that none goes on beside the next one."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +99,6 @@ CASES = {
             run_s=9.8,
         ),
         Case(
-            "application",
-            "three passes by running the whole program three times, over many short kernels",
-            "67 {i}",
-            {"metrics": THREE, "replay": "application"},
-            run_s=11.0,
-        ),
-        Case(
             "network",
             "YOLOv4-Tiny under two libraries, in two precisions, three repeats, one pass",
             "",
@@ -139,19 +130,9 @@ def sweep(file: Path, out: Path, *arguments: str) -> subprocess.Popen:
     """Start a sweep; what it says goes beside its folder."""
     command = [sys.executable, "-m", "perfml", "sweep", str(file), "--out", str(out), "--json"]
     with out.with_suffix(".log").open("a") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True
         )
-    STARTED.append(process)
-    return process
-
-
-def end_all() -> None:
-    """Kill what a step that failed left running; its workers and profilers follow it."""
-    for process in STARTED:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 def finish(process: subprocess.Popen, started: float, limit_s: float = 300) -> dict[str, Any]:

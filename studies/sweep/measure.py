@@ -1,4 +1,4 @@
-"""Sweeps on one GPU and on several: speed, equal metrics, and what a kill costs.
+"""Sweeps on one GPU and on several: speed, and equal metrics.
 
 Run it from the repository's root on a machine with several GPUs, nvcc and ncu::
 
@@ -6,16 +6,15 @@ Run it from the repository's root on a machine with several GPUs, nvcc and ncu::
 
 Each case (``cases.py``) is one sweep of twelve runs, measured on every number of GPUs, the
 cheapest case first; one that does not fit into the time that is left is skipped, and one that
-takes longer than it is interrupted. ``--only`` chooses cases. ``--kills`` kills a worker and a
-driver, ``--leave FILE.tar`` leaves a sweep half done for ``--take-up FILE.tar`` on another machine,
-and ``--probes`` times what takes turns.
+takes longer than it is interrupted. ``--only`` chooses cases, ``--probes`` times what takes turns.
+What a kill costs is tested with stand-ins (``tests/collectors/sweep``).
 
 The goal is a sweep of at least twelve runs at 1.8 times the speed on two GPUs. Which sweep decides:
 a launch of microseconds that is profiled in many passes is the kernel driver's work, which it does
 for one GPU after another, so no collector can double that (``--probes driver`` shows it). So the
 exit status speaks of `PRIMARY`, whose time is the GPUs' own, and every case's ratio is printed
-beside it. Exit 1 if that misses the goal, a run failed, metrics differ by more than repeats do, or
-a kill lost something; 2 if `PRIMARY` was not measured on one GPU and on two.
+beside it. Exit 1 if that misses the goal, a run failed or metrics differ by more than repeats
+do; 2 if `PRIMARY` was not measured on one GPU and on two.
 
 What was found is the table at the end and OUT/results.json. Dask has to be importable.
 """
@@ -32,15 +31,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from studies.sweep.cases import CASES, PROGRAM, ROOT, RUNS, WORK, build, compared, end_all, machine
-from studies.sweep.kills import kill_driver, kill_worker, leave, take_up
+from studies.sweep.cases import CASES, PROGRAM, ROOT, RUNS, WORK, build, compared, machine
 from studies.sweep.probes import GROUPS, probes
 
 GOAL, ON = 1.8, "2"
 WITHIN, MARGIN = 0.95, 0.03
 """Share of values that must agree: as many as repeats on one GPU do, less a margin."""
 PRIMARY = "long"
-_KILL_S, _TAKE_UP_S, _PROBE_S = 40.0, 35.0, 32.0
+_PROBE_S = 32.0
 
 
 def warm(names: list[str]) -> None:
@@ -87,28 +85,6 @@ def measure_cases(given: argparse.Namespace, end: float, results: dict[str, Any]
         save(given.out, results)
 
 
-def measure_kills(given: argparse.Namespace, end: float, results: dict[str, Any]) -> None:
-    steps: dict[str, tuple[float, Any]] = {}
-    if given.take_up:
-        steps["taken up"] = (_TAKE_UP_S, lambda: take_up(given.take_up, max(given.gpus)))
-    if given.kills:
-        steps["worker killed"] = (_KILL_S, kill_worker)
-        steps["driver killed"] = (_KILL_S, kill_driver)
-    if given.leave:
-        steps["left"] = (_TAKE_UP_S, lambda: leave(given.leave))
-    for name, (need, step) in steps.items():
-        if end - time.monotonic() < need:
-            results[name] = {"passed": False, "skipped": "no time left"}
-        else:
-            try:
-                results[name] = step()
-            except (TimeoutError, OSError) as error:
-                results[name] = {"passed": False, "failed": str(error)[:300]}
-                end_all()
-        say({name: results[name]})
-        save(given.out, results)
-
-
 def verdict(results: dict[str, Any]) -> int:
     """Say what is right and what is not; return the exit status."""
     right: dict[str, bool] = {}
@@ -124,10 +100,6 @@ def verdict(results: dict[str, Any]) -> int:
                 right[f"{name} on {count}: {ratio} x, the goal"] = ratio >= GOAL
             else:
                 print(f"{name} on {count}: {ratio} x")
-    for name in ("worker killed", "driver killed", "taken up", "left"):
-        if name in results:
-            print(f"{name}: {results[name]}")
-            right[name] = results[name]["passed"]
     print("; ".join(f"{name} {'ok' if good else 'MISSED'}" for name, good in right.items()))
     if not all(right.values()):
         return 1
@@ -154,9 +126,6 @@ def main() -> int:
     )
     parser.add_argument("--only", type=words(CASES), default=list(CASES))
     parser.add_argument("--probes", type=words(GROUPS), default=[])
-    parser.add_argument("--kills", action="store_true")
-    parser.add_argument("--leave", type=Path)
-    parser.add_argument("--take-up", type=Path)
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     given.out.mkdir(parents=True, exist_ok=True)
@@ -164,8 +133,6 @@ def main() -> int:
     warm(given.only)
     results: dict[str, Any] = {"machine": machine(), "cases": {}, "probes": []}
     say(results["machine"])
-    # what is short and must not be lost comes first
-    measure_kills(given, end, results)
     measure_cases(given, end, results)
     for found in probes(given.probes, max(given.gpus), end - _PROBE_S):
         results["probes"].append(found)

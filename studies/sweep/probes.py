@@ -1,22 +1,18 @@
-"""What takes turns when profilers work on several GPUs of one host: starts, launches, replays."""
+"""What takes turns when profilers work on several GPUs of one host: launches and replays."""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from studies.sweep.cases import FEW, PROGRAM, THREE, WORK
-
-APPLICATION = ("--replay", "application")
-REPEATS = 2
 
 
 @dataclass(frozen=True)
@@ -50,10 +46,8 @@ PROBES = (
     Probe("passes", "1 pass", metrics=FEW, steps=40),
     Probe("passes", "3 passes", together=False, metrics=THREE),
     Probe("passes", "3 passes", metrics=THREE),
-    Probe("application", "application replay", together=False, options=APPLICATION, steps=40),
-    Probe("application", "application replay", options=APPLICATION, steps=40),
 )
-GROUPS = ("starts", "driver", *dict.fromkeys(each.group for each in PROBES))
+GROUPS = ("driver", *dict.fromkeys(each.group for each in PROBES))
 REGISTERS = "b0cc010a"
 """NVB0CC_CTRL_CMD_EXEC_REG_OPS: the driver reads and writes registers of the counters."""
 LARGEST = 5
@@ -115,40 +109,6 @@ def probe(how: Probe, gpus: int) -> dict[str, Any]:
     return found
 
 
-def starts(gpus: int) -> list[dict[str, Any]]:
-    """Time what every run starts, on one GPU and on all at once: median of `REPEATS`."""
-    program = [str(PROGRAM), "1", "2"]
-
-    def report(gpu: int) -> str:
-        return f"{WORK}/start-{gpu}.ncu-rep"
-
-    def profiled(gpu: int, *options: str) -> list[str]:
-        base = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
-        return [*base, *options, "-f", "-o", report(gpu), *program]
-
-    commands: dict[str, Callable[[int], list[str]]] = {
-        "the program": lambda gpu: program,
-        "the program under ncu, 3 launches in one pass": profiled,
-        "the same, one HOME each": lambda gpu: ["env", f"HOME={folder_of(gpu)}", *profiled(gpu)],
-        "the same, no child processes": lambda gpu: [
-            *profiled(gpu, "--target-processes", "application-only")
-        ],
-        "ncu --import": lambda gpu: ["ncu", "--import", report(gpu), "--csv"],
-        "ncu --version": lambda gpu: ["ncu", "--version"],
-        "nvidia-smi": lambda gpu: ["nvidia-smi", "-L"],
-    }
-    found = []
-    for name, command in commands.items():
-        seconds: dict[str, Any] = {"what": f"start: {name}"}
-        for count in (1, gpus):
-            took = []
-            for _ in range(REPEATS):
-                took += [each[2] for each in at_once(command(gpu) for gpu in range(count))]
-            seconds[f"on {count}"] = round(statistics.median(took), 3)
-        found.append(seconds)
-    return found
-
-
 def driver(gpus: int) -> list[dict[str, Any]]:
     """Time a profiled program's calls into the kernel driver, on one GPU and on all at once."""
     library = WORK / "driver_calls.so"
@@ -199,10 +159,8 @@ def probes(groups: Iterable[str], gpus: int, until: float) -> Iterable[dict[str,
                 yield {"what": how.name, "skipped": "no time left"}
             else:
                 yield probe(how, gpus)
-    for name, step in (("starts", starts), ("driver", driver)):
-        if name not in groups:
-            continue
+    if "driver" in groups:
         if time.monotonic() > until:
-            yield {"what": name, "skipped": "no time left"}
+            yield {"what": "driver", "skipped": "no time left"}
         else:
-            yield from step(gpus)
+            yield from driver(gpus)
