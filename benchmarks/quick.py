@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from benchmarks.data import ROOT
 
 SMALLEST: dict[str, tuple[str, ...]] = {
-    "gate": (),
     "gate_repeats": ("--quick",),
     "gate_power": ("--quick",),
     "scale": ("--rows", "2e4", "--turns", "1"),
@@ -22,8 +21,8 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     "collect": ("--help",),
     "agreement": ("--help",),
 }
-"""Words of each benchmark's smallest form. Collecting needs a GPU and agreement four recordings;
-these are only loaded here."""
+"""Words of each benchmark's smallest form; a test runs `gate`. Collecting needs a GPU and agreement
+four recordings; these are only loaded here."""
 
 
 @dataclass(frozen=True)

@@ -235,15 +235,6 @@ def test_an_nvprof_log_that_finds_its_times_later_is_not_counted_twice(tmp_path)
     assert sorted(found["run_id"].unique()) == sorted(expected["run_id"].unique())
 
 
-def test_a_part_of_what_was_read_together_is_refused(profiles, tmp_path):
-    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
-    before = content(tmp_path / "kernels")
-    (alone,) = profiles.glob("*cublas*_timing.csv.xz")
-    landed = ingest_folder([alone], tmp_path / "kernels", n_jobs=1)
-    assert len(landed.failed) == 1
-    assert len(content(tmp_path / "kernels")) == len(before)
-
-
 def test_a_timing_pass_that_comes_later_replaces_the_run_without_it(profiles, tmp_path):
     (timing_pass,) = profiles.glob("*cublas*_timing.csv.xz")
     timing_pass.rename(tmp_path / timing_pass.name)
@@ -291,12 +282,6 @@ def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch)
     assert [words["n_jobs"] for words in started] == [-1]
 
 
-def test_joblibs_engine_can_be_chosen(profiles, tmp_path):
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        landed = ingest_folder([profiles], tmp_path / "kernels")
-    assert len(landed.added) == 2
-
-
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", ".", "..", "ünï %2F=", "x" * 300])
 def test_names_from_profiles_never_leave_the_folder(tmp_path, name):
     source = timing(tmp_path / "net_cudnn_fp32_b1.csv")
@@ -326,20 +311,3 @@ def test_the_verbs_go_from_profiles_to_layers_through_a_folder(profiles, tmp_pat
     document = json.loads(merged.stdout)
     assert (document["layers"], len(document["runs"])) == (21, 2)
     assert document["rows"] == len(read_table(layers).frame)
-
-
-def test_the_verb_exits_1_for_a_bad_file_and_names_it(profiles, tmp_path):
-    (profiles / "net_cublas_b1.csv").write_text('"ID","Process ID","Process Name"\n')
-    done = run("ingest", profiles, "--partition", "--out", tmp_path / "kernels", "--jobs", 1)
-    assert done.exit_code == 1
-    assert "net_cublas_b1.csv" in done.output
-    assert len(tables(tmp_path / "kernels")) == 2
-
-
-def test_training_takes_what_was_merged_from_a_folder(profiles, tmp_path):
-    out, layers = tmp_path / "kernels", tmp_path / "layers.parquet"
-    assert run("ingest", profiles, "--partition", "--out", out, "--jobs", 1, "-q").exit_code == 0
-    assert run("merge", out, "--out", layers, "-q").exit_code == 0
-    done = run("train", layers, "--splits", 2, "--model", "dt", "--json", "-q")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["scores"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError, TableError
+from perfml.errors import InputError, TableError
 from perfml.merge import batches
 from perfml.merge.batches import merge_files
 from perfml.merge.rule import merge, unattributed_time
@@ -143,13 +143,6 @@ def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch
     same(on_disk(path, tmp_path, batch, weights=weights), merge(recorded, weights=weights))
 
 
-def test_a_shuffled_table_merges_as_in_memory(recorded, tmp_path):
-    shuffled = recorded.sample(frac=1.0, random_state=3).reset_index(drop=True)
-    path = write(shuffled, tmp_path / "kernels.parquet", 1000)
-    for weights in ("own", "layer-mean"):
-        same(on_disk(path, tmp_path, 1000, weights=weights), merge(shuffled, weights=weights))
-
-
 def test_mean_weights_tell_the_devices_of_one_layer_apart(tmp_path):
     rows = [
         {"iteration": 0, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
@@ -265,13 +258,6 @@ def test_only_layers_that_match_are_kept(recorded, tmp_path):
     same(found, merge(kept))
 
 
-def test_a_pattern_that_no_layer_matches_is_an_error_that_lists_layers(tmp_path):
-    path = write(make_kernels([{}]), tmp_path / "kernels.parquet")
-    with pytest.raises(PerfmlError, match=r"'pool'.*conv_01"):
-        merge_files(path, tmp_path / "layers.parquet", layers="pool")
-    assert not (tmp_path / "layers.parquet").exists()
-
-
 @pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
 def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path, time):
     rows = [{"iteration": i} for i in range(9)]
@@ -280,20 +266,6 @@ def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path,
     with pytest.raises(TableError, match="volta_sgemm_128x64_nn"):
         merge_files(path, tmp_path / "layers.parquet")
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_no_layer_at_all_is_an_error_that_says_what_to_do(tmp_path):
-    path = write(make_kernels([{"layer": None}]), tmp_path / "kernels.parquet")
-    with pytest.raises(PerfmlError, match="NVTX"):
-        merge_files(path, tmp_path / "layers.parquet")
-
-
-def test_a_launch_without_a_name_is_an_error(tmp_path):
-    for name in ("", None):
-        table = pa.Table.from_pandas(make_kernels([{}, {"kernel": name}]))
-        pq.write_table(table, tmp_path / "kernels.parquet")
-        with pytest.raises(TableError, match="no kernel name"):
-            merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
 
 
 def test_damage_within_a_file_is_an_error_that_names_it(recorded, tmp_path):
@@ -314,22 +286,6 @@ def test_tables_of_layers_and_folders_without_tables_are_refused(recorded, tmp_p
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no Parquet file"):
         merge_files(tmp_path / "empty", tmp_path / "out.parquet")
-
-
-def test_text_in_a_metric_column_is_refused(tmp_path):
-    table = pa.Table.from_pandas(make_kernels([{FRACTION: "12 %"}]))
-    pq.write_table(table, tmp_path / "kernels.parquet")
-    with pytest.raises(TableError, match=f"{FRACTION} must hold numbers"):
-        merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
-
-
-def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, tmp_path):
-    monkeypatch.setattr("perfml.merge.write.ROW_GROUP", 1000)
-    path = write(recorded, tmp_path / "kernels.parquet", 100)
-    expected = merge(recorded)
-    same(on_disk(path, tmp_path, 500), expected)
-    groups = pq.read_metadata(tmp_path / "layers.parquet").num_row_groups
-    assert 1 < groups <= len(expected) / 1000 + 1
 
 
 def test_of_a_table_with_many_metrics_fewer_launches_are_read_at_once(

@@ -15,12 +15,10 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table
 from studies.attention.counters import (
     rows_of,
-    steps_of,
     tensor_instructions,
 )
 from studies.attention.page import (
     DATA,
-    LADDER,
 )
 from studies.workloads.attention.workload import plan
 
@@ -38,15 +36,6 @@ def recording():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.RECORDING
-
-
-@pytest.mark.slow
-def test_the_ladder_has_its_columns_in_the_order_of_the_steps():
-    found = steps_of.ladder(str(DATA), layers=["b1360_n128_d32"])
-    assert list(found["times"][0])[: len(LADDER) + 1] == ["layer", *LADDER]
-    assert [row["after"] for row in found["steps"]] == list(LADDER)[1:]
-    # one launch a layer: the time a kernel ran is the time, and is not told twice
-    assert "busy, us" not in steps_of.markdown(found)
 
 
 def test_an_instruction_of_mma_is_counted_once_and_does_4096_operations():

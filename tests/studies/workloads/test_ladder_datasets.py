@@ -12,7 +12,6 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table
 from studies.data import load as load_recording
 from studies.workloads.conv.problems import DEFAULT_SIZES, parse_sizes
-from studies.workloads.qkv.shapes import SHAPES, WARPS, layer_name
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +24,6 @@ LATER = {
     "qkv": {"base_lean", "strip_lean"},
 }  # fmt: skip
 """Versions that were written after these recordings (studies/seeds measures them)."""
-QKV_LAYERS = tuple(layer_name(shape, warps) for shape in SHAPES.values() for warps in WARPS)
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +67,6 @@ def test_every_version_of_the_convolution_solved_every_problem(conv):
     assert set(conv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
 
 
-def test_every_version_of_the_product_ran_with_every_number_of_warps(qkv):
-    solved = qkv.groupby("backend")["layer"].unique()
-    assert set(workload("qkv").backends()) - set(solved.index) == LATER["qkv"]
-    assert all(tuple(layers) == QKV_LAYERS for layers in solved)
-    assert set(qkv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
-    assert set(qkv["kernels"]) == {1}
-
-
 def test_launches_have_the_grids_of_their_problems(kernels):
     fused = kernels["conv"].query("backend == 'fused'").drop_duplicates("layer").set_index("layer")
     for problem in parse_sizes(DEFAULT_SIZES):
@@ -86,13 +76,3 @@ def test_launches_have_the_grids_of_their_problems(kernels):
     warps = own["layer"].str.extract(r"_w(\d+)", expand=False).astype(int)
     assert set(own["grid"]) == {"(132, 1, 1)"}
     assert (own["block"] == [f"({32 * each}, 1, 1)" for each in warps]).all()
-
-
-@pytest.mark.parametrize("name", ["h200-conv", "h200-qkv"])
-def test_they_load_as_scikit_learns_datasets_do(name):
-    bunch = load_recording(name)
-    assert bunch.data.shape == (len(bunch.target), len(bunch.feature_names))
-    assert "Known defects" in bunch.DESCR
-    data, target = load_recording(name, as_frame=True, return_X_y=True)
-    assert list(data.columns) == bunch.feature_names
-    assert target.name == "time_us"

@@ -59,7 +59,7 @@ def build(source, macros, folder):
     return CpuModule(Source(source, macros), folder, kernels=kernels, functions="planted.h")
 
 
-LEVELS = [0, *(pytest.param(level, marks=pytest.mark.slow) for level in (1, 2)), 3]
+LEVELS = [0, pytest.param(3, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=LEVELS, ids=lambda level: f"level {level}")

@@ -9,7 +9,6 @@ from perfml.datasets import find, load
 from perfml.ingest import ingest
 from perfml.merge import merge
 from perfml.tables import read_table
-from studies.data import load as load_recording
 from studies.workloads.planted.definition import truth_document
 from studies.workloads.planted.families import FAMILIES
 
@@ -91,11 +90,3 @@ def test_knobs_slow_their_family_down_and_move_the_metrics_of_their_cause(name):
                 assert high["time_us"] > least * low["time_us"], layer
             for metric, way in (family["cause"]["direction"] | family["along"]).items():
                 assert (high[metric] - low[metric]) * way > 0, (layer, metric)
-
-
-def test_the_loaders_give_the_published_metrics_and_the_card():
-    for name in ("h200-planted-causes", "h100-planted-causes"):
-        bunch = load_recording(name)
-        assert bunch.data.shape == (len(bunch.target), 19)
-        assert bunch.DESCR.startswith("# Planted causes")
-        assert len(bunch.target) == len(load(name).frame)
