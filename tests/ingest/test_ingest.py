@@ -21,16 +21,6 @@ def first_recordings(recorded):
     return ingest(sorted((recorded / "ncu").glob("yolov4tiny_*_b1_fp32.csv.xz")))
 
 
-def test_the_two_recorded_exports_hold_172_kernels_in_2_backends(first_recordings):
-    frame = first_recordings.frame
-    assert len(frame) == 172
-    assert frame.groupby("backend").size().to_dict() == {"cublas": 100, "cudnn": 72}
-    assert set(frame["precision"]) == {"fp32"}
-    assert set(frame["batch"]) == {1}
-    assert set(frame["workload"]) == {"yolov4-tiny"}
-    assert set(frame["device"]) == {"NVIDIA H200"}
-
-
 def test_conv_03_under_cudnn_agrees_with_a_calculation_by_hand(first_recordings):
     layers = merge(first_recordings.frame).set_index(["backend", "layer"])
     found = layers.loc[("cudnn", "conv_03")]
