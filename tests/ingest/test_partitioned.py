@@ -1,7 +1,6 @@
 """Ingest into a folder: whole runs, each once, as in memory."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -113,36 +112,6 @@ def test_columns_have_one_type_in_all_files_and_pyarrow_reads_them_as_one(profil
     whole = pyarrow.dataset.dataset(tables(tmp_path), schema=common)
     assert whole.count_rows() == len(content(tmp_path / "kernels"))
     assert whole.to_table(columns=["gld_efficiency"]).column(0).null_count >= 4
-
-
-def test_a_second_time_nothing_is_added(profiles, tmp_path):
-    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
-    before = {path: path.stat().st_mtime_ns for path in tables(tmp_path)}
-    elsewhere = tmp_path / "copy"
-    shutil.copytree(profiles, elsewhere)
-    again = ingest_folder([profiles, elsewhere], tmp_path / "kernels", n_jobs=1)
-    assert (again.added, again.kernels, len(again.present)) == ([], 0, 2)
-    assert {path: path.stat().st_mtime_ns for path in tables(tmp_path)} == before
-
-
-def test_processes_that_started_in_another_folder_read_relative_paths(
-    profiles, tmp_path, monkeypatch
-):
-    class Kept:
-        """Stands for joblib's processes, which live on from a call made in another folder."""
-
-        def __init__(self, **how):
-            assert how["n_jobs"] == 2
-
-        def __call__(self, calls):
-            for work, words, named in calls:
-                os.chdir("/")
-                yield work(*words, **named)
-
-    monkeypatch.setattr("joblib.Parallel", Kept)
-    monkeypatch.chdir(profiles.parent)
-    landed = ingest_folder([profiles.name], tmp_path / "kernels", n_jobs=2)
-    assert (len(landed.added), landed.failed) == (2, [])
 
 
 def test_only_what_is_new_is_read(profiles, tmp_path, monkeypatch):

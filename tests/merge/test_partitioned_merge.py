@@ -130,37 +130,11 @@ def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_
     assert merged["kernels"].tolist() == [2]
 
 
-def test_a_layer_in_pieces_stays_whole_where_its_file_just_fills_a_batch(tmp_path):
-    rows = [{"iteration": 0}, {"iteration": 1}, {"iteration": 0}, {"iteration": 0}]
-    path = write(make_kernels(rows), tmp_path / "k.parquet", 1)
-    same(on_disk(path, tmp_path, 4), merge(read_table(path).frame))
-
-
 @pytest.mark.parametrize("weights", ["own", "layer-mean"])
 @pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
 def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):
     path = write(recorded, tmp_path / "kernels.parquet", 3000)
     same(on_disk(path, tmp_path, batch, weights=weights), merge(recorded, weights=weights))
-
-
-def test_mean_weights_tell_the_devices_of_one_layer_apart(tmp_path):
-    rows = [
-        {"iteration": 0, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
-        {"iteration": 1, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
-        {"iteration": 1, "device": None, "kernel": "relu", "time_us": 2.0, FRACTION: 1.0},
-        {"iteration": 2, "device": "H200", "kernel_index": 0, "time_us": 5.0, FRACTION: 0.0},
-        {"iteration": 2, "device": "H200", "kernel": "relu", "time_us": 8.0, FRACTION: 1.0},
-    ]
-    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 2)
-    expected = merge(make_kernels(rows), weights="layer-mean")
-    same(on_disk(path, tmp_path, 2, weights="layer-mean"), expected)
-
-
-def test_one_layer_may_fill_many_batches(tmp_path):
-    rows = [{"time_us": 1.0 + i, FRACTION: i / 50, "kernel": f"k{i % 3}"} for i in range(50)]
-    rows += [{"layer": "conv_02", "kernel_index": 50, FRACTION: 0.5}]
-    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 7)
-    same(on_disk(path, tmp_path, 5), merge(make_kernels(rows)))
 
 
 def test_a_folder_of_runs_merges_as_one_table(recorded, tmp_path):
@@ -179,18 +153,6 @@ def test_a_run_that_is_spread_over_files_stays_one_run(recorded, tmp_path):
     for number, rows in enumerate(np.array_split(np.arange(len(part)), 7)):
         write(part.iloc[rows], tmp_path / "all" / f"part-{number}.parquet")
     same(on_disk(tmp_path / "all", tmp_path, 300), merge(part))
-
-
-def test_files_that_lack_a_metric_have_none_of_it(recorded, tmp_path):
-    (tmp_path / "all").mkdir()
-    parts = []
-    for number, (_, part) in enumerate(recorded.groupby("run_id", sort=False)):
-        part = part.drop(columns=[FRACTION]) if number % 2 else part
-        write(part, tmp_path / "all" / f"{part['run_id'].iloc[0]}.parquet")
-        parts.append(part)
-    expected = merge(pd.concat(parts, ignore_index=True))
-    same(on_disk(tmp_path / "all", tmp_path), expected, ordered=False)
-    assert expected[FRACTION].isna().any()
 
 
 def test_what_ran_outside_layers_is_accounted_for(tmp_path):
@@ -241,14 +203,6 @@ def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path)
     np.testing.assert_allclose(
         [run["us_per_iteration"] for run in merged.runs], expected_us, atol=0.0051
     )
-
-
-def test_column_types_survive_as_in_memory(recorded, tmp_path):
-    path = write(recorded, tmp_path / "kernels.parquet")
-    write_table(merge(recorded), tmp_path / "memory.parquet", kind="layers", provenance={})
-    found = on_disk(path, tmp_path)
-    expected = read_table(tmp_path / "memory.parquet").frame
-    assert found.dtypes.astype(str).tolist() == expected.dtypes.astype(str).tolist()
 
 
 def test_only_layers_that_match_are_kept(recorded, tmp_path):
