@@ -130,13 +130,6 @@ def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_
     assert merged["kernels"].tolist() == [2]
 
 
-@pytest.mark.parametrize("weights", ["own", "layer-mean"])
-@pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
-def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):
-    path = write(recorded, tmp_path / "kernels.parquet", 3000)
-    same(on_disk(path, tmp_path, batch, weights=weights), merge(recorded, weights=weights))
-
-
 def test_a_folder_of_runs_merges_as_one_table(recorded, tmp_path):
     for run, part in recorded.groupby("run_id", sort=False):
         (tmp_path / "all" / f"backend={part['backend'].iloc[0]}").mkdir(parents=True, exist_ok=True)

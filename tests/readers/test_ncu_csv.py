@@ -122,13 +122,6 @@ def test_raw_columns_are_kept_on_request(recorded):
 # The same export as other people's machines would have written it
 
 
-def test_a_german_export_gives_the_same_table(cudnn, cudnn_frame, reading):
-    rows = list(csv.reader(io.StringIO(cudnn.decode())))
-    swap = str.maketrans(",.", ".,")
-    german = [[*row[:13], *(cell.translate(swap) for cell in row[13:])] for row in rows[2:]]
-    pd.testing.assert_frame_equal(reading(table(rows[0], rows[1], german)).frame, cudnn_frame)
-
-
 def test_an_export_that_a_spreadsheet_unquoted_is_read(cudnn, cudnn_frame, reading):
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(csv.reader(io.StringIO(cudnn.decode())))
@@ -193,13 +186,6 @@ def test_a_two_way_number_is_an_error_that_asks_for_the_locale(failing, reading)
     assert "--locale" in error.cure
     assert reading(page, locale="en").frame["time_us"].iloc[0] == 1.234
     assert reading(page, locale="de").frame["time_us"].iloc[0] == 0.001234
-
-
-def test_mixed_conventions_are_an_error_that_names_the_line(failing):
-    page = raw_page({DURATION: ("ns", ["10", "20"]), OCCUPANCY: ("%", ["46.63", "46,63"])})
-    error = failing(page)
-    assert error.where.endswith("export.csv:4")
-    assert error.found == "'46,63'"
 
 
 def test_the_wrong_locale_is_an_error(failing):
@@ -290,11 +276,6 @@ def test_a_details_page_cut_between_two_rows_is_warned_of(reading):
     assert not any("is the file cut?" in warning for warning in whole.warnings)
     assert any("has 1 metric, the others 2 or more" in warning for warning in cut.warnings)
     assert np.isnan(cut.frame["achieved_occupancy"].iloc[-1])
-
-
-def test_a_details_page_that_lacks_only_its_last_newline_is_read(recorded, reading):
-    whole = (recorded / "ncu" / "details_with_output.csv").read_bytes()
-    pd.testing.assert_frame_equal(reading(whole[:-1]).frame, reading(whole).frame)
 
 
 def test_raw_labels_that_are_names_of_metrics_do_not_stand_in_for_them(recorded):

@@ -119,16 +119,6 @@ def test_a_csv_behind_much_program_output_is_found_by_the_text_reader(tmp_path):
     assert len(nvprof_text.read(source).frame) == 2
 
 
-@pytest.mark.parametrize("name", ["metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv"])
-def test_one_byte_cut_from_the_end_is_an_error_with_its_line(tmp_path, name):
-    data = (DATA / name).read_bytes()
-    with pytest.raises(InputError) as caught:
-        parse(tmp_path, data[:-1])
-    line = data.count(b"\n")
-    assert str(caught.value.where).endswith(f"out.csv:{line}")
-    assert len(str(caught.value).splitlines()) <= 2
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "line"),
     [

@@ -249,18 +249,6 @@ def test_a_missing_metric_of_one_kernel_is_reported(tmp_path):
     assert any("lack metrics" in w and "inst_executed (1 kernel)" in w for w in found.warnings)
 
 
-@pytest.mark.parametrize("name", ["metrics_two_devices.txt", "summary.txt", "trace.txt"])
-def test_one_byte_cut_from_the_end_is_an_error_with_its_line(tmp_path, name):
-    data = (DATA / name).read_bytes()
-    if name == "trace.txt":
-        data = data[: data.index(b"\nRegs:")]
-    with pytest.raises(InputError) as caught:
-        parse(tmp_path, data[:-1])
-    line = data.count(b"\n")
-    assert str(caught.value.where).endswith(f"log.txt:{line}")
-    assert len(str(caught.value).splitlines()) <= 2
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "line"),
     [
