@@ -37,7 +37,8 @@ def resampled(rows: int) -> Iterator[Any]:
     from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL
 
     held = set(pq.read_schema(RECORDED).names)
-    optional = [name for name in KERNEL_OPTIONAL if name in held]
+    # durations are drawn anew, and starts would not fit them: without one a layer takes its sum
+    optional = [name for name in KERNEL_OPTIONAL if name in held - {"start_us"}]
     columns = [*KERNEL_COLUMNS, *optional, *published()]
     numbers = ["time_us", "ncu_time_us", *published()]
     recorded = pd.read_parquet(RECORDED, columns=columns)
