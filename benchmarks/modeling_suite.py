@@ -1,16 +1,11 @@
 """The whole suite with stability, side by side: perfml against the same in plain scikit-learn.
 
-100 random splits x six models, permutation importance on the test rows of each split (5 shuffles
-a metric), and leave-one-layer-out scores with ten model seeds.
-Run: ``python -m benchmarks.modeling_suite DATASET.csv`` (the published file, or any table that
-``perfml train`` takes).
+Random splits x six models, permutation importance on the test rows of each split (5 shuffles a
+metric), and leave-one-layer-out scores with ten model seeds; a row of `benchmarks.run`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,7 +16,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score, train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from perfml.datasets import load
 from perfml.modeling import LinearModelTreeRegressor, build_problem, evaluate
 
 PLAIN = {
@@ -73,31 +67,3 @@ def ours(layers: pd.DataFrame, splits: int, jobs: int | None) -> Iterator[Score]
         scores = found.scores[(found.scores["protocol"] == "random") & ~found.scores["baseline"]]
         for row in scores.itertuples():
             yield row.model, task, row.median
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset")
-    parser.add_argument("--splits", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--jobs", type=int, help="processes of perfml; plain has one")
-    options = parser.parse_args()
-    layers = load(options.dataset).frame
-    ratios, used = [], []
-    for _ in range(options.repeats):
-        start, begun = time.perf_counter(), time.process_time()
-        mine = list(ours(layers, options.splits, options.jobs))
-        middle, between = time.perf_counter(), time.process_time()
-        theirs = list(plain(layers, options.splits))
-        end, ended = time.perf_counter(), time.process_time()
-        ratios.append((end - middle) / (middle - start))
-        print(f"perfml {middle - start:.1f} s, plain {end - middle:.1f} s, {ratios[-1]:.1f} x")
-        if options.jobs == 1:  # the processor time of other processes is not counted here
-            used.append((ended - between) / (between - begun))
-            print(f"processor time {between - begun:.1f} s and {ended - between:.1f} s", flush=True)
-    found = {"ratios": ratios, "processor_ratios": used, "perfml": mine, "plain": theirs}
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

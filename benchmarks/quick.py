@@ -14,20 +14,15 @@ from dataclasses import dataclass
 from benchmarks.data import ROOT
 
 SMALLEST: dict[str, tuple[str, ...]] = {
-    "gate": (),
     "gate_repeats": ("--quick",),
     "gate_power": ("--quick",),
-    "scale": ("--rows", "2e4", "--turns", "1", "--copies", "1"),
-    "atlas": ("--stored",),
-    "linear_model_tree": ("--rows", "1000", "--speed-only"),
-    "linear_model_tree_quality": ("--quick",),
-    "modeling_suite": ("--help",),
-    "sweep_overhead": ("--turns", "1", "--runs", "1"),
+    "scale": ("--rows", "2e4", "--turns", "1"),
+    "linear_model_tree": ("--rows", "1000", "--quick"),
     "collect": ("--help",),
     "agreement": ("--help",),
 }
-"""Words of each benchmark's smallest form. Collecting needs a GPU, agreement four recordings,
-and the suite a table without gaps, which the table's own row takes; these are only loaded here."""
+"""Words of each benchmark's smallest form; a test runs `gate`. Collecting needs a GPU and agreement
+four recordings; these are only loaded here."""
 
 
 @dataclass(frozen=True)

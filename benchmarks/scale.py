@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import math
 import os
@@ -141,52 +140,6 @@ def merge_at(rows: int, turns: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def growth(results: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """Return how perfml grows from size to size: rows x, seconds x, GiB added."""
-    found = []
-    for small, large in itertools.pairwise(results):
-        left, right = (each["sides"]["perfml"] for each in (small, large))
-        found.append(
-            {
-                "rows": large["rows"] / small["rows"],
-                "seconds": right["median_s"] / left["median_s"],
-                "cpu": right["cpu_s"] / left["cpu_s"],
-                "gib_added": right["peak_gib"] - left["peak_gib"],
-            }
-        )
-    return found
-
-
-def ingest(copies: int, folder: Path) -> dict[str, Any]:
-    """Ingest recorded runs on one process, on all, and into one table; then merge the folder."""
-    runs, launches = helper("runs", folder / "runs", copies), 0
-    results: dict[str, Any] = {"runs": runs}
-    base = [sys.executable, "-m", "perfml", "ingest", str(folder / "runs"), "-q"]
-    for name, rest in (
-        ("one table", ["--out", str(folder / "kernels.parquet")]),
-        ("folder, 1 process", ["--partition", "--jobs", "1", "--out", str(folder / "one")]),
-        ("folder, all cores", ["--partition", "--out", str(folder / "all")]),
-        ("folder, again", ["--partition", "--out", str(folder / "all")]),
-    ):
-        seconds, cpu, gib = timed([*base, *rest])
-        launches = launches or helper("rows", folder / "kernels.parquet")
-        results[name] = {"s": seconds, "cpu_s": cpu, "gib": gib, "rows_per_s": launches / seconds}
-        note(f"  {name}: {seconds:.1f} s")
-    results["rows"] = launches
-    results["same rows"] = helper("rows", folder / "all") == launches
-    return results
-
-
-def many_files(rows: int, folder: Path) -> dict[str, Any]:
-    """Merge a folder with one file a run."""
-    files = helper("folder", folder / "kernels", rows)
-    side = Side()
-    for _ in range(3):
-        side.add(*timed(command("perfml", folder / "kernels", folder / "layers.parquet")))
-    note(f"  {files} files: {side.seconds[-1]:.2f} s")
-    return {"rows": rows, "files": files, **side.summary(rows)}
-
-
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="perfml-scale-"))
@@ -223,14 +176,6 @@ def show(document: dict[str, Any]) -> None:
                 f"  {side['rows_per_s']:,.0f}"
             )
         print(f"{'':10} {result['layers']:,} layers, largest difference {result['difference']:.1e}")
-    for each in document["growth"]:
-        print(
-            f"{each['rows']:.0f} x the rows: {each['seconds']:.1f} x the seconds, "
-            f"{each['gib_added']:+.2f} GiB"
-        )
-    for name in ("ingest", "files"):
-        if document[name]:
-            print(f"{name}: {json.dumps(document[name])}")
     print(json.dumps(document["goal"]))
 
 
@@ -238,8 +183,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", action="append", type=lambda text: int(float(text)))
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--copies", type=int, default=16, help="recorded runs ingested, times six")
-    parser.add_argument("--merge-only", action="store_true")
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     sizes = sorted(words.rows or [100_000, 1_000_000, 10_000_000])
@@ -248,18 +191,10 @@ def main() -> int:
         "load_at_start": os.getloadavg()[0],
         "versions": rivals.versions(),
         "merge": [],
-        "ingest": None,
-        "files": None,
     }
     for rows in sizes:
         with scratch() as folder:
             document["merge"].append(merge_at(rows, words.turns, folder))
-    if not words.merge_only:
-        with scratch() as folder:
-            document["ingest"] = ingest(words.copies, folder)
-        with scratch() as folder:
-            document["files"] = many_files(min(OFTEN, max(sizes)), folder)
-    document["growth"] = growth(document["merge"])
     document["goal"] = verdict(document["merge"])
     document["load_at_end"] = os.getloadavg()[0]
     if words.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "datasets" / "h200-yolov4-tiny" / "kernels.parquet"
-SWEEP = ROOT / "studies/data/h200-sweep"
 ROW_GROUP = 1 << 17
 KEY = ("run_id", "iteration", "layer")
 FIRST = ("workload", "backend", "precision", "batch", "device", "compute_capability")
@@ -39,7 +37,8 @@ def resampled(rows: int) -> Iterator[Any]:
     from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL
 
     held = set(pq.read_schema(RECORDED).names)
-    optional = [name for name in KERNEL_OPTIONAL if name in held]
+    # durations are drawn anew, and starts would not fit them: without one a layer takes its sum
+    optional = [name for name in KERNEL_OPTIONAL if name in held - {"start_us"}]
     columns = [*KERNEL_COLUMNS, *optional, *published()]
     numbers = ["time_us", "ncu_time_us", *published()]
     recorded = pd.read_parquet(RECORDED, columns=columns)
@@ -91,43 +90,6 @@ def write_kernels(path: Path, rows: int) -> int:
     if writer is not None:
         writer.close()
     return layers
-
-
-def write_folder(folder: Path, rows: int) -> int:
-    """Write one file a run, as ``perfml ingest --partition`` lays them out."""
-    import pyarrow.parquet as pq
-
-    count = 0
-    for table in resampled(rows):
-        place = folder / "workload=yolov4-tiny" / f"backend={table.column('backend')[0]}"
-        place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, place / f"{table.column('run_id')[0]}.parquet", compression="zstd")
-        count += 1
-    return count
-
-
-def write_runs(folder: Path, copies: int) -> int:
-    """Write the recorded profiles as collected runs, some times over; return how many."""
-    count = 0
-    for profile in sorted(SWEEP.glob("*_timing.csv.xz")):
-        stem = profile.name.removesuffix("_timing.csv.xz")
-        _, backend, precision, batch = stem.split("_")
-        for copy in range(copies):
-            run = folder / f"{stem}-{copy}"
-            run.mkdir(parents=True)
-            shutil.copy(profile, run / "timing.csv.xz")
-            shutil.copy(SWEEP / f"{stem}.csv.xz", run / "metrics.csv.xz")
-            manifest = {"run_id": run.name, "workload": "yolov4-tiny", "backend": backend}
-            manifest |= {"precision": precision, "batch": int(batch[1:])}
-            (run / "run.json").write_text(json.dumps(manifest))
-            count += 1
-    return count
-
-
-def rows_of(path: Path) -> int:
-    from perfml.merge.files import kernel_files
-
-    return kernel_files(path).rows
 
 
 def polars_query(source: str, *names: Any) -> Any:
@@ -231,12 +193,6 @@ def main(step: str, first: str, second: str = "") -> None:
     result: Any = None
     if step == "kernels":
         result = write_kernels(Path(first), int(second))
-    elif step == "folder":
-        result = write_folder(Path(first), int(second))
-    elif step == "runs":
-        result = write_runs(Path(first), int(second))
-    elif step == "rows":
-        result = rows_of(Path(first))
     elif step == "differences":
         result = differences(Path(first), Path(second))
     elif step == "polars-categorical":

@@ -15,7 +15,7 @@ import pandas as pd
 from perfml.tables import read_table
 from studies.ladders import measure
 from studies.ladders.qkv_columns import qkv_columns
-from studies.page_tables import markdown, table_on, write_tables
+from studies.page_tables import markdown, write_tables
 from studies.workloads.qkv.shapes import SHAPES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -398,12 +398,6 @@ PAGES = {
     FOLDER / "QKV.md": (lines, small, large, smallsteps, largesteps, cold),
 }
 TABLES = {each.__name__: each for page in PAGES.values() for each in page}
-
-
-def table_of(name):
-    """Return a table as it stands on its page."""
-    page = next(path for path, tables in PAGES.items() if TABLES[name] in tables)
-    return table_on(page, name)
 
 
 if __name__ == "__main__":

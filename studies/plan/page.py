@@ -13,7 +13,7 @@ from perfml.merge.rule import merge
 from perfml.metrics.passes import check_estimates, load_passes
 from perfml.modeling import average_repeats, build_design, make_estimator, plan
 from perfml.tables import read_table
-from studies.page_tables import markdown, table_on, write_tables
+from studies.page_tables import markdown, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -155,10 +155,6 @@ def shares():
 
 
 TABLES = {each.__name__: each for each in (estimates, shares, curve, precisions, proof)}
-
-
-def table_of(name):
-    return table_on(PAGE, name)
 
 
 if __name__ == "__main__":

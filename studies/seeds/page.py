@@ -16,6 +16,7 @@ from pathlib import Path
 from perfml.datasets import load
 from perfml.tables import read_table
 from perfml.util.words import Readable
+from studies.attention.page import SEED_SECONDS, SIZES
 from studies.page_tables import markdown, write_tables
 from studies.seeds.darknet_runs import RESULTS as DARKNET
 from studies.seeds.results import RESULTS
@@ -23,6 +24,7 @@ from studies.seeds.steps import ANEW
 from studies.seeds.steps import LADDERS as WHOLE
 from studies.seeds.steps import RESULTS as STEPS
 from studies.workloads.attention.problems import Problem
+from studies.workloads.attention.variants import LADDER
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -174,24 +176,6 @@ def strips():
     return markdown([*header, "GB/s", "us"], rows)
 
 
-CASES = ("t10", "t11", "t22", "t29", "t30")
-REPORT = {
-    "sequential": (21.61, None, None, None, None),
-    "separate": (4.305, None, None, None, None),
-    "fused": (0.984, None, None, None, None),
-    "shared_48k": (0.434, None, None, None, None),
-    "split_q": (0.247, 0.832, 6.552, 8.055, 6.271),
-    "float4": (None, 0.768, 2.516, 2.526, 2.124),
-    "restructured": (None, 0.740, 2.348, 2.432, 1.846),
-    "coalesced": (None, 0.739, 2.335, 2.412, 1.812),
-    "lm_registers": (None, 0.741, 2.373, 2.441, 1.806),
-    "no_conflicts": (None, 0.695, 1.598, 0.737, 1.043),
-    "q_registers": (None, 0.658, 1.435, 0.668, 0.878),
-    "o_registers": (None, None, None, None, None),
-}
-"""The report's seconds of computing in the cases, on a GTX 1080."""
-
-
 def files():
     """fp32 attention from file to file: seconds of computing, the report's in brackets."""
     found = {
@@ -199,17 +183,17 @@ def files():
         for row in (*results()["attention"], *results()["sequential"])
     }
     rows = []
-    for version, told in REPORT.items():
+    for version in ("sequential", *LADDER):
         cells = []
-        for case, theirs in zip(CASES, told, strict=True):
-            row = found.get((version, case))
+        for case in SIZES:
+            row, theirs = found.get((version, case)), SEED_SECONDS.get(version, {}).get(case)
             ours = "-" if row is None else f"{row['computing_s']:.3f}"
             cells.append(f"{ours} ({theirs})" if theirs is not None else ours)
-        whole = [found.get((version, case)) for case in CASES]
+        whole = [found.get((version, case)) for case in SIZES]
         cells += ["-" if row is None else f"{row['total_s']:.3f}" for row in whole]
         rows.append([version, *cells])
-    computing = [f"computing {case}" for case in CASES]
-    return markdown(["version", *computing, *(f"total {case}" for case in CASES)], rows)
+    computing = [f"computing {case}" for case in SIZES]
+    return markdown(["version", *computing, *(f"total {case}" for case in SIZES)], rows)
 
 
 THROUGHPUTS = {

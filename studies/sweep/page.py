@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 
 from perfml.util.words import Readable
-from studies.page_tables import markdown, table_on, write_tables
+from studies.page_tables import markdown, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -132,10 +132,6 @@ def attempts():
 
 
 TABLES = {each.__name__: each for each in (sweeps, driver, launches, attempts, metrics)}
-
-
-def table_of(name):
-    return table_on(PAGE, name)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
-from perfml.datasets.loading import UNKNOWN
 from perfml.explain import Peaks
 from perfml.report.render.text import to_text
 from perfml.report.verbs import roofline_document
@@ -49,33 +48,6 @@ def tables(tmp_path_factory, recorded):
     return kernels, layers
 
 
-VERBS = (
-    "collect",
-    "doctor",
-    "ingest",
-    "merge",
-    "inspect",
-    "metrics",
-    "train",
-    "rank",
-    "report",
-    "plot",
-    "explain",
-    "reproduce",
-    "datasets list",
-    "datasets path",
-    "datasets fetch",
-)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example(verb):
-    result = run(*verb.split(), "--help")
-    assert result.exit_code == 0
-    assert "Example: perfml" in result.output
-    assert "--json" in result.output
-
-
 def loaded_by(*words: object) -> tuple[str, set[str]]:
     """Return what a command prints, and the heavy libraries that its process loaded."""
     code = (
@@ -107,22 +79,6 @@ def test_the_version_is_printed():
     assert start("--version").stdout.strip() == f"perfml {__version__}"
 
 
-def test_ingest_reports_172_kernels_in_2_backends(tmp_path, recorded):
-    exports = sorted((recorded / "ncu").glob("yolov4tiny_*_b1_fp32.csv.xz"))
-    done = start("ingest", *exports, "--out", tmp_path / "k.parquet", "--json")
-    assert done.returncode == 0
-    document = json.loads(done.stdout)
-    assert document["kernels"] == 172
-    assert document["backends"] == ["cublas", "cudnn"]
-
-
-def test_merge_gives_21_convolutions_a_backend(tables, tmp_path):
-    done = run("merge", tables[0], "--out", tmp_path / "layers.parquet", "--json")
-    document = json.loads(done.stdout)
-    assert document["layers"] == 21
-    assert [run["rows"] for run in document["runs"]] == [21, 21]
-
-
 def test_merge_writes_the_published_schema(tables, tmp_path):
     out = tmp_path / "dataset.csv"
     assert run("merge", tables[0], "--out", out, "-q").exit_code == 0
@@ -141,42 +97,10 @@ def test_merge_keeps_the_layers_asked_for(tables, tmp_path):
     assert "no layer's name matches" in result.stderr
 
 
-def test_inspect_shows_metrics_and_provenance(tables):
-    document = json.loads(run("inspect", tables[1], "--json").stdout)
-    assert document["kind"] == "layers"
-    assert document["rows"] == 42
-    assert {each["format"] for each in document["provenance"]["sources"]} == {"ncu-csv"}
-    text = run("inspect", tables[1]).output
-    assert "achieved_occupancy" in text
-    assert "sha256" in text
-
-
-def test_metrics_prints_what_to_ask_ncu_for():
-    done = run("metrics", "published", "--request")
-    names = done.stdout.strip().split(",")
-    assert len(names) == 26
-    assert "gpu__time_duration.sum" in names
-
-
-def test_train_shows_both_protocols_side_by_side(tables):
-    result = run("train", tables[1], "--model", "dt", "--splits", "2", "--json", "-q")
-    assert result.exit_code == 0
-    document = json.loads(result.stdout)
-    protocols = {row["protocol"] for row in document["scores"]}
-    assert protocols == {"random", "leave-one-layer-out"}
-
-
 def test_a_random_split_is_never_shown_alone(tables):
     words = ("--model", "dt", "--splits", "2", "--protocol", "random", "--json", "-q")
     document = json.loads(run("train", tables[1], *words).stdout)
     assert "leave-one-layer-out" in {row["protocol"] for row in document["scores"]}
-
-
-def test_rank_gives_intervals_and_probabilities(tables):
-    words = ("--model", "dt", "--resamples", "3", "--json", "-q")
-    document = json.loads(run("rank", tables[1], *words).stdout)
-    first = document["summary"][0]
-    assert {"group", "members", "rank_low", "rank_high", "p_top3"} <= set(first)
 
 
 def test_where_keeps_only_matching_rows(tables):
@@ -200,25 +124,6 @@ def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_datasets_are_listed_and_found(sweep):
-    listed = run("datasets", "list").stdout
-    assert "h200-yolov4-tiny" in listed
-    assert "h200-sweep" not in listed
-    assert run("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
-
-
-def test_doctor_lists_checks():
-    document = json.loads(run("doctor", "--json").stdout)
-    assert {"python", "gpu", "ncu"} <= {each["name"] for each in document["checks"]}
-
-
-def test_doctor_says_what_helps_on_a_narrow_terminal_too(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    checks = json.loads(run("doctor", "--json").stdout)["checks"]
-    printed = " ".join(run("doctor").stdout.split())
-    assert all(each["cure"] in printed for each in checks if each["cure"])
-
-
 def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
     _, table = on_h200(layers=2)
     path = tmp_path / "layers.parquet"
@@ -229,18 +134,6 @@ def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
     (line,) = (each for each in printed.splitlines() if each.startswith("conv_01  cublas"))
     rate = 1e9 / (1.01 * 5e-6)
     assert f"{rate / 1e12:.4g}" in line
-
-
-def test_a_roofline_without_bytes_shows_a_dash_where_operations_were_not_counted():
-    rates = pd.array([2e12, pd.NA], dtype="Float64")
-    precision = pd.array(["fp32", "unknown"], dtype="string")
-    rows = pd.DataFrame({"layer": ["a", "b"], "precision": precision, "time_us": [1.0, 2.0]})
-    rows = rows.assign(flops=pd.NA, flop_rate=rates, flops_source=pd.NA, fraction=0.1)
-    rows["bound"] = UNKNOWN
-    peaks = Peaks("a GPU", {"fp32": 4e12}, {"fp32": "given"})
-    shown = to_text(roofline_document(rows, peaks, by_kernel=False), width=100)
-    assert "50 %" in shown
-    assert shown.count("–") == 2
 
 
 def test_a_roofline_of_many_layers_shows_those_that_take_longest_first():

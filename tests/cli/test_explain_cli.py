@@ -1,8 +1,6 @@
 """perfml explain: in process, and as the program a user starts."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +10,6 @@ from perfml.ingest.profiles import ingest
 from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.paths import DATA
-from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -36,30 +33,6 @@ def tables(tmp_path_factory, sweep):
         rows = frame[(frame["backend"] == backend) & (frame["batch"] == 1)]
         write_table(rows, files[backend], kind="kernels", provenance=found.provenance)
     return files
-
-
-def test_a_dataset_s_name_gives_a_page_with_kernel_names(sweep):
-    result = run(sweep, *SIDES, "--where", "batch=1", "--layer", "conv_20", "-q", "--more")
-    assert result.exit_code == 0, result.output
-    for said in (
-        "== conv_20: slower: 2.4",
-        "fused (4 → 2 launches",
-        "im2col_kernel",
-        "wave quantization (tail effect)",
-        "By kind, as factors on the time: waves ×",
-        "Causes by the counters, without a model",
-        "smaller ones",
-        "Model attribution (exact Shapley values of gbr",
-        "fitted without this layer",
-        "Where the evidence disagrees:",
-        "makes it slower: wave quantization (tail effect) ×",
-        "blocks fill 13 % of the waves they need, 75 % in the baseline",
-        "split_k_kernel__5x_cublas",
-        "Advice (at most so much of the layer's time; gains do not add up)",
-        "(0 % to 62 % of the layer",
-        "hazard: too few blocks to fill the multiprocessors (small_grid)",
-    ):
-        assert said in result.stdout
 
 
 def test_a_layer_asked_for_comes_first_and_of_all_others_the_sum(sweep):
@@ -155,12 +128,6 @@ def test_layers_of_other_names_are_aligned_by_the_shapes_in_the_provenance(tmp_p
     assert "== conv_20 -> block.20 (aligned: shape): no difference" in result.stdout
 
 
-def test_launches_outside_the_layers_are_warned_of_on_stderr(sweep):
-    result = run(sweep, *SIDES, "--where", "batch=1", "--top", "0", "--model", "none")
-    assert result.exit_code == 0, result.output
-    assert "launches lie outside every layer" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -188,20 +155,3 @@ def test_errors_say_what_to_do_without_a_traceback(tables, words, said):
     assert said in result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) >= 2
-
-
-@pytest.mark.slow
-def test_the_program_explains_two_tables(tables):
-    words = ["explain", str(tables["cublas"]), str(tables["cudnn"]), "--top", "1", "--json"]
-    words += ["--model", "none"]
-    result = subprocess.run(
-        [sys.executable, "-m", "perfml", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
-    assert document["details"][0]["layer"] == "conv_15"
-    assert (document["baseline"], document["target"]) == ("cublas", "cudnn")

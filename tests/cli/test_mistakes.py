@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from perfml.cli import app, output
+from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.tables import write_table
-from tests.support.paths import ROOT
 from tests.support.report_data import layers
 
 SIDES = ("--baseline", "cublas", "--target", "cudnn")
@@ -75,25 +74,6 @@ def test_a_file_that_is_nearly_called_so_is_proposed_and_one_of_the_same_ending_
     assert "Did you mean" not in run(verb, *["qx.ncu-rep"] * (2 if verb == "gate" else 1)).output
 
 
-def test_an_error_is_folded_between_words_on_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("LINES", "24")
-    output._said(
-        "a.csv: not a profile in a format that is read\nExport it again with --csv --page raw."
-    )
-    lines = capsys.readouterr().err.splitlines()
-    assert max(map(len, lines)) <= 40
-    assert lines[-1].endswith("raw.")
-    assert [line for line in lines if line.startswith("Export it")]
-
-
-def test_a_name_like_nothing_gets_the_list():
-    result = run("metrics", "zzzzzz")
-    assert "Did you mean" not in result.output
-    assert "Sets are:" in result.output
-
-
 def test_counters_of_nsight_compute_lead_to_the_metrics_that_read_them():
     catalogue = load_catalogue()
     assert "achieved_occupancy" in catalogue.read_from("sm__warps_active.avg.pct")
@@ -123,37 +103,11 @@ def test_a_name_that_promises_another_format_is_no_report(table, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_is_no_place_for_a_file(table, tmp_path):
-    result = run("report", table, "--out", tmp_path)
-    assert result.exit_code == 1
-    assert "a directory" in result.output
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_condition_without_a_value_is_shown_one(table):
-    said = run("train", table, "--where", "backend").output
-    assert "Write backend=VALUE, such as backend=cublas." in said
-
-
-def test_an_unknown_choice_is_said_without_the_words_of_the_parser(table):
-    said = run("plot", "tims", table).output
-    assert "Value error" not in said
-    assert "'tims' is not one of 'times'" in " ".join(said.split())
-
-
 def test_doctor_says_before_it_measures_that_it_cannot_write(tmp_path):
     result = run("doctor", "--measure-peaks", "--out", tmp_path / "nowhere" / "x.json")
     assert result.exit_code == 1
     assert "cannot write here" in result.output
     assert "python" not in result.output
-
-
-def test_the_folder_of_the_data_sets_stands_once_and_whole(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "60")
-    shown = run("datasets", "list").output.splitlines()
-    assert shown[-1] == f"here: in {ROOT / 'datasets'}"
-    assert "…" not in "".join(shown)
 
 
 @pytest.mark.process

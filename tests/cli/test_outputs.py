@@ -91,12 +91,6 @@ def test_a_dry_run_refuses_what_the_workload_does_not_have(tmp_path, option, val
     assert known in result.output
 
 
-def test_a_missing_extra_is_installed_from_where_perfml_came_from():
-    error = missing_extra("ncu-report", "ncu", "reading .ncu-rep files")
-    assert install_command("ncu") in str(error)
-    assert "'perfml[ncu]'" not in str(error)
-
-
 def test_an_error_of_a_worker_arrives_as_it_was_raised():
     for error in (
         missing_extra("interpret", "explain", "the model ebm"),
@@ -107,12 +101,6 @@ def test_an_error_of_a_worker_arrives_as_it_was_raised():
         assert type(copy) is type(error)
         assert str(copy) == str(error)
         assert copy.as_dict() == error.as_dict()
-
-
-def test_the_checkout_is_the_source_where_nothing_else_is_noted(monkeypatch):
-    monkeypatch.setattr("perfml.util.installed._installer", lambda: "pip install")
-    monkeypatch.setattr("perfml.util.installed._origin", lambda: ("", False))
-    assert install_command("ncu") == f"pip install '{ROOT}[ncu]'"
 
 
 @pytest.mark.parametrize(

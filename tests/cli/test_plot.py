@@ -61,17 +61,6 @@ def test_every_figure_is_drawn_into_a_file(name, files, tmp_path):
     assert out.read_text(encoding="utf-8").lstrip().startswith("<?xml")
 
 
-def test_command_line_and_functions_know_the_same_figures():
-    assert [each.value for each in Figure] == list(PLOTS)
-
-
-@pytest.mark.parametrize("figure", ["tree", "clusters", "stalls"])
-def test_a_title_says_which_rows_are_drawn(files, figure):
-    frame = read_table(files / "both.parquet").frame
-    ax = draw_plot(figure, Request(frame))
-    assert ax.get_title(loc="left").endswith("(fp32, batch 1 and 8)")
-
-
 def test_a_title_names_the_layer_above_the_legend(files):
     frame = read_table(files / "both.parquet").frame
     layer = frame["layer"].iloc[0]
@@ -101,12 +90,6 @@ def test_without_a_name_the_figure_gives_it(files, tmp_path, monkeypatch):
     assert f"Figure: {tmp_path / 'times.png'}" in result.stdout
 
 
-def test_width_is_that_of_the_picture(files, tmp_path):
-    out = tmp_path / "t.svg"
-    run("plot", "times", files / "layers.parquet", "--width", 500, "--out", out)
-    assert 'width="500pt"' in out.read_text(encoding="utf-8")
-
-
 def test_backends_of_several_datasets_are_told_apart(files, tmp_path):
     out = tmp_path / "t.svg"
     tables = (files / "layers.parquet", files / "kernels.parquet")
@@ -115,12 +98,6 @@ def test_backends_of_several_datasets_are_told_apart(files, tmp_path):
     both = named_apart([frame, frame], ["x", "x"])
     assert [each["backend"].iloc[0] for each in both] == ["x (1): a", "x (2): a"]
     assert named_apart([frame], ["x"])[0] is frame
-
-
-def test_slowest_layer_is_drawn_where_none_is_named():
-    frame = kernels(layers=3)
-    ax = draw_plot("kernels", Request(merge(frame), frame))
-    assert ax.get_title(loc="left") == "Kernels of conv_03 (fp32, batch 1)"
 
 
 @pytest.mark.parametrize(

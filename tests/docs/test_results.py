@@ -11,7 +11,6 @@ import pytest
 from benchmarks import counters_page, gate_page, rows
 from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
-from studies.page_tables import table_on
 from studies.plan.page import PAGE as PLAN
 from studies.seeds.page import judged, tally
 from studies.sweep.page import NAMES, cases
@@ -117,10 +116,6 @@ def test_the_rows_of_the_four_documents_are_counted_as_the_page_says():
 
 
 def test_the_gate_is_as_quiet_and_as_sharp_as_the_page_says():
-    for name, table in gate_page.TABLES.items():
-        assert table_on(gate_page.PAGE, name) == table(), (
-            "write it anew: python -m benchmarks.gate_page, and the section of docs/results.md"
-        )
     counts = json.loads(gate_page.RESULTS.read_text(encoding="utf-8"))
     runs, recordings = counts["iterations of one run"], counts["two recordings"]
     whole = runs["comparisons"] + recordings["comparisons"]

@@ -6,10 +6,9 @@ import lzma
 import pytest
 
 from perfml.ingest.arguments import Started, differing_arguments
-from perfml.ingest.folder import IngestSettings, ingest_folder
+from perfml.ingest.folder import ingest_folder
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
-from perfml.merge import merge
 from perfml.tables import read_table
 from tests.support.paths import DATA
 
@@ -77,19 +76,6 @@ def test_a_run_that_came_before_the_others_keeps_its_name_until_it_is_given_with
     landed = ingest_folder([runs], tables, n_jobs=1)
     assert (landed.replaced, landed.present) == (["gemm-512"], ["gemm-1024"])
     assert workloads(tables) == {"gemm --size 512", "gemm --size 1024"}
-
-
-def test_a_folder_of_tables_holds_them_as_repeats_where_the_user_says_so(runs, tmp_path):
-    settings = IngestSettings(identity=Identity(workload="gemm"))
-    landed = ingest_folder([runs], tmp_path / "tables", settings=settings, n_jobs=1)
-    assert workloads(tmp_path / "tables") == {"gemm"}
-    assert any("count as repeats" in text for text in landed.warnings)
-
-
-def test_their_layers_are_not_averaged(runs):
-    layers = merge(ingest([runs]).frame)
-    conv = layers[layers["layer"] == "conv_03"]
-    assert conv.groupby("workload")["time_us"].mean().nunique() == 2
 
 
 def test_the_command_that_nvprof_wrote_counts_too(tmp_path):

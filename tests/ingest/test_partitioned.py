@@ -1,7 +1,6 @@
 """Ingest into a folder: whole runs, each once, as in memory."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -115,36 +114,6 @@ def test_columns_have_one_type_in_all_files_and_pyarrow_reads_them_as_one(profil
     assert whole.to_table(columns=["gld_efficiency"]).column(0).null_count >= 4
 
 
-def test_a_second_time_nothing_is_added(profiles, tmp_path):
-    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
-    before = {path: path.stat().st_mtime_ns for path in tables(tmp_path)}
-    elsewhere = tmp_path / "copy"
-    shutil.copytree(profiles, elsewhere)
-    again = ingest_folder([profiles, elsewhere], tmp_path / "kernels", n_jobs=1)
-    assert (again.added, again.kernels, len(again.present)) == ([], 0, 2)
-    assert {path: path.stat().st_mtime_ns for path in tables(tmp_path)} == before
-
-
-def test_processes_that_started_in_another_folder_read_relative_paths(
-    profiles, tmp_path, monkeypatch
-):
-    class Kept:
-        """Stands for joblib's processes, which live on from a call made in another folder."""
-
-        def __init__(self, **how):
-            assert how["n_jobs"] == 2
-
-        def __call__(self, calls):
-            for work, words, named in calls:
-                os.chdir("/")
-                yield work(*words, **named)
-
-    monkeypatch.setattr("joblib.Parallel", Kept)
-    monkeypatch.chdir(profiles.parent)
-    landed = ingest_folder([profiles.name], tmp_path / "kernels", n_jobs=2)
-    assert (len(landed.added), landed.failed) == (2, [])
-
-
 def test_only_what_is_new_is_read(profiles, tmp_path, monkeypatch):
     ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
     new = timing(profiles / "net_triton_fp16_b1.csv")
@@ -235,15 +204,6 @@ def test_an_nvprof_log_that_finds_its_times_later_is_not_counted_twice(tmp_path)
     assert sorted(found["run_id"].unique()) == sorted(expected["run_id"].unique())
 
 
-def test_a_part_of_what_was_read_together_is_refused(profiles, tmp_path):
-    ingest_folder([profiles], tmp_path / "kernels", n_jobs=1)
-    before = content(tmp_path / "kernels")
-    (alone,) = profiles.glob("*cublas*_timing.csv.xz")
-    landed = ingest_folder([alone], tmp_path / "kernels", n_jobs=1)
-    assert len(landed.failed) == 1
-    assert len(content(tmp_path / "kernels")) == len(before)
-
-
 def test_a_timing_pass_that_comes_later_replaces_the_run_without_it(profiles, tmp_path):
     (timing_pass,) = profiles.glob("*cublas*_timing.csv.xz")
     timing_pass.rename(tmp_path / timing_pass.name)
@@ -291,12 +251,6 @@ def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch)
     assert [words["n_jobs"] for words in started] == [-1]
 
 
-def test_joblibs_engine_can_be_chosen(profiles, tmp_path):
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        landed = ingest_folder([profiles], tmp_path / "kernels")
-    assert len(landed.added) == 2
-
-
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", ".", "..", "ünï %2F=", "x" * 300])
 def test_names_from_profiles_never_leave_the_folder(tmp_path, name):
     source = timing(tmp_path / "net_cudnn_fp32_b1.csv")
@@ -326,20 +280,3 @@ def test_the_verbs_go_from_profiles_to_layers_through_a_folder(profiles, tmp_pat
     document = json.loads(merged.stdout)
     assert (document["layers"], len(document["runs"])) == (21, 2)
     assert document["rows"] == len(read_table(layers).frame)
-
-
-def test_the_verb_exits_1_for_a_bad_file_and_names_it(profiles, tmp_path):
-    (profiles / "net_cublas_b1.csv").write_text('"ID","Process ID","Process Name"\n')
-    done = run("ingest", profiles, "--partition", "--out", tmp_path / "kernels", "--jobs", 1)
-    assert done.exit_code == 1
-    assert "net_cublas_b1.csv" in done.output
-    assert len(tables(tmp_path / "kernels")) == 2
-
-
-def test_training_takes_what_was_merged_from_a_folder(profiles, tmp_path):
-    out, layers = tmp_path / "kernels", tmp_path / "layers.parquet"
-    assert run("ingest", profiles, "--partition", "--out", out, "--jobs", 1, "-q").exit_code == 0
-    assert run("merge", out, "--out", layers, "-q").exit_code == 0
-    done = run("train", layers, "--splits", 2, "--model", "dt", "--json", "-q")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["scores"]

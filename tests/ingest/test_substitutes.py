@@ -41,20 +41,3 @@ def test_it_is_one_line_over_all_files_and_v_lists_the_formulas(partition, files
     warning, formula = said("-v", out="second.parquet")
     assert warning == line
     assert formula == f"dram_utilization is taken as {STANDS_IN}"
-
-
-def test_it_is_one_line_over_both_sides_of_an_explanation_though_they_lack_different_metrics(
-    files, tmp_path
-):
-    rows = list(csv.reader(files[0].read_text().splitlines()))
-    place = rows[0].index("smsp__thread_inst_executed_per_inst_executed.pct")
-    with files[0].open("w", newline="") as stream:
-        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerows([*row[:place], *row[place + 1 :]] for row in rows)
-    for verb in ("explain", "gate"):
-        done = CliRunner().invoke(app, [verb, *map(str, files)])
-        lines = [line for line in done.stderr.splitlines() if "stand in for them" in line]
-        assert lines == [], done.output
-        done = CliRunner().invoke(app, [verb, "-v", *map(str, files)])
-        lines = [line for line in done.stderr.splitlines() if "stand in for them" in line]
-        assert len(lines) == 1, done.output

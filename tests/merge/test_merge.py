@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError, TableError
 from perfml.merge.batches import merge_files
-from perfml.merge.rule import BY_KERNEL, launch_totals, merge, unattributed_time
+from perfml.merge.rule import BY_KERNEL, merge, unattributed_time
 from perfml.tables import CLOCK_COLUMNS, read_table, write_table
 from tests.support.tables import make_kernels
 
@@ -119,20 +119,6 @@ def test_a_summary_merges_as_its_launches_do(weights):
     expected, found = (merge(make_kernels(each), weights=weights) for each in (single, together))
     for name in ("kernels", "time_us", FRACTION, COUNT):
         assert found[name].tolist() == [pytest.approx(expected[name].iloc[0])]
-
-
-def test_the_totals_of_rows_of_many_launches_are_of_all_of_them():
-    kernels = make_kernels([{"time_us": 2.0, FRACTION: 0.5, COUNT: 7.0, "launches": 3}, {}])
-    totals = launch_totals(kernels)
-    assert totals["time_us"].tolist() == [6.0, 1.0]
-    assert totals[[FRACTION, COUNT]].iloc[0].tolist() == [0.5, 21.0]
-    pd.testing.assert_frame_equal(launch_totals(totals), totals)
-
-
-def test_launches_outside_layers_count_as_many_as_a_row_stands_for():
-    kernels = make_kernels([{"time_us": 6.0}, {"layer": None, "time_us": 1.0, "launches": 4}])
-    outside = unattributed_time(kernels)
-    assert outside[["launches", "time_us", "share"]].to_numpy().tolist() == [[4, 4.0, 0.4]]
 
 
 def test_a_number_of_launches_that_is_none_is_an_error_that_names_the_kernel():

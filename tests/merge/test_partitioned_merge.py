@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError, TableError
+from perfml.errors import InputError, TableError
 from perfml.merge import batches
 from perfml.merge.batches import merge_files
 from perfml.merge.rule import merge, unattributed_time
@@ -130,46 +130,6 @@ def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_
     assert merged["kernels"].tolist() == [2]
 
 
-def test_a_layer_in_pieces_stays_whole_where_its_file_just_fills_a_batch(tmp_path):
-    rows = [{"iteration": 0}, {"iteration": 1}, {"iteration": 0}, {"iteration": 0}]
-    path = write(make_kernels(rows), tmp_path / "k.parquet", 1)
-    same(on_disk(path, tmp_path, 4), merge(read_table(path).frame))
-
-
-@pytest.mark.parametrize("weights", ["own", "layer-mean"])
-@pytest.mark.parametrize("batch", [500, 5000, 1 << 17])
-def test_a_recorded_table_merges_as_in_memory(recorded, tmp_path, weights, batch):
-    path = write(recorded, tmp_path / "kernels.parquet", 3000)
-    same(on_disk(path, tmp_path, batch, weights=weights), merge(recorded, weights=weights))
-
-
-def test_a_shuffled_table_merges_as_in_memory(recorded, tmp_path):
-    shuffled = recorded.sample(frac=1.0, random_state=3).reset_index(drop=True)
-    path = write(shuffled, tmp_path / "kernels.parquet", 1000)
-    for weights in ("own", "layer-mean"):
-        same(on_disk(path, tmp_path, 1000, weights=weights), merge(shuffled, weights=weights))
-
-
-def test_mean_weights_tell_the_devices_of_one_layer_apart(tmp_path):
-    rows = [
-        {"iteration": 0, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
-        {"iteration": 1, "device": "H200", "time_us": 1.0, FRACTION: 0.0},
-        {"iteration": 1, "device": None, "kernel": "relu", "time_us": 2.0, FRACTION: 1.0},
-        {"iteration": 2, "device": "H200", "kernel_index": 0, "time_us": 5.0, FRACTION: 0.0},
-        {"iteration": 2, "device": "H200", "kernel": "relu", "time_us": 8.0, FRACTION: 1.0},
-    ]
-    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 2)
-    expected = merge(make_kernels(rows), weights="layer-mean")
-    same(on_disk(path, tmp_path, 2, weights="layer-mean"), expected)
-
-
-def test_one_layer_may_fill_many_batches(tmp_path):
-    rows = [{"time_us": 1.0 + i, FRACTION: i / 50, "kernel": f"k{i % 3}"} for i in range(50)]
-    rows += [{"layer": "conv_02", "kernel_index": 50, FRACTION: 0.5}]
-    path = write(make_kernels(rows), tmp_path / "kernels.parquet", 7)
-    same(on_disk(path, tmp_path, 5), merge(make_kernels(rows)))
-
-
 def test_a_folder_of_runs_merges_as_one_table(recorded, tmp_path):
     for run, part in recorded.groupby("run_id", sort=False):
         (tmp_path / "all" / f"backend={part['backend'].iloc[0]}").mkdir(parents=True, exist_ok=True)
@@ -186,18 +146,6 @@ def test_a_run_that_is_spread_over_files_stays_one_run(recorded, tmp_path):
     for number, rows in enumerate(np.array_split(np.arange(len(part)), 7)):
         write(part.iloc[rows], tmp_path / "all" / f"part-{number}.parquet")
     same(on_disk(tmp_path / "all", tmp_path, 300), merge(part))
-
-
-def test_files_that_lack_a_metric_have_none_of_it(recorded, tmp_path):
-    (tmp_path / "all").mkdir()
-    parts = []
-    for number, (_, part) in enumerate(recorded.groupby("run_id", sort=False)):
-        part = part.drop(columns=[FRACTION]) if number % 2 else part
-        write(part, tmp_path / "all" / f"{part['run_id'].iloc[0]}.parquet")
-        parts.append(part)
-    expected = merge(pd.concat(parts, ignore_index=True))
-    same(on_disk(tmp_path / "all", tmp_path), expected, ordered=False)
-    assert expected[FRACTION].isna().any()
 
 
 def test_what_ran_outside_layers_is_accounted_for(tmp_path):
@@ -250,26 +198,11 @@ def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path)
     )
 
 
-def test_column_types_survive_as_in_memory(recorded, tmp_path):
-    path = write(recorded, tmp_path / "kernels.parquet")
-    write_table(merge(recorded), tmp_path / "memory.parquet", kind="layers", provenance={})
-    found = on_disk(path, tmp_path)
-    expected = read_table(tmp_path / "memory.parquet").frame
-    assert found.dtypes.astype(str).tolist() == expected.dtypes.astype(str).tolist()
-
-
 def test_only_layers_that_match_are_kept(recorded, tmp_path):
     path = write(recorded, tmp_path / "kernels.parquet", 300)
     found = on_disk(path, tmp_path, layers="conv_0[1-3]")
     kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
     same(found, merge(kept))
-
-
-def test_a_pattern_that_no_layer_matches_is_an_error_that_lists_layers(tmp_path):
-    path = write(make_kernels([{}]), tmp_path / "kernels.parquet")
-    with pytest.raises(PerfmlError, match=r"'pool'.*conv_01"):
-        merge_files(path, tmp_path / "layers.parquet", layers="pool")
-    assert not (tmp_path / "layers.parquet").exists()
 
 
 @pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
@@ -280,20 +213,6 @@ def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path,
     with pytest.raises(TableError, match="volta_sgemm_128x64_nn"):
         merge_files(path, tmp_path / "layers.parquet")
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_no_layer_at_all_is_an_error_that_says_what_to_do(tmp_path):
-    path = write(make_kernels([{"layer": None}]), tmp_path / "kernels.parquet")
-    with pytest.raises(PerfmlError, match="NVTX"):
-        merge_files(path, tmp_path / "layers.parquet")
-
-
-def test_a_launch_without_a_name_is_an_error(tmp_path):
-    for name in ("", None):
-        table = pa.Table.from_pandas(make_kernels([{}, {"kernel": name}]))
-        pq.write_table(table, tmp_path / "kernels.parquet")
-        with pytest.raises(TableError, match="no kernel name"):
-            merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
 
 
 def test_damage_within_a_file_is_an_error_that_names_it(recorded, tmp_path):
@@ -314,22 +233,6 @@ def test_tables_of_layers_and_folders_without_tables_are_refused(recorded, tmp_p
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no Parquet file"):
         merge_files(tmp_path / "empty", tmp_path / "out.parquet")
-
-
-def test_text_in_a_metric_column_is_refused(tmp_path):
-    table = pa.Table.from_pandas(make_kernels([{FRACTION: "12 %"}]))
-    pq.write_table(table, tmp_path / "kernels.parquet")
-    with pytest.raises(TableError, match=f"{FRACTION} must hold numbers"):
-        merge_files(tmp_path / "kernels.parquet", tmp_path / "layers.parquet")
-
-
-def test_row_groups_of_the_result_hold_many_small_inputs(monkeypatch, recorded, tmp_path):
-    monkeypatch.setattr("perfml.merge.write.ROW_GROUP", 1000)
-    path = write(recorded, tmp_path / "kernels.parquet", 100)
-    expected = merge(recorded)
-    same(on_disk(path, tmp_path, 500), expected)
-    groups = pq.read_metadata(tmp_path / "layers.parquet").num_row_groups
-    assert 1 < groups <= len(expected) / 1000 + 1
 
 
 def test_of_a_table_with_many_metrics_fewer_launches_are_read_at_once(

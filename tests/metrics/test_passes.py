@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.metrics.passes import (
-    SECONDS,
     PassCounts,
     check_estimates,
     cupti_passes,
     cupti_seconds,
     is_free,
-    is_instrumented,
     load_passes,
     read_sets,
-    seconds_per_launch,
 )
 from studies.plan import chip_passes
 from tests.support.paths import ROOT
@@ -49,12 +46,6 @@ def test_an_estimate_lies_between_its_limits_and_measured_parts(names):
     assert all(found.low >= p or found.high >= p for s, p in counts.measured.items() if s <= names)
 
 
-def test_no_set_takes_two_passes():
-    counts = load_passes()
-    assert 2 not in counts.measured.values()
-    assert counts.estimate(["stall_sync", "stall_pipe_busy"]).passes == 3
-
-
 def test_what_needs_no_counter_costs_nothing():
     counts = load_passes()
     assert counts.estimate(["waves_per_sm", "flops"]).passes == counts.estimate([]).passes == 1
@@ -67,14 +58,6 @@ def test_what_needs_no_counter_costs_nothing():
 def test_a_metric_that_ncu_does_not_have_is_not_free():
     assert not is_free("sysmem_read_utilization")
     assert not load_passes().known("sysmem_read_utilization")
-
-
-def test_instrumented_metrics_are_told_from_hardware_counters():
-    assert [name for name in PUBLISHED if is_instrumented(name)] == [
-        "gld_efficiency",
-        "gst_efficiency",
-        "shared_efficiency",
-    ]
 
 
 def test_an_unmeasured_metric_has_no_estimate():
@@ -93,13 +76,6 @@ def test_the_shares_explain_sets_that_add_up():
     five = counts.estimate((a, c, d, e, f))
     # one of them is measured alone, four of them together, and all six
     assert (five.low, five.high, five.measured) == (3, 4, False)
-
-
-def test_seconds_grow_with_passes():
-    times = [seconds_per_launch(count) for count in range(1, 10)]
-    assert times == sorted(times)
-    assert times[0] == SECONDS[1]
-    assert times[-1] == SECONDS[8]
 
 
 def test_cupti_takes_one_pass_less_than_nsight_compute_or_what_it_was_asked():

@@ -149,23 +149,6 @@ def test_what_is_asked_for_instead_is_a_substitute():
         assert set(metric.asked.names) <= set(catalogue.ncu_request([metric.name]))
 
 
-def test_waiting_copies_make_the_hardware_count_each_shared_load_four_times(both_forms):
-    launches = both_forms[both_forms["kernel"].str.startswith(WAITING_COPIES)]
-    column = lookup(launches)
-    by_hardware = column("smsp__inst_executed_op_shared_ld.sum")
-    by_code = column("smsp__sass_inst_executed_op_shared_ld.sum")
-    assert (by_hardware == 4 * by_code).all()
-
-
-def test_the_sectors_of_asynchronous_copies_are_among_those_of_global_loads(both_forms):
-    sass = "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_"
-    column = lookup(both_forms)
-    loads, copies = column(f"{sass}ld.sum"), column(f"{sass}ldgsts.sum")
-    assert (copies > 0).sum() == 3
-    both = column("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")
-    np.testing.assert_array_equal(both, loads + copies)
-
-
 def test_loads_and_copies_together_are_weighed_by_their_bytes(both_forms):
     names = ["gld_efficiency", "ldgsts_efficiency", "global_load_bytes_efficiency"]
     found = load_catalogue().evaluate(both_forms, names).frame

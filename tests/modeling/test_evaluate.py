@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.datasets import load
-from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.modeling import (
     average_repeats,
@@ -23,19 +22,15 @@ from perfml.modeling import (
     shapes_of_runs,
     with_shapes,
 )
-from perfml.modeling.models import forest, gradient_boosting
+from perfml.modeling.models import forest
 from perfml.modeling.models.forest import QuickForestClassifier
-from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
-from perfml.modeling.models.registry import get_model, get_models
+from perfml.modeling.models.registry import get_model
 from studies import yardsticks
-from tests.support.modeling_data import linear_layers, published_file, six_conditions
+from tests.support.modeling_data import linear_layers, six_conditions
 
 pytestmark = pytest.mark.long
 
 FAST = ("dt", "lmt")
-needs_published = pytest.mark.skipif(
-    published_file() is None, reason="the published file may not be shipped"
-)
 
 
 def score_of(evaluation, model, protocol="random", column="median"):
@@ -111,16 +106,6 @@ def test_predictions_of_held_out_rows_are_averaged_over_splits():
     assert random["count"].sum() == 6 * 36
 
 
-def test_the_mean_of_the_training_rows_predicts_the_mean():
-    layers = six_conditions()
-    found = evaluate(layers, models=["dt"], splits=2)
-    guess = found.predictions.query(
-        "model == 'training-mean' and protocol == 'leave-one-layer-out' and layer == 'conv_20'"
-    )
-    mean = layers[layers["layer"] == "conv_03"]["time_us"].mean() / 1000
-    assert np.allclose(guess["predicted"], mean)
-
-
 def test_seeded_models_are_fitted_with_several_seeds_on_unseen_layers():
     found = evaluate(six_conditions(), models=("dt", "lmt"), splits=10)
     folds = found.folds[found.folds["protocol"] == "leave-one-layer-out"]
@@ -147,13 +132,6 @@ def test_a_dependence_that_holds_everywhere_is_learned_for_unseen_layers():
     assert score_of(found, "lmt", "leave-one-layer-out", "mean") < 0.02
     assert score_of(found, "backend-mean", "leave-one-layer-out", "mean") > 0.2
     assert not any("no better than" in each for each in found.warnings)
-
-
-def test_a_lookup_dataset_is_warned_of_first():
-    found = evaluate(six_conditions(), models=["dt"], splits=4)
-    assert "lookup table on gld_efficiency" in found.warnings[0]
-    assert any("not seen in training" in each for each in found.warnings)
-    assert found.leakage.warning == found.warnings[0]
 
 
 def test_a_table_without_layers_loses_the_layer_protocol_with_a_warning():
@@ -183,14 +161,6 @@ def test_twin_layers_can_be_held_out_together():
     assert any("leave-one-shape-out was left out" in each for each in without.warnings)
 
 
-def test_classification_predicts_backends_by_name():
-    found = evaluate(six_conditions(), task="classification", models=["dt"], splits=3)
-    assert set(found.scores["score"]) == {"accuracy"}
-    assert found.classes == ("trt", "cublas", "cudnn")
-    assert set(found.predictions["predicted"]) <= {"trt", "cublas", "cudnn"}
-    assert score_of(found, "lookup") == 1.0
-
-
 def test_importances_of_every_fit_are_kept_on_request():
     found = evaluate(
         six_conditions(), models=["dt"], protocols=["random"], splits=3, importances=True
@@ -212,28 +182,12 @@ def test_importances_of_every_fit_are_kept_on_request():
     assert means["permutation", "gld_efficiency"] > 0.2
 
 
-def test_log_time_is_scored_on_the_time():
-    layers = linear_layers()
-    found = evaluate(layers, models=["dt"], splits=3, target="log-time")
-    predictions = found.predictions[found.predictions["model"] == "dt"]
-    low, high = layers["time_us"].min() / 1000, layers["time_us"].max() / 1000
-    assert predictions["predicted"].between(low * 0.999, high * 1.001).all()
-    assert found.to_dict()["target"] == "log-time"
-
-
 def test_the_result_is_json_and_html():
     found = evaluate(six_conditions(), models=["dt"], splits=2)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["leakage"]["conditions"] == 6
     assert document["scores"][0]["model"] == "dt"
     assert "<b>Warning:</b>" in found._repr_html_()
-
-
-def test_progress_counts_to_the_end():
-    seen = []
-    evaluate(six_conditions(), models=["dt"], splits=4, progress=lambda *each: seen.append(each))
-    assert [done for done, _, _ in seen] == list(range(1, 7))
-    assert {total for _, total, _ in seen} == {6}
 
 
 @pytest.mark.parametrize(
@@ -254,13 +208,6 @@ def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
         evaluate(six_conditions(), **{"models": ["dt"], "splits": 2} | wrong)
 
 
-def test_models_take_variants_by_name():
-    assert get_model("lr:0.1", "classification").make(0).C == 0.1
-    assert [model.name for model in get_models(None, "regression")] == ["dt", "gbr", "lmt"]
-    with pytest.raises(PerfmlError, match="lr:zero"):
-        get_model("lr:zero", "classification")
-
-
 def test_the_quick_forest_is_scikit_learns_forest():
     layers = six_conditions().drop(columns="gld_efficiency")
     problem = build_problem(layers, "classification")
@@ -276,11 +223,6 @@ def test_the_quick_forest_is_scikit_learns_forest():
         assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
 
 
-def test_the_quick_forest_refuses_a_parameter_as_scikit_learn_does():
-    with pytest.raises(ValueError, match="The 'n_estimators' parameter"):
-        QuickForestClassifier("x").fit(np.ones((4, 1)), np.array([0, 1, 0, 1]))
-
-
 def test_the_quick_forest_needs_no_part_of_scikit_learn_that_may_go(monkeypatch):
     problem = build_problem(six_conditions().drop(columns="gld_efficiency"), "classification")
     X, y = problem.design.values, problem.truth
@@ -290,24 +232,6 @@ def test_the_quick_forest_needs_no_part_of_scikit_learn_that_may_go(monkeypatch)
     assert np.array_equal(built.predict_proba(X), plain.predict_proba(X))
     for own, tree in zip(built.estimators_, plain.estimators_, strict=True):
         assert vars(own).keys() == vars(tree).keys()
-
-
-def test_the_quick_boosting_is_scikit_learns_boosting(monkeypatch):
-    problem = build_problem(six_conditions().drop(columns="gld_efficiency"))
-    X, y = problem.design.values, problem.truth
-    theirs = GradientBoostingRegressor(random_state=9).fit(X, y)
-    for built in (True, False):
-        # whether scikit-learn still has the parts that are not of its interface or not
-        monkeypatch.setattr(gradient_boosting, "_BUILDER", built)
-        ours = QuickGradientBoostingRegressor(random_state=9).fit(X, y)
-        assert np.array_equal(ours.predict(X), theirs.predict(X))
-        assert np.array_equal(ours.feature_importances_, theirs.feature_importances_)
-        assert np.allclose(ours.train_score_, theirs.train_score_, rtol=1e-12)
-        assert vars(ours).keys() == vars(theirs).keys()
-        for own, tree in zip(ours.estimators_.flat, theirs.estimators_.flat, strict=True):
-            assert np.array_equal(own.tree_.threshold, tree.tree_.threshold)
-            assert vars(own).keys() == vars(tree).keys()
-    assert clone(ours).get_params() == {"n_estimators": 100, "random_state": 9}
 
 
 @pytest.mark.parametrize(("name", "task"), [("gbr", "regression"), ("rf", "classification")])
@@ -356,74 +280,6 @@ def test_layers_nobody_measured_are_predicted_from_what_is_known_before_a_run(re
     assert score_of(found, "gp", "leave-one-layer-out", "mean") < 0.12
     assert score_of(found, "gp", "leave-one-shape-out", "mean") < 0.15
     assert score_of(found, "backend-mean", "leave-one-layer-out", "mean") > 0.5
-
-
-def test_one_readable_tree_predicts_unseen_layers_within_a_fifth(recorded_layers):
-    found = evaluate(
-        recorded_layers,
-        models=["lmt"],
-        protocols=["leave-one-layer-out"],
-        features="published+before-run",
-        target="log-time",
-    )
-    assert score_of(found, "lmt", "leave-one-layer-out", "mean") < 0.20
-
-
-@needs_published
-def test_the_published_scores_lie_in_their_bands():
-    layers = from_published(published_file())
-    found = evaluate(layers, models=("dt", "gbr"), splits=100, protocols=["random:0.3"])
-    scores = found.folds.pivot_table(index="split", columns="model", values="score")
-    assert 0.0066 <= scores["dt"].median() <= 0.0077
-    assert 0.0059 <= scores["gbr"].median() <= 0.0069
-    assert 0.0105 <= scores["condition-mean"].median() <= 0.0118
-    assert 0.84 <= (scores["dt"] < 0.01).mean() <= 0.99
-    assert 0.97 <= (scores["gbr"] < 0.01).mean() <= 1.0
-
-
-@needs_published
-def test_our_linear_model_tree_beats_the_studys_on_the_published_file():
-    layers = from_published(published_file())
-    found = evaluate(layers, models=["lmt"], splits=100, protocols=["random:0.3"])
-    scores = found.folds[found.folds["model"] == "lmt"]["score"]
-    assert scores.median() <= 0.0086
-    assert scores.quantile(0.975) < 0.032
-
-
-@needs_published
-def test_the_published_claims_fail_on_an_unseen_layer():
-    layers = from_published(published_file())
-    found = evaluate(layers, splits=6, protocols=["leave-one-layer-out"])
-    folds = found.folds[found.folds["model"].isin(["dt", "gbr", "lmt"])]
-    assert (folds["score"] > 0.2).all()
-    only_gld = evaluate(
-        layers, task="classification", models=["dt"], features=["gld_efficiency"], splits=6
-    )
-    assert score_of(only_gld, "dt", "random", "mean") == 1.0
-    assert score_of(only_gld, "dt", "leave-one-layer-out", "mean") == 1.0
-
-
-@needs_published
-def test_logistic_regression_at_a_tenth_gives_the_published_list():
-    layers = from_published(published_file())
-    found = evaluate(
-        layers,
-        task="classification",
-        models=("lr", "lr:0.1"),
-        protocols=["random:0.2"],
-        splits=30,
-        importances=True,
-    )
-    table = found.importances.pivot_table(
-        index=["model", "split"], columns="metric", values="importance"
-    )
-    first = table.apply(lambda row: tuple(row.nlargest(3).index), axis=1)
-    assert set(first.loc["lr:0.1"]) == {
-        ("gld_efficiency", "shared_efficiency", "shared_utilization")
-    }
-    usual = {"gld_efficiency", "shared_efficiency", "stall_exec_dependency"}
-    assert np.mean([set(names) == usual for names in first.loc["lr"]]) > 0.9
-    assert (found.folds.query("model == 'lr'")["score"] == 1.0).all()
 
 
 def test_quick_scores_fit_ensembles_once_a_fold_and_single_trees_as_often_as_ever():

@@ -13,7 +13,6 @@ from perfml.modeling import (
     average_repeats,
     build_design,
     build_problem,
-    make_estimator,
     shapes_of_runs,
     with_shapes,
 )
@@ -21,8 +20,7 @@ from perfml.modeling.models.registry import get_model, imputed_owners, make_impu
 from perfml.modeling.ranking.importance import builtin_importance
 from perfml.modeling.scoring.folds import prepare
 from perfml.modeling.scoring.targets import make_target
-from studies import yardsticks
-from tests.support.modeling_data import linear_layers, published_file, six_conditions
+from tests.support.modeling_data import linear_layers, six_conditions
 
 
 def test_constant_missing_and_undefined_metrics_are_left_out_with_the_reason():
@@ -38,11 +36,6 @@ def test_constant_missing_and_undefined_metrics_are_left_out_with_the_reason():
     assert design.values.shape == (120, 16)
 
 
-def test_published_features_keep_the_order_of_the_study():
-    names = build_design(linear_layers()).names
-    assert names == PUBLISHED
-
-
 def test_a_metric_that_is_constant_where_defined_is_kept():
     layers = six_conditions()
     layers["gst_efficiency"] = np.where(layers["backend"] == "trt", np.nan, 1.0)
@@ -56,11 +49,6 @@ def test_the_collected_set_leaves_out_rates_because_they_contain_the_time():
     design = build_design(layers, "collected")
     assert "ipc" in design.names
     assert "time" in design.dropped["gld_throughput"]
-
-
-def test_features_may_be_named():
-    layers = linear_layers()
-    assert build_design(layers, ["stall_sync", "batch", "stall_sync"]).names == ("stall_sync",)
 
 
 def test_no_feature_left_is_an_error_that_says_why():
@@ -111,18 +99,6 @@ def test_the_importance_of_an_indicator_is_its_metrics():
     imputer = make_imputer().fit(only_gld.design.values)
     model = model.fit(imputer.transform(only_gld.design.values), only_gld.truth)
     assert list(builtin_importance(model, imputed_owners(imputer, 1), 1)) == [1.0]
-
-
-def test_the_pipeline_takes_undefined_metrics():
-    layers = linear_layers()
-    layers.loc[::3, "gld_efficiency"] = np.nan
-    X = layers[list(PUBLISHED)]
-    model = make_estimator("dt").fit(X, layers["time_us"] / 1000)
-    assert model.predict(X).shape == (len(layers),)
-
-
-def test_classes_keep_the_order_of_the_study():
-    assert build_problem(six_conditions(), "classification").classes == ("trt", "cublas", "cudnn")
 
 
 def test_too_little_data_is_an_error():
@@ -217,22 +193,6 @@ def test_a_published_file_in_another_encoding_is_an_error(tmp_path):
         from_published(path)
 
 
-@pytest.mark.skipif(published_file() is None, reason="the published file may not be shipped")
-def test_the_published_file_has_six_known_conditions_and_ninety_script_runs():
-    path = published_file()
-    layers = from_published(path)
-    counts = layers.groupby(["backend", "layer"]).size()
-    assert sorted(counts) == [41, 41, 43, 44, 46, 46]
-    assert layers["run_id"].nunique() == 90
-    problem = build_problem(layers)
-    assert set(problem.design.dropped) == {
-        "warp_execution_efficiency",
-        "cf_fu_utilization",
-        "double_precision_fu_utilization",
-    }
-    assert (to_published(layers) == pd.read_csv(path)).all().all()
-
-
 def shapes_of(layers, **changes):
     names = layers["layer"].unique()
     table = pd.DataFrame({"name": names, "flops": np.arange(1, len(names) + 1) * 1e6})
@@ -283,13 +243,6 @@ def test_layers_that_compute_the_same_are_one_shape():
     assert (build_problem(layers).shape == -1).all()
 
 
-def test_a_layer_at_two_batch_sizes_is_one_shape():
-    layers = with_shapes(linear_layers(layers=4), shapes_of(linear_layers(layers=4)))
-    larger = layers.assign(batch=8, flops=layers["flops"] * 8)
-    both = build_problem(pd.concat([layers, larger], ignore_index=True))
-    assert both.shape.max() == 3
-
-
 def test_repeats_are_averaged_by_condition():
     layers = six_conditions(repeats=5)
     layers.loc[0, "stall_sync"] = np.nan
@@ -299,13 +252,3 @@ def test_repeats_are_averaged_by_condition():
     assert means["time_us"].iloc[0] == pytest.approx(first["time_us"].mean())
     assert means["stall_sync"].iloc[0] == pytest.approx(first["stall_sync"].mean())
     assert list(means["backend"]) == list(layers["backend"].drop_duplicates()) * 2
-
-
-def test_a_product_of_powers_is_learned_by_the_models_on_logarithms():
-    layers = linear_layers(layers=15, repeats=1)
-    layers["time_us"] = 80 * layers["dram_utilization"] ** -1.0 * layers["stall_sync"] ** 0.5
-    problem = build_problem(layers)
-    for name in ("power-law", "gp"):
-        model = yardsticks.make(name, 0).fit(problem.design.values[9:], np.log(problem.truth[9:]))
-        guess = np.exp(model.predict(problem.design.values[:9]))
-        assert np.mean(np.abs(guess / problem.truth[:9] - 1)) < 0.05, name

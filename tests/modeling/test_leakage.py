@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, detect_leakage, make_protocol
 from perfml.modeling.scoring.baselines import Lookup, best_metric, predict_baseline
-from tests.support.modeling_data import linear_layers, published_file, six_conditions
+from tests.support.modeling_data import linear_layers, six_conditions
 
 
 def test_six_conditions_are_a_lookup():
@@ -24,13 +23,6 @@ def test_six_conditions_are_a_lookup():
     assert leakage.variance_explained > 0.999
     assert "lookup table on gld_efficiency" in leakage.warning
     assert "6 conditions" in leakage.warning
-
-
-def test_a_lookup_that_names_the_backend_is_reported():
-    leakage = detect_leakage(build_problem(six_conditions(), "classification"))
-    assert leakage.lookup_score == 1.0
-    assert leakage.condition_score is None
-    assert "accuracy" in leakage.warning
 
 
 def test_rows_that_each_have_their_own_time_are_no_lookup():
@@ -79,13 +71,6 @@ def test_baselines_are_means_of_their_training_rows():
     assert np.allclose(found["lookup"], found["condition-mean"])
 
 
-def test_a_condition_never_seen_gets_the_mean_of_its_backend():
-    problem = build_problem(six_conditions())
-    train, test = make_protocol("leave-one-layer-out", problem).splits[0]
-    condition = predict_baseline("condition-mean", problem, train, test)
-    assert np.array_equal(condition, predict_baseline("backend-mean", problem, train, test))
-
-
 def test_a_lookup_on_a_metric_that_is_not_there_is_an_error():
     problem = build_problem(six_conditions())
     with pytest.raises(PerfmlError, match="special_fu_utilization"):
@@ -121,36 +106,6 @@ def test_the_best_metric_is_chosen_with_each_row_left_out():
     values = np.column_stack([names_row, names_condition])
     assert best_metric(values, truth, "regression") == 1
     assert best_metric(values, np.repeat([0, 1, 2], 30), "classification") == 1
-
-
-@pytest.mark.skipif(published_file() is None, reason="the published file may not be shipped")
-def test_the_published_file_is_a_lookup():
-    problem = build_problem(from_published(published_file()))
-    leakage = detect_leakage(problem)
-    assert (leakage.rows, leakage.conditions, leakage.distinct_feature_rows) == (261, 6, 135)
-    assert leakage.variance_explained == pytest.approx(0.9966, abs=5e-5)
-    assert leakage.twin_share == pytest.approx(0.57, abs=0.03)
-    assert leakage.identifying_metrics == (
-        "gld_efficiency",
-        "stall_exec_dependency",
-        "shared_efficiency",
-    )
-    assert "lookup table on gld_efficiency" in leakage.warning
-    assert problem.condition.max() == 5
-    twins = {tuple(row) for row in problem.design.values[problem.condition == 0]}
-    others = {tuple(row) for row in problem.design.values[problem.condition != 0]}
-    assert not twins & others
-
-
-@pytest.mark.skipif(published_file() is None, reason="the published file may not be shipped")
-@pytest.mark.parametrize(("size", "bands"), [("0.2", (0.0066, 0.0075)), ("0.3", (0.0069, 0.0076))])
-def test_the_lookup_on_the_published_file_scores_as_recorded(size, bands):
-    problem = build_problem(from_published(published_file()))
-    scores = []
-    for train, test in make_protocol(f"random:{size}", problem, splits=100).splits:
-        guess = predict_baseline("lookup:gld_efficiency", problem, train, test)
-        scores.append(np.mean(np.abs(problem.truth[test] - guess) / problem.truth[test]))
-    assert bands[0] <= np.median(scores) <= bands[1]
 
 
 def test_rows_without_repeats_are_not_called_repeats():

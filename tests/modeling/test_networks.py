@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from perfml.errors import TableError
 from perfml.modeling import average_copies, average_repeats, evaluate, with_layer_facts
 from perfml.modeling.features import BOUND
 from perfml.modeling.layer_shapes import FACTS
@@ -50,12 +48,6 @@ def test_what_a_run_says_of_its_layers_becomes_columns(layers):
     assert set(told["variant"].iloc[-3:]) == {""}
 
 
-def test_columns_that_the_table_has_are_kept(layers):
-    told = with_layer_facts(layers, {"runs": [MANIFEST]})
-    assert told["kind"].tolist() == layers["kind"].tolist()
-    np.testing.assert_array_equal(told["flops"], layers["flops"])
-
-
 def test_malformed_facts_are_missing_and_nothing_else(layers):
     odd = {"run_id": "net0", "layers": [{"layer": "layer0", "flops": "many", "kind": None}]}
     bare = layers.drop(columns=["flops", "kind"])
@@ -77,11 +69,6 @@ def test_equal_blocks_of_a_network_count_once(layers):
     assert after["time_us"] == pytest.approx(total / after["copies"])
 
 
-def test_a_layer_that_nobody_describes_has_no_copies(layers):
-    one = with_layer_facts(average_repeats(layers.drop(columns=list(FACTS), errors="ignore")), {})
-    assert len(average_copies(one)) == len(one)
-
-
 def test_the_roofline_stands_beside_the_models_where_bounds_are_known(layers):
     bounded = layers.assign(**{BOUND: layers["time_us"] / 3})
     found = evaluate(
@@ -95,12 +82,6 @@ def test_the_roofline_stands_beside_the_models_where_bounds_are_known(layers):
     assert found.loc["roofline-scaled", "mean"] == pytest.approx(0, abs=1e-9)
     assert found.loc["power-law", "mean"] == pytest.approx(0, abs=1e-6)
     assert found["splits"].eq(6).all()
-
-
-def test_a_bound_is_positive(layers):
-    unbounded = layers.assign(**{BOUND: 0.0})
-    with pytest.raises(TableError, match="time-per-bound"):
-        evaluate(unbounded, models="dt", features="before-run", target="time-per-bound")
 
 
 def test_a_table_of_one_network_leaves_that_protocol_out():

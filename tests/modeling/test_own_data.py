@@ -18,8 +18,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from perfml.errors import PerfmlError, TableError
 from perfml.modeling import evaluate, rank
 from perfml.modeling.models.own import chosen_models, own_importance
-from perfml.modeling.own_data import own_problem, own_protocols
-from tests.support.modeling_data import linear_layers
 
 pytestmark = pytest.mark.long
 
@@ -68,16 +66,6 @@ def test_columns_by_name_or_beside_the_table_give_the_same_scores():
     assert score_of(named, "LinearRegression", "leave-one-group-out") < 0.03
 
 
-def test_a_table_of_layers_as_features_and_times_scores_as_the_table_does():
-    layers = linear_layers()
-    words = {"models": ["dt"], "splits": 2}
-    table = evaluate(layers, **words)
-    features = layers[list(table.features)]
-    own = evaluate(features, layers["time_us"] / 1000, groups=layers["layer"], **words)
-    for ours, theirs in (("leave-one-group-out", "leave-one-layer-out"), ("random", "random")):
-        assert score_of(own, "dt", ours) == pytest.approx(score_of(table, "dt", theirs), rel=1e-6)
-
-
 def test_a_random_split_never_comes_without_one_that_holds_out_groups():
     table = operators()
     for groups, other in (("op", "leave-one-group-out"), (None, "no-twin")):
@@ -91,15 +79,6 @@ def test_a_random_split_never_comes_without_one_that_holds_out_groups():
         )
         assert set(found.scores["protocol"]) == {"random", other}
     assert found.warnings[0].startswith("No groups were given")
-
-
-def test_many_groups_are_held_out_in_ten_folds():
-    grouped = "leave-one-group-out:10"
-    problem = own_problem(operators(groups=60), "latency", "op")
-    assert own_protocols(("random", "leave-one-layer-out"), problem) == ("random", grouped)
-    found = evaluate(operators(groups=60), "latency", groups="op", models=[Ridge()], splits=2)
-    held_out = found.folds[found.folds["protocol"] == grouped]
-    assert held_out["split"].nunique() == 10
 
 
 def test_labels_are_classified_and_keep_their_names():
@@ -141,13 +120,6 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
     assert found.beyond_chance == ("bytes",)
     assert "permutations of latency between values of op" in found.chance
     assert found.distinct_layers == 12
-
-
-def test_a_ranking_is_the_same_in_other_processes():
-    words = {"groups": "op", "models": [RandomForestRegressor(n_estimators=3)], **FEW}
-    one = rank(operators(), "latency", n_jobs=1, **words)
-    two = rank(operators(), "latency", n_jobs=2, **words)
-    pd.testing.assert_frame_equal(one.table, two.table)
 
 
 def test_without_groups_a_ranking_says_so_and_takes_equal_rows_together():

@@ -55,14 +55,6 @@ def cluster():
 
 
 @pytest.mark.slow
-def test_dask_workers_do_the_work(cluster):
-    with joblib.parallel_config(backend="dask"):
-        found = run_all(where, range(8), n_jobs=None, seconds=0.1)
-    assert [unit for unit, _ in found] == list(range(8))
-    assert os.getpid() not in {process for _, process in found}
-
-
-@pytest.mark.slow
 def test_a_cluster_gives_the_scores_and_ranks_of_this_process(cluster):
     layers = linear_layers(layers=6)
     words = {"models": ["dt"], "seed": 0}

@@ -106,21 +106,6 @@ def test_two_layers_cannot_judge_a_choice_and_it_is_said():
     assert document["curve"][0]["nested"] is None
 
 
-def test_the_backend_is_planned_for_too():
-    found = plan(
-        linear_layers(),
-        task="classification",
-        target="time",
-        features=["tex_fu_utilization", "stall_sync", "gld_efficiency"],
-        passes=1,
-        repeats=1,
-        n_jobs=1,
-    )
-    assert found.metrics == ("tex_fu_utilization",)
-    assert found.curve["nested"].iloc[0] == 1.0
-    assert found.baseline == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize(("name", "value"), [("passes", 0), ("most", 0), ("repeats", 0)])
 def test_senseless_numbers_are_refused(name, value):
     with pytest.raises(PerfmlError, match=name):
@@ -156,24 +141,6 @@ def test_the_verb_writes_a_list_that_collect_takes(tmp_path):
     from collectors.run_spec import metric_names
 
     assert metric_names([str(out)]) == (tuple(document["metrics"]), ())
-
-
-def test_the_verb_prints_the_curve_and_the_stability():
-    ran = CliRunner().invoke(app, ["plan", "h200-yolov4-tiny", *WHERE, "--most", "1", "-q"])
-    assert ran.exit_code == 0, ran.output
-    assert "new layers" in ran.stdout
-    assert "17 metrics" in ran.stdout
-    assert "12 searches within 3 passes" in ran.stdout
-
-
-def test_a_list_that_collect_would_not_recognise_is_refused(tmp_path):
-    out = tmp_path / "metrics"
-    ran = CliRunner().invoke(
-        app, ["plan", "h200-yolov4-tiny", *WHERE, "--most", "1", "--out", str(out)]
-    )
-    assert ran.exit_code == 1
-    assert "Name it .txt" in ran.output
-    assert not out.exists()
 
 
 def test_select_names_a_set_its_alternatives_and_its_stability():

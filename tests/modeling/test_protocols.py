@@ -26,13 +26,6 @@ def test_every_protocol_tests_rows_it_did_not_train_on():
             assert len(train) + len(test) == problem.rows, name
 
 
-def test_grouped_protocols_test_every_row_once():
-    problem = build_problem(networks_with_law(networks=3), features="before-run")
-    for name in (*PROTOCOLS[1:], "leave-one-layer-out:4", "leave-one-shape-out:3"):
-        tested = np.concatenate([test for _, test in make_protocol(name, problem).splits])
-        assert sorted(tested) == list(range(problem.rows)), name
-
-
 def test_random_split_is_train_test_split_with_consecutive_seeds():
     X = np.arange(50)
     found = random_splits(len(X), 3, test_size=0.25, seed=7)
@@ -119,24 +112,9 @@ def test_rows_have_one_code_exactly_if_their_features_are_equal(rows):
             assert (codes[i] == codes[j]) == (plain[i] == plain[j])
 
 
-def test_folds_by_run_have_nearly_equal_sizes():
-    layers = six_conditions(repeats=21)
-    sizes = [len(test) for _, test in make_protocol("by-run", build_problem(layers)).splits]
-    assert len(sizes) == 10
-    assert max(sizes) - min(sizes) <= 6  # a run is six rows
-
-
 def test_rows_without_a_layer_are_an_error():
     with pytest.raises(PerfmlError, match="which layer"):
         make_protocol("leave-one-layer-out", build_problem(six_conditions().assign(layer=None)))
-
-
-def test_one_layer_cannot_be_left_out():
-    layers = six_conditions()
-    one = build_problem(layers[layers["layer"] == "conv_03"])
-    with pytest.raises(PerfmlError, match="at least 2 layers") as error:
-        make_protocol("leave-one-layer-out", one)
-    assert error.value.found == "1"
 
 
 @pytest.mark.parametrize("name", ["kfold", "random:2", "random:x", "by-run:3"])
@@ -144,9 +122,3 @@ def test_unknown_protocols_are_named(name):
     with pytest.raises(PerfmlError) as error:
         make_protocol(name, build_problem(six_conditions()))
     assert name in str(error.value)
-
-
-def test_random_protocol_takes_a_test_size():
-    problem = build_problem(six_conditions())
-    _, test = make_protocol("random:0.2", problem, splits=1).splits[0]
-    assert len(test) == 24

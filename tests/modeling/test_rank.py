@@ -20,25 +20,20 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import schema_of
-from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.merge.rule import merge
-from perfml.modeling import build_problem, evaluate, rank, rank_both_weights
+from perfml.modeling import build_problem, rank, rank_both_weights
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.groups import spearman_groups
 from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
-from perfml.modeling.ranking.rank import METHODS
 from perfml.modeling.ranking.resamples import ranks, resampled, top_share
 from perfml.modeling.ranking.tree_shapley import tree_shapley
-from perfml.modeling.ranking.weights import _verdict, remerged
+from perfml.modeling.ranking.weights import remerged
 from perfml.tables import write_table
-from tests.support.modeling_data import linear_layers, published_file, six_conditions
+from tests.support.modeling_data import linear_layers, six_conditions
 
 pytestmark = pytest.mark.long
 
-needs_published = pytest.mark.skipif(
-    published_file() is None, reason="the published file may not be shipped"
-)
 FAST = ("builtin", "permutation", "group-permutation")
 FEW = {"permutations": 20}  # the fewest that are allowed
 FEWEST = FEW | {"null_resamples": 1}  # where nothing is said of chance
@@ -70,18 +65,6 @@ def test_every_method_of_every_model_is_in_the_table():
     assert methods["rf"] == {"gini", *common}
     assert methods["lr"] == {"coefficient", *common}
     assert found.summary["group"].iloc[0] == "tex_fu_utilization"
-
-
-def test_ranks_of_a_model_and_method_are_a_permutation_on_average():
-    found = rank(linear_layers(), models=["dt"], resamples=4, methods=FAST, **FEWEST)
-    for (_, method), part in found.table.groupby(["model", "method"]):
-        count = len(part)
-        assert part["mean_rank"].sum() == pytest.approx(count * (count + 1) / 2), method
-        assert (part["rank_low"] <= part["rank_high"]).all()
-        assert (part["low"] <= part["high"]).all()
-        assert part["p_top1"].sum() == pytest.approx(1)
-        assert part["p_top3"].sum() == pytest.approx(3)
-        assert (part["p_top3"] >= part["p_top1"] - 1e-12).all()
 
 
 def test_interchangeable_metrics_are_one_group():
@@ -120,31 +103,10 @@ def test_a_resample_that_drew_one_row_alone_is_learnt_from():
     assert found.distinct_layers == 5
 
 
-def test_copies_of_a_few_layers_under_many_names_are_few_layers():
-    four = linear_layers(layers=4)
-    copies = [four, four.assign(layer=four["layer"] + "_again")]
-    with pytest.raises(PerfmlError, match="5 distinct layers") as error:
-        rank(pd.concat(copies, ignore_index=True), models="dt", resamples=3)
-    assert error.value.found == "4 (8 names, but copies of a layer count once)"
-
-
 def test_a_table_without_layers_is_not_ranked():
     layers = linear_layers().assign(layer=pd.NA)
     with pytest.raises(PerfmlError, match="does not say which layer"):
         rank(layers, models="dt", resamples=3)
-
-
-def test_a_name_is_a_name_and_not_its_letters():
-    layers = linear_layers()
-    words = {"resamples": 3, "n_jobs": 1} | FEWEST
-    one = rank(layers, models="dt", methods="builtin", **words)
-    assert set(one.table["model"]) == {"dt"}
-    assert set(one.table["method"]) == {"gini"}
-    both = rank(layers, models="dt,lmt", methods=["builtin"], **words)
-    assert set(both.table["model"]) == {"dt", "lmt"}
-    scores = evaluate(layers, models="dt", protocols="random", splits=2, importances="builtin")
-    assert "dt" in set(scores.scores["model"])
-    assert set(scores.scores["protocol"]) == {"random"}
 
 
 def test_a_resample_of_layers_holds_whole_layers_out():
@@ -193,26 +155,6 @@ def test_stacked_permutation_agrees_with_scikit_learn():
     assert list(np.argsort(ours)[-2:]) == [2, 1]
 
 
-def test_permuting_in_pieces_changes_nothing(monkeypatch):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(size=(50, 3))
-    model = DecisionTreeRegressor(random_state=0).fit(X, X[:, 0])
-
-    def measured():
-        return permutation_importance(
-            model.predict,
-            lambda guess: np.mean(np.abs(guess - X[:, 0]), axis=1),
-            X,
-            [np.array([0, 1]), np.array([2])],
-            repeats=3,
-            rng=np.random.default_rng(5),
-        )
-
-    whole = measured()
-    monkeypatch.setattr("perfml.modeling.ranking.importance.MAX_STACKED_CELLS", 200)
-    assert np.array_equal(whole, measured())
-
-
 def test_columns_of_a_group_move_together():
     X = np.column_stack([np.arange(100.0), -np.arange(100.0)])
     found = permutation_importance(
@@ -225,15 +167,6 @@ def test_columns_of_a_group_move_together():
     )
     assert found[0] == 0.0
     assert found[1] > 0.0
-
-
-def test_shapley_values_are_the_exact_ones_of_a_small_tree():
-    X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    y = np.array([0.0, 0.0, 0.0, 8.0])  # 8 * x0 * x1
-    model = DecisionTreeRegressor(random_state=0).fit(X, y)
-    found = shapley_importance(model, X, X, [np.arange(2)])[0]
-    # by hand: f(11)=8 splits 3+3 around the mean 2; f(10)=0 has +1 and -3, f(00)=0 has -1 and -1
-    assert found == pytest.approx([2.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -265,14 +198,6 @@ def test_shapley_values_of_every_row_add_up_to_its_prediction():
     assert values.sum(axis=2)[0] == pytest.approx(model.predict(X) - mean)
 
 
-def test_shapley_values_of_indicator_columns_are_added_to_their_metric():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(60, 3))
-    y = (X[:, 0] > 0.5).astype(int) + (X[:, 2] > 0.5)
-    model = RandomForestClassifier(5, random_state=0).fit(X, y)
-    assert shapley_importance(model, X, X, [np.array([0, 1, 0])])[0].shape == (2,)
-
-
 def test_shapley_values_of_a_linear_model_are_distances_from_the_mean():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(60, 2))
@@ -297,13 +222,6 @@ def test_ties_share_places():
     assert list(top_share(np.array([5.0, 1.0, 5.0]), 1)) == [0.5, 0.0, 0.5]
 
 
-def test_agreement_is_one_where_two_models_see_the_same():
-    found = rank(linear_layers(layers=15), models=["dt"], resamples=4, methods=FAST, **FEWEST)
-    share = found.agreement.set_index(["left", "right"])["share"]
-    assert share["dt/permutation", "dt/group-permutation"] > 0.6
-    assert found.agreement["share"].between(0, 1).all()
-
-
 def test_the_result_is_json_and_html():
     found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEWEST)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -326,27 +244,6 @@ def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
     with pytest.raises(PerfmlError, match=what) as error:
         rank(linear_layers(), **{"models": ["dt"], "resamples": 2} | wrong)
     assert error.value.cure
-
-
-def test_all_methods_have_a_name():
-    assert set(METHODS) == {"builtin", "permutation", "group-permutation", "drop-column", "shapley"}
-
-
-@needs_published
-def test_the_published_groups_are_as_recorded_and_are_not_ranked():
-    layers = from_published(published_file())
-    problem = build_problem(layers)
-    pairs = {group for group in names_of(problem, spearman_groups(problem)) if len(group) > 1}
-    assert pairs == {
-        ("stall_exec_dependency", "ldst_fu_utilization"),
-        ("stall_pipe_busy", "dram_utilization"),
-        ("stall_sync", "achieved_occupancy"),
-        ("gld_efficiency", "shared_utilization"),
-        ("l2_utilization", "tex_fu_utilization"),
-    }
-    # two layers: whatever tells them apart would come first, so there is no ranking of them
-    with pytest.raises(PerfmlError, match="5 distinct layers"):
-        rank(layers, models=("dt", "gbr"), resamples=20, methods=("builtin", "permutation"))
 
 
 def two_kernel_layers(noise):
@@ -406,24 +303,6 @@ def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
     assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])
 
 
-def test_a_probability_that_moves_is_a_ranking_that_depends():
-    groups = pd.DataFrame(
-        {
-            "group": list("abcd"),
-            "members": list("abcd"),
-            "own_place": [1, 2, 3, 4],
-            "layer_mean_place": [1, 3, 2, 4],
-            "own_p_top3": [1.0, 0.8, 0.7, 0.5],
-            "layer_mean_p_top3": [1.0, 0.75, 0.72, 0.53],
-        }
-    )
-    assert not _verdict(groups, 0.01)[0]
-    assert _verdict(groups.assign(layer_mean_p_top3=[1.0, 0.6, 0.72, 0.68]), 0.01)[0]
-    depends, text = _verdict(groups.assign(layer_mean_place=[1, 4, 2, 3]), 0.01)
-    assert depends
-    assert "first three groups change" in text
-
-
 def test_kernels_of_other_data_are_refused():
     kernels = two_kernel_layers(noise=0.1)
     layers = merge(kernels)
@@ -433,15 +312,6 @@ def test_kernels_of_other_data_are_refused():
         remerged(layers, kernels[kernels["layer"] != "conv_03"], "own")
     with pytest.raises(PerfmlError, match="no launch of the kernels"):
         remerged(layers, kernels.assign(layer="pool"), "own")
-
-
-def test_the_command_refuses_to_rank_too_few_layers_with_exit_code_1(tmp_path):
-    kernels = two_kernel_layers(noise=0.1)
-    few = merge(kernels[kernels["layer"] < "conv_04"])
-    write_table(few, tmp_path / "few.parquet", kind="layers", provenance={})
-    shown = CliRunner().invoke(app, ["rank", str(tmp_path / "few.parquet"), "--model", "dt"])
-    assert shown.exit_code == 1
-    assert "5 distinct layers" in str(shown.exception) + shown.output
 
 
 def test_the_command_says_what_chance_gives(tmp_path):

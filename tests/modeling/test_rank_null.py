@@ -38,16 +38,6 @@ def test_near_copies_of_a_layer_are_one_distinct_layer():
     assert len(np.unique(distinct_layers(slower))) == 7
 
 
-def test_layers_that_compute_the_same_are_one_distinct_layer():
-    layers = average_repeats(linear_layers(layers=6))
-    number = layers["layer"].str[-2:].astype(int)
-    for name in ("flops", "weight_bytes", "input_bytes", "output_bytes"):
-        layers[name] = 100.0 * (number // 2 + 1)
-    assert len(np.unique(distinct_layers(layers))) == 3
-    layers["batch"] = number % 2
-    assert len(np.unique(distinct_layers(layers))) == 6
-
-
 @pytest.mark.long
 def test_the_recorded_network_repeats_three_of_its_layers():
     layers = load("h200-sweep").frame
@@ -115,7 +105,7 @@ def test_a_ranking_is_given_up_only_where_no_further_permutation_can_help():
     assert not Null(20, 5, behind, 18.5).hopeless(40)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 4, 6, 12])
+@pytest.mark.parametrize("columns", [1, 3, 12])
 def test_a_perfect_metric_is_more_than_chance_among_however_few_columns(columns):
     rng = np.random.default_rng(columns)
     X = np.repeat(rng.uniform(size=(24, columns)), 5, axis=0)
@@ -138,17 +128,6 @@ def test_noise_is_more_than_chance_in_no_more_than_a_few_of_many_tables():
     alarms = sum(said(Case(3, 0.0), seed) for seed in range(20))
     # more than four of twenty would be of 5 % in 3 of 1000 such tests
     assert alarms <= 4
-
-
-def test_every_method_has_its_own_chance():
-    layers = linear_layers(layers=12)
-    found = rank(layers, models="dt", resamples=6, permutations=20, n_jobs=1)
-    rows = found.table.set_index(["method", "metric"])
-    for method in ("gini", "permutation", "shapley"):
-        real, noise = (rows.loc[(method, name)] for name in ("dram_utilization", "gst_efficiency"))
-        assert real["importance"] > real["by_chance"]
-        assert real["p_value"] < noise["p_value"]
-    assert found.table[found.table["method"] == "drop-column"]["p_value"].isna().all()
 
 
 def test_what_cannot_be_permuted_is_not_tested_and_it_is_said():

@@ -8,19 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfml.datasets.published import from_published
 from perfml.errors import PerfmlError
 from perfml.modeling import smallest_sufficient_set
-from tests.support.modeling_data import linear_layers, published_file, six_conditions
+from tests.support.modeling_data import linear_layers, six_conditions
 
 pytestmark = pytest.mark.long
 
 FEW = ("l2_utilization", "dram_utilization", "stall_sync", "gst_efficiency", "tex_fu_utilization")
 """For the linear model tree, whose search over all nineteen takes ten seconds."""
-
-needs_published = pytest.mark.skipif(
-    published_file() is None, reason="the published file may not be shipped"
-)
 
 
 @pytest.fixture(scope="module")
@@ -94,23 +89,6 @@ def test_two_layers_leave_nothing_to_check_on_and_it_is_said():
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["held_out"] is None
 
 
-def test_random_folds_find_the_metric_that_names_the_condition():
-    found = smallest_sufficient_set(six_conditions(), protocol="random", n_jobs=1)
-    assert found.metrics == ("gld_efficiency",)
-    assert found.score < 0.01
-    assert any("Random splits test on repeats" in each for each in found.warnings)
-
-
-def test_a_looser_tolerance_gives_no_larger_set():
-    layers = linear_layers(layers=12)
-    sizes = [
-        len(smallest_sufficient_set(layers, tolerance=each, n_jobs=1).metrics)
-        for each in (0.0, 0.2, 100.0)
-    ]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] == 1
-
-
 def test_undefined_metrics_and_processes_do_not_change_the_answer():
     layers = linear_layers()
     layers.loc[::7, "gst_efficiency"] = np.nan
@@ -141,34 +119,3 @@ def test_the_result_is_json_and_html(found):
 def test_what_makes_no_sense_is_refused(wrong, what):
     with pytest.raises(PerfmlError, match=what):
         smallest_sufficient_set(linear_layers(), **wrong)
-
-
-@needs_published
-def test_published_random_splits_need_one_metric():
-    layers = from_published(published_file())
-    found = smallest_sufficient_set(layers, protocol="random", tolerance=0.3, n_jobs=1)
-    assert found.metrics in {("gld_efficiency",), ("shared_efficiency",)}
-    assert found.score < 0.01
-    backend = smallest_sufficient_set(layers, task="classification", protocol="random", n_jobs=1)
-    first = backend.path.iloc[0]
-    assert first["score"] == 1.0
-    # the other metrics that name the library of every row (a decision tree's view)
-    assert {first["metric"], *first["alternatives"]} >= {
-        "gld_efficiency",
-        "stall_exec_dependency",
-        "shared_efficiency",
-        "shared_utilization",
-        "ldst_fu_utilization",
-    }
-
-
-@needs_published
-def test_published_layers_held_out_have_no_set_for_time_and_one_metric_for_the_library():
-    layers = from_published(published_file())
-    time = smallest_sufficient_set(layers, n_jobs=1)
-    assert time.path["score"].min() > 0.2
-    assert time.checks.empty
-    backend = smallest_sufficient_set(layers, task="classification", n_jobs=1)
-    assert backend.metrics == ("gld_efficiency",)
-    assert backend.score == 1.0
-    assert backend.all_score < 1.0

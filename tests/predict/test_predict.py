@@ -291,27 +291,3 @@ def test_intervals_hold_for_residuals_like_those_they_were_made_of():
         assert held.mean() == pytest.approx(0.9, abs=0.03)
     shares = intervals.share_slower(np.zeros(4000), new, family)
     assert shares.mean() == pytest.approx(0.5, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("kind", "family"),
-    [
-        ("Conv1D", "product"),
-        ("Conv1d", "convolution"),
-        ("NonDynamicallyQuantizableLinear", "product"),
-        ("scaled_dot_product_flash_attention", "attention"),
-        ("BatchNormAct2d", "normalization"),
-        ("ConvNextLayerNorm", "normalization"),
-        ("AdaptiveAvgPool2d", "pooling"),
-        ("softmax", "softmax"),
-        ("add", "elementwise"),
-        ("constant_pad_nd", "copy"),
-        ("ConstantPad2d", "copy"),
-        ("WindowDepartition", "copy"),
-        ("PositionalEncoding", "elementwise"),
-        ("LayerScale2d", "normalization"),
-        (None, "other"),
-    ],
-)
-def test_kinds_have_families(kind, family):
-    assert family_of(kind) == family

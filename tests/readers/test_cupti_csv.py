@@ -4,7 +4,7 @@ import pytest
 
 from perfml.errors import InputError
 from perfml.readers import Source, read
-from perfml.readers.cupti_csv import recognises, split_path
+from perfml.readers.cupti_csv import recognises
 
 
 @pytest.fixture
@@ -38,11 +38,6 @@ def test_its_provenance_says_how_it_was_measured(table):
 def test_other_tables_are_not_taken_for_it(recorded, table, sweep):
     assert recognises(Source(table))
     assert not recognises(Source(sweep / "yolov4tiny_cudnn_fp32_b1_timing.csv.xz"))
-
-
-def test_names_with_slashes_and_backslashes_come_back():
-    assert split_path(r"iter_0/a\/b/c\\d") == ("iter_0", "a/b", "c\\d")
-    assert split_path("") == ()
 
 
 def changed(tmp_path, table, before, after):

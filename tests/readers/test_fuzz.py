@@ -3,17 +3,13 @@
 import csv
 import io
 import random
-import subprocess
-import sys
 
 import pytest
 
-from fuzz import minimise, run, targets
-from fuzz.mutate import mutated
+from fuzz import minimise, targets
 from fuzz.targets import CORPUS, TARGETS, Finding, one
-from perfml.readers import FORMATS, read
+from perfml.readers import read
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S
 
 DATA = ROOT / "tests/data"
 LONG = 90_000
@@ -28,11 +24,6 @@ def test_seeds_and_corpus_lead_to_no_finding(name):
     assert any(one(name, seed) for seed in TARGETS[name].seeds())
 
 
-def test_every_format_that_is_read_is_fuzzed_but_those_of_closed_programs():
-    names = {known.load().NAME.replace("-", "_") for known in FORMATS}
-    assert names - {"ncu_report", "nvprof_sqlite"} <= set(TARGETS)
-
-
 NO_TEXT = {"layer_map", "darknet_cfg", "nsys_sqlite", "archive"}
 
 
@@ -45,10 +36,6 @@ def test_every_text_format_is_read_in_utf_16_as_in_utf_8(name, tmp_path):
     for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
         path.write_bytes(mark + seed.decode().encode(encoding))
         assert read(path).frame.equals(expected)
-
-
-def test_the_corpus_is_small():
-    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 300_000
 
 
 # What was found: inputs that were no error of ours, or took minutes
@@ -169,17 +156,6 @@ def test_the_harness_notices_what_must_not_happen(harm, monkeypatch):
         one("broken", b"x")
 
 
-def test_mutations_change_lines_and_cells_and_keep_to_their_size():
-    data = (DATA / "nvprof/summary.csv").read_bytes()
-    made = {
-        mutated(data, 700, seed, [b"word"], lambda data, size: data[:size]) for seed in range(300)
-    }
-    assert len(made) > 100
-    assert all(len(each) <= 700 for each in made)
-    again = mutated(data, 700, 5, [b"word"], lambda data, size: data[:size])
-    assert again == mutated(data, 700, 5, [b"word"], lambda data, size: data[:size])
-
-
 def test_minimising_keeps_what_reaches_new_lines_and_drops_copies():
     seeds = list(TARGETS["layer_map"].seeds())
     noise = [seed + b"\n" * n for seed in seeds for n in (1, 2)]
@@ -190,20 +166,3 @@ def test_minimising_keeps_what_reaches_new_lines_and_drops_copies():
     reached = frozenset().union(*(minimise.reached("layer_map", each) for each in inputs))
     assert frozenset().union(*(minimise.reached("layer_map", each) for each in kept)) == reached
     assert minimise.minimised("layer_map", inputs, most=10) == []
-
-
-def test_without_atheris_the_runner_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
-    assert run.main(["--seconds", "1"]) == 2
-    said = capsys.readouterr().err
-    assert "atheris is not installed" in said
-    assert "nothing was fuzzed" in said
-
-
-def test_the_runner_refuses_a_target_that_there_is_not():
-    command = [sys.executable, "-m", "fuzz.run", "--target", "none"]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert ended.returncode == 2
-    assert "invalid choice" in ended.stderr

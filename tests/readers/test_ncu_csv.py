@@ -15,7 +15,6 @@ from tests.support.ncu_pages import (
     DURATION,
     IDENTITY,
     OCCUPANCY,
-    STALL,
     THREADS,
     launch,
     raw_page,
@@ -48,17 +47,6 @@ def test_rows_parsed_in_shares_are_those_parsed_whole(recorded, cudnn_frame, mon
     monkeypatch.setattr(ncu_table, "cores", lambda: 5)
     path = recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
     pd.testing.assert_frame_equal(read(path).frame, cudnn_frame)
-
-
-def test_shares_of_rows_end_with_a_row_and_leave_none_out(monkeypatch):
-    monkeypatch.setattr(ncu_table, "_BLOCK", 8)
-    rows = [f'"{number}","{"x" * (number % 7)}"\n'.encode() for number in range(50)]
-    longest = max(map(len, rows)) + 2
-    for count in range(1, 60):
-        shares = list(map(bytes, ncu_table._shares(memoryview(b"".join(rows)), count, longest)))
-        assert b"".join(shares) == b"".join(rows)
-        assert len(shares) <= count
-        assert all(share.endswith(b'"\n') for share in shares)
 
 
 def test_the_first_recorded_launch_has_the_printed_numbers(recorded):
@@ -134,23 +122,6 @@ def test_raw_columns_are_kept_on_request(recorded):
 # The same export as other people's machines would have written it
 
 
-def test_byte_order_mark_and_windows_line_ends_change_nothing(cudnn, cudnn_frame, reading):
-    changed = b"\xef\xbb\xbf" + cudnn.replace(b"\n", b"\r\n")
-    pd.testing.assert_frame_equal(reading(changed).frame, cudnn_frame)
-
-
-def test_utf_16_is_read(cudnn, cudnn_frame, reading):
-    changed = cudnn.decode().encode("utf-16")
-    pd.testing.assert_frame_equal(reading(changed).frame, cudnn_frame)
-
-
-def test_a_german_export_gives_the_same_table(cudnn, cudnn_frame, reading):
-    rows = list(csv.reader(io.StringIO(cudnn.decode())))
-    swap = str.maketrans(",.", ".,")
-    german = [[*row[:13], *(cell.translate(swap) for cell in row[13:])] for row in rows[2:]]
-    pd.testing.assert_frame_equal(reading(table(rows[0], rows[1], german)).frame, cudnn_frame)
-
-
 def test_an_export_that_a_spreadsheet_unquoted_is_read(cudnn, cudnn_frame, reading):
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(csv.reader(io.StringIO(cudnn.decode())))
@@ -217,19 +188,6 @@ def test_a_two_way_number_is_an_error_that_asks_for_the_locale(failing, reading)
     assert reading(page, locale="de").frame["time_us"].iloc[0] == 0.001234
 
 
-def test_a_column_that_nobody_needs_can_decide_the_locale(reading):
-    other = "device__attribute_clock_rate"
-    page = raw_page({DURATION: ("ns", ["1.234"]), other: ("", ["1.980.000"])})
-    assert reading(page).frame["time_us"].iloc[0] == 1.234
-
-
-def test_mixed_conventions_are_an_error_that_names_the_line(failing):
-    page = raw_page({DURATION: ("ns", ["10", "20"]), OCCUPANCY: ("%", ["46.63", "46,63"])})
-    error = failing(page)
-    assert error.where.endswith("export.csv:4")
-    assert error.found == "'46,63'"
-
-
 def test_the_wrong_locale_is_an_error(failing):
     page = raw_page({DURATION: ("us", ["10.500000"])})
     assert "--locale en" in failing(page, locale="de").cure
@@ -253,13 +211,6 @@ def test_the_range_that_ncu_put_before_a_kernel_is_taken_off(reading):
     assert reading(page).frame["kernel"].iloc[0] == "conv_01/gemm"
 
 
-def test_long_names_and_thousands_of_columns_are_read(reading):
-    name = "void " + "very_long::" * 3000 + "k<\"quoted\", 'a'>()"
-    columns = {f"smsp__made_up_{number}.sum": ("inst", ["1,234"]) for number in range(2500)}
-    frame = reading(raw_page({DURATION: ("ns", ["10.5"]), **columns}, kernel=name)).frame
-    assert frame["kernel"].iloc[0] == name
-
-
 def test_older_pages_without_shapes_take_them_from_the_metrics(recorded, reading):
     rows = list(csv.reader(io.StringIO((recorded / "ncu" / "vectors.csv").read_text())))
     kept = [i for i, name in enumerate(rows[0]) if name not in {"Block Size", "Grid Size"}]
@@ -267,18 +218,6 @@ def test_older_pages_without_shapes_take_them_from_the_metrics(recorded, reading
     frame = reading(table(header, units, cells)).frame
     expected = read(recorded / "ncu" / "vectors.csv").frame
     pd.testing.assert_frame_equal(frame, expected)
-
-
-def test_ratio_and_largest_rate_stand_in_for_a_per_cent_metric(reading):
-    base = STALL.removesuffix(".pct")
-    columns = {
-        DURATION: ("ns", ["10"]),
-        f"{base}.ratio": ("", ["0.25"]),
-        f"{base}.max_rate": ("", ["0.5"]),
-        "smsp__warp_issue_stalled_short_scoreboard_per_warp_active.pct": ("%", ["10.0"]),
-    }
-    frame = reading(raw_page(columns)).frame
-    assert frame["stall_exec_dependency"].iloc[0] == pytest.approx(0.6)
 
 
 # Details page
@@ -337,28 +276,6 @@ def test_a_details_page_cut_between_two_rows_is_warned_of(reading):
     assert not any("is the file cut?" in warning for warning in whole.warnings)
     assert any("has 1 metric, the others 2 or more" in warning for warning in cut.warnings)
     assert np.isnan(cut.frame["achieved_occupancy"].iloc[-1])
-
-
-def test_a_comma_that_comes_late_in_a_column_is_still_read(reading):
-    cells = ["10.5"] * 200 + ["1,234.5"]
-    frame = reading(raw_page({DURATION: ("us", cells)})).frame
-    assert frame["time_us"].iloc[-1] == 1234.5
-
-
-def test_a_german_number_that_comes_late_in_an_english_file_is_an_error(failing):
-    error = failing(raw_page({DURATION: ("us", ["10.5"] * 200 + ["10,5"])}))
-    assert error.where.endswith(":203")
-
-
-def test_a_cut_details_page_is_an_error(recorded, failing):
-    whole = (recorded / "ncu" / "details_with_output.csv").read_bytes()
-    for cut in (2, 5, 40):
-        assert failing(whole[:-cut]).where.endswith(":24")
-
-
-def test_a_details_page_that_lacks_only_its_last_newline_is_read(recorded, reading):
-    whole = (recorded / "ncu" / "details_with_output.csv").read_bytes()
-    pd.testing.assert_frame_equal(reading(whole[:-1]).frame, reading(whole).frame)
 
 
 def test_raw_labels_that_are_names_of_metrics_do_not_stand_in_for_them(recorded):

@@ -25,13 +25,6 @@ from tests.support.ncu_pages import (
 # Damage
 
 
-@pytest.mark.parametrize("cut", [2, 3, 10, 100])
-def test_a_cut_file_is_an_error_that_names_the_last_line(cudnn, failing, cut):
-    error = failing(cudnn[:-cut])
-    assert error.where.endswith("export.csv:74")
-    assert "cut" in error.what
-
-
 @given(place=st.integers(0, 10**6))
 @examples(60, suppress=SHARED_FIXTURE)
 def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place):
@@ -44,13 +37,6 @@ def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place
     else:
         with pytest.raises(PerfmlError):
             read(path)
-
-
-@pytest.mark.parametrize("end", [b"", b"\r"])
-def test_a_last_row_that_lacks_only_its_newline_is_read(cudnn, tmp_path, end):
-    path = tmp_path / "export.csv"
-    path.write_bytes(cudnn.rstrip(b"\r\n") + end)
-    assert len(read(path).frame) == cudnn.count(b"\n") - 2
 
 
 def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing):
@@ -74,39 +60,12 @@ def test_a_process_that_is_no_whole_number_is_an_error_that_names_the_line(faili
     assert (error.what, error.found) == ("column Process ID needs a whole number", repr(cell))
 
 
-def test_two_exports_in_one_file_are_an_error_that_names_the_seam(cudnn, failing):
-    error = failing(cudnn + cudnn)
-    assert error.where.endswith(":75")
-    assert "second time" in error.what
-    rows = cudnn.split(b"\n", 2)[2]
-    assert failing(cudnn + rows).where.endswith(":75")
-
-
 def test_missing_launches_are_warned_of(cudnn, reading):
     lines = cudnn.split(b"\n")
     del lines[10:12]
     kernels = reading(b"\n".join(lines))
     assert len(kernels.frame) == 70
     assert any(warning.startswith("2 launch ids are missing") for warning in kernels.warnings)
-
-
-def test_a_page_without_its_units_is_an_error(cudnn, failing):
-    lines = cudnn.split(b"\n")
-    error = failing(b"\n".join([lines[0], *lines[2:]]))
-    assert "row of units" in error.what
-    assert error.where.endswith(":2")
-
-
-def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line(cudnn, failing):
-    error = failing(cudnn.replace(b"leaky_relu", b"leaky_rel\xfc", 1))
-    assert "UTF-8" in error.what
-    assert error.where.endswith(":5")
-
-
-def test_a_doubled_column_is_an_error(failing):
-    header = [*IDENTITY, DURATION, DURATION]
-    units = [*[""] * len(IDENTITY), "ns", "us"]
-    assert "twice" in failing(table(header, units, [launch(0, ["1", "2"])])).what
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The reader of ``.ncu-rep`` files, on reports recorded for this project."""
 
-import gzip
 import os
 import subprocess
 import sys
@@ -80,12 +79,6 @@ def test_raw_columns_are_kept_on_request(vectors):
     assert frame["gpu__time_duration.sum"].iloc[0] == 4928
     assert frame["launch__thread_count"].iloc[0] == 4096 * 256
     assert frame["device__attribute_display_name"].iloc[0] == "NVIDIA H200"
-
-
-def test_a_compressed_report_is_read(vectors, tmp_path):
-    packed = tmp_path / "vectors.ncu-rep.gz"
-    packed.write_bytes(gzip.compress(vectors.read_bytes()))
-    pd.testing.assert_frame_equal(read(packed).frame, read(vectors).frame)
 
 
 def test_without_the_package_the_error_names_the_extra(vectors, monkeypatch):

@@ -58,14 +58,6 @@ def test_every_launch_of_a_pasted_text_is_a_row(header, readable):
     assert any("--page raw" in text for text in kernels.warnings)
 
 
-def test_utf_16_as_a_shell_of_windows_writes_it_gives_the_same(readable):
-    text = HEAD + launch(GEMM)
-    plain = readable(text).frame
-    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
-        wide = mark + text.replace("\n", "\r\n").encode(encoding)
-        assert readable(wide).frame.equals(plain)
-
-
 def test_what_rules_say_travels_with_the_table(readable):
     (advice,) = readable(HEAD + launch(GEMM)).provenance["rules"]
     assert advice["speedup"] == 85.38

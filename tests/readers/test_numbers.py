@@ -164,16 +164,6 @@ def test_a_unit_is_brought_to_its_base(unit, expected):
     assert name == expected[1]
 
 
-def test_nested_ranges_come_outermost_first():
-    cell = (
-        '546  "<default domain>:iter_0:none:none:none:none:none:none"  '
-        '"<default domain>:conv_01:none:none:none:none:none:none" '
-    )
-    assert push_pop(cell) == ("iter_0", "conv_01")
-    assert push_pop("") == ()
-    assert push_pop("546 ") == ()
-
-
 def test_ranges_of_several_domains_keep_names_with_colons_and_quotes():
     cell = (
         '7  "nets:block:a::b:none:none:none:none:none:none"  '
@@ -201,16 +191,6 @@ def test_a_registered_message_does_not_hide_the_name():
         'REGISTERED:Thunk:#hlo_op=add#" '
     )
     assert push_pop(cell) == ("XlaModule:#hlo_module=jit_f,program_id=662#", "Thunk:#hlo_op=add#")
-
-
-def test_payload_and_colour_are_no_part_of_the_name():
-    cell = '7  "nets:conv_01:INT64:42:ARGB:4278255360:REGISTERED:conv_01" '
-    assert push_pop(cell) == ("conv_01",)
-
-
-def test_start_end_ranges_lose_their_id():
-    assert start_end('"3:<default domain>:epoch:none:none:none:none:none:none" ') == ("epoch",)
-    assert start_end('"<default domain>:epoch:none:none:none:none:none:none" ') == ("epoch",)
 
 
 @given(st.text(max_size=200))

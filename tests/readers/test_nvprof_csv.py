@@ -66,12 +66,6 @@ def test_summary_times_follow_the_units_row_column_by_column():
     assert found.provenance["memory_operations"] == 2
 
 
-@pytest.mark.parametrize(("unit", "microseconds"), [("s", 1e8), ("ms", 1e5), ("ns", 0.1)])
-def test_every_time_unit_of_a_units_row(tmp_path, unit, microseconds):
-    text = (DATA / "summary.csv").read_text().replace(",%,ms,,us,ns,s,", f",%,ms,,{unit},ns,s,")
-    np.testing.assert_allclose(parse(tmp_path, text).frame["time_us"].iloc[0], microseconds)
-
-
 def test_trace_has_launches_with_sizes_and_bytes_by_unit():
     found = load("trace.csv")
     frame = found.frame
@@ -123,24 +117,6 @@ def test_a_csv_behind_much_program_output_is_found_by_the_text_reader(tmp_path):
     assert not nvprof_csv.recognises(source)
     assert nvprof_text.recognises(source)
     assert len(nvprof_text.read(source).frame) == 2
-
-
-def test_only_nvprofs_csv_is_recognised(tmp_path):
-    for name in ("metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv"):
-        assert nvprof_csv.recognises(Source(DATA / name)), name
-    other = tmp_path / "ncu.csv"
-    other.write_text('"ID","Process ID","Process Name","Host Name","Kernel Name"\n')
-    assert not nvprof_csv.recognises(Source(other))
-
-
-@pytest.mark.parametrize("name", ["metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv"])
-def test_one_byte_cut_from_the_end_is_an_error_with_its_line(tmp_path, name):
-    data = (DATA / name).read_bytes()
-    with pytest.raises(InputError) as caught:
-        parse(tmp_path, data[:-1])
-    line = data.count(b"\n")
-    assert str(caught.value.where).endswith(f"out.csv:{line}")
-    assert len(str(caught.value).splitlines()) <= 2
 
 
 @pytest.mark.parametrize(
@@ -218,11 +194,6 @@ if SHARED.is_dir():
         np.testing.assert_allclose(found.frame["time_us"], [44.725, 14.68, 7.047, 252.287])
         assert found.provenance["memory_operations"] == 2006
         assert found.provenance["processes"] == [308050]
-
-    def test_a_public_ncu_export_is_not_taken_for_nvprofs():
-        source = Source(SHARED / "ada_cc89_torch_metrics_with_stdout.csv")
-        assert not nvprof_csv.recognises(source)
-        assert not nvprof_text.recognises(source)
 
 
 def test_metrics_have_one_name_whichever_nvprof_wrote_them(tmp_path):

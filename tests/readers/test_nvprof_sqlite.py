@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import sqlite3
 import struct
 from contextlib import closing
@@ -19,7 +18,6 @@ from perfml.readers.launch_ranges import Launch, Range, locate
 from perfml.readers.nvprof import sqlite_file as nvprof_sqlite
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
-from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from tests.support.examples import examples
 from tests.support.nvprof_profile import Profile, fill
@@ -215,15 +213,6 @@ def test_a_collected_run_has_each_layers_own_metrics(profile, tmp_path):
     assert not any("number of invocations differs" in each for each in found.warnings)
 
 
-def test_a_compressed_profile_is_the_same(profile):
-    fill(profile)
-    plain = profile.read()
-    packed = profile.path.with_suffix(".gz")
-    packed.write_bytes(gzip.compress(profile.path.read_bytes()))
-    assert nvprof_sqlite.recognises(Source(packed))
-    assert nvprof_sqlite.read(Source(packed)).frame.equals(plain.frame)
-
-
 def test_reading_leaves_the_profile_as_it_was(profile):
     fill(profile)
     profile.connection.commit()
@@ -246,14 +235,6 @@ def test_another_sqlite_file_is_named_as_such(tmp_path):
         connection.commit()
     with pytest.raises(InputError, match=r"no profile of nvprof .*songs"):
         nvprof_sqlite.read(Source(path))
-
-
-def test_one_byte_cut_is_an_error(profile):
-    fill(profile)
-    profile.read()
-    profile.path.write_bytes(profile.path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="cut off"):
-        nvprof_sqlite.read(Source(profile.path))
 
 
 def test_a_cell_that_is_no_number_is_an_error_with_its_column(profile):
@@ -340,19 +321,3 @@ if SHARED.is_dir():
         assert len(found.provenance["metric_numbers"]) == 85
         assert found.provenance["serialised"] is True
         assert any("85 metrics without their names" in warning for warning in found.warnings)
-
-    def test_public_gtx980_profile_has_its_values_with_raw():
-        source = Source(SHARED / "traffic_metrics_sqlite.nvprof.gz")
-        found = nvprof_sqlite.read(source, ReadOptions(raw=True))
-        columns = [name for name in found.frame if str(name).startswith("cupti_metric_")]
-        assert len(columns) == 84
-        assert found.frame[columns].notna().all(axis=None)
-        assert any("1 with values per unit of the GPU" in warning for warning in found.warnings)
-        # ratios, counts and rates of the first launch, as SQLite itself shows their bytes
-        first = found.frame.iloc[0]
-        assert first["cupti_metric_2002"] == 0.015617396593673966
-        assert first["cupti_metric_2071"] == 68
-        assert first["cupti_metric_2033"] == 25196850
-        # ten of them are shares of one whole, as ten stall reasons of nvprof are
-        stalls = [f"cupti_metric_{number}" for number in range(19136513, 19136523)]
-        assert found.frame[stalls].sum(axis=1).between(99.9, 100.1).all()

@@ -16,7 +16,7 @@ from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
-from perfml.readers.nvprof.values import Value, canonical, parse_time, parse_value
+from perfml.readers.nvprof.values import Value, canonical, parse_value
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels, metric_columns, validate_kernels
@@ -67,11 +67,6 @@ def test_every_form_of_a_value_is_read(text, number, form):
 @pytest.mark.parametrize("text", ["Max (11)", "GB/s", "1.5GiB", "12,5", "hello", "1..5", "(2)"])
 def test_what_is_no_value_is_refused(text):
     assert parse_value(text) is None
-
-
-def test_time_units_become_microseconds():
-    assert [parse_time(text) for text in ("2s", "1.5ms", "3us", "250ns")] == [2e6, 1500, 3, 0.25]
-    assert parse_time("5") is None
 
 
 def test_max_10_is_one_and_an_unused_efficiency_is_missing():
@@ -150,14 +145,6 @@ def test_program_output_between_rows_is_counted_and_overflow_is_named():
     assert any("1 lines inside" in text and "line 14" in text for text in warnings)
     assert any("Counters overflowed" in text and "inst_executed (1" in text for text in warnings)
     assert not any("replayed" in text for text in warnings)
-
-
-def test_raw_keeps_minimum_and_maximum_beside_the_average():
-    frame = load("metrics_two_devices.txt", raw=True).frame
-    np.testing.assert_allclose(frame["dram_utilization_min"], [0.2, 0.0, 0.1])
-    np.testing.assert_allclose(frame["dram_utilization_max"], [1.0, 1.0, 0.1])
-    np.testing.assert_allclose(frame["gld_efficiency_min"].iloc[0], 0.9876)
-    assert "dram_utilization_min" not in metric_columns(frame)
 
 
 def test_summary_has_mean_times_in_microseconds_and_no_api_calls():
@@ -262,18 +249,6 @@ def test_a_missing_metric_of_one_kernel_is_reported(tmp_path):
     assert any("lack metrics" in w and "inst_executed (1 kernel)" in w for w in found.warnings)
 
 
-@pytest.mark.parametrize("name", ["metrics_two_devices.txt", "summary.txt", "trace.txt"])
-def test_one_byte_cut_from_the_end_is_an_error_with_its_line(tmp_path, name):
-    data = (DATA / name).read_bytes()
-    if name == "trace.txt":
-        data = data[: data.index(b"\nRegs:")]
-    with pytest.raises(InputError) as caught:
-        parse(tmp_path, data[:-1])
-    line = data.count(b"\n")
-    assert str(caught.value.where).endswith(f"log.txt:{line}")
-    assert len(str(caught.value).splitlines()) <= 2
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "line"),
     [
@@ -292,17 +267,6 @@ def test_a_damaged_row_is_an_error_and_never_the_programs_output(tmp_path, name,
     with pytest.raises(InputError) as caught:
         parse(tmp_path, text.replace(old, new))
     assert str(caught.value.where).endswith(f":{line}")
-
-
-def test_windows_line_ends_byte_order_marks_and_utf16_change_nothing(tmp_path):
-    text = (DATA / "metrics_two_devices.txt").read_text()
-    plain = load("metrics_two_devices.txt").frame
-    for data in (
-        text.replace("\n", "\r\n").encode(),
-        text.encode("utf-8-sig"),
-        text.encode("utf-16"),
-    ):
-        assert parse(tmp_path, data).frame.equals(plain)
 
 
 def test_only_nvprofs_text_is_recognised():
@@ -515,19 +479,6 @@ if SHARED.is_dir():
         assert frame["device"].unique().tolist() == ["Tesla V100-PCIE-32GB"]
         assert any("can't be profiled" in warning for warning in found.warnings)
         assert not any("not in the catalogue" in warning for warning in found.warnings)
-
-    def test_throughputs_of_the_v100_imply_one_duration_a_kernel_only_in_units_of_1024():
-        frame = nvprof_text.read(Source(SHARED / "darknet19_v100_metrics_all.txt")).frame
-        once = frame[frame["kernel"] == "volta_sgemm_128x64_nn"].iloc[0]
-        # 32 bytes a sector; one rate is printed in MB/s, the others in GB/s.
-        pairs = {
-            "gld_throughput": "gld_transactions",
-            "gst_throughput": "gst_transactions",
-            "l2_read_throughput": "l2_read_transactions",
-            "sysmem_write_throughput": "sysmem_write_transactions",
-        }
-        durations = [32 * once[count] / once[rate] for rate, count in pairs.items()]
-        assert max(durations) / min(durations) < 1.0002
 
     def test_public_titan_xp_trace():
         found = nvprof_text.read(Source(SHARED / "titanxp_babelstream_print_gpu_trace.txt"))

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from perfml.datasets import find
 from perfml.datasets.parts import read_parts
-from studies.atlas.checked import COMMON, found, mapie
-from studies.atlas.confirm import CLAIMED, ENDS, ENOUGH, REPETITIONS
+from studies.atlas.checked import found
 from studies.atlas.record import REST
-
-
-def test_the_verdict_is_that_of_the_rule_that_was_written_down():
-    one = found("confirm")
-    enlarged, new = one["enlarged"], one["new"]
-    assert (tuple(one["claimed"]), one["repetitions"], one["enough"]) == (
-        CLAIMED,
-        REPETITIONS,
-        ENOUGH,
-    )
-    assert enlarged["success"] == (enlarged["same"] >= ENOUGH)
-    assert new["success"] == (set(new["metrics"]) == set(CLAIMED))
-    assert one["met"] == (enlarged["success"] and new["success"])
-    assert len(enlarged["own_ends"]) == ENDS
-    same = [set(each) == set(enlarged["metrics"]) for each in enlarged["own_ends"]]
-    assert enlarged["same_with_own_ends"] == float(np.mean(same))
 
 
 def test_the_new_networks_are_in_the_later_runs_and_not_in_the_atlas():
@@ -46,8 +27,3 @@ def test_the_last_runs_are_of_the_atlas_networks_but_not_in_what_was_fitted():
     assert told == len(rest)
     card = (find("atlas") / "README.md").read_text(encoding="utf-8")
     assert f"{len(rest):,} rows of {rest['run_id'].nunique()} runs" in card
-
-
-def test_families_that_are_compared_with_mapie_are_those_in_many_networks():
-    assert set(COMMON) <= set(found("beside")["mapie"]["families"])
-    assert "perfml" in mapie()

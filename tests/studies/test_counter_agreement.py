@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.agreement import PAIRS, compare, kinds_table, metrics_table, table_of
+from benchmarks.agreement import PAIRS, compare, metrics_table, table_of
 from tests.support.paths import DATA
 
 
@@ -29,16 +29,6 @@ def test_a_difference_is_that_of_the_larger_value_and_of_its_pairs_alone(tables)
     assert row["iterations, repeated"] == [0.0, 0.0]
     shown = metrics_table(compare(tables))
     assert f"| `{name}` | 4 | 0 / 0.2 | 0 / 0 | 0 / 0.2 | 0 / 0 |" in shown
-
-
-def test_what_is_zero_in_every_launch_is_named_apart(tables):
-    name = "smsp__inst_executed.sum"
-    for table in tables.values():
-        table[name] = 0.0
-    shown = metrics_table(compare(tables))
-    assert f"| `{name}` |" not in shown
-    assert f"`{name}`" in shown.splitlines()[-1]
-    assert "count work" in kinds_table(compare(tables))
 
 
 def test_other_kernels_are_refused(tables):

@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from collectors.profilers.process import ProfilerError
-from perfml.metrics import PUBLISHED, load_catalogue
+from perfml.metrics import load_catalogue
 from studies.plan import passes
 from tests.support.paths import ROOT
 
@@ -61,29 +60,6 @@ def test_what_the_profiler_refuses_is_recorded_and_ends_in_failure(tools, tmp_pa
     row = next(csv.DictReader((tmp_path / "passes.csv").open()))
     assert row["passes"] == ""
     assert row["error"]
-
-
-def test_when_the_time_is_over_nothing_more_is_started(tools, tmp_path):
-    assert passes.main(["--out", str(tmp_path), "--seconds", "0"]) == 1
-    assert list(csv.DictReader((tmp_path / "passes.csv").open())) == []
-
-
-def test_without_a_compiler_the_message_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(passes.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(ProfilerError, match="CUDA Toolkit's bin folder"):
-        passes.compile_program(tmp_path)
-
-
-def test_random_sets_are_distinct_repeatable_and_of_all_sizes():
-    sets = passes.random_sets(PUBLISHED, 40, seed=0)
-    assert (
-        sets
-        == passes.random_sets(PUBLISHED, 40, seed=0)
-        != passes.random_sets(PUBLISHED, 40, seed=1)
-    )
-    assert len(set(sets)) == 40
-    assert {len(each) for each in sets} == set(range(2, 19))
-    assert all(list(each) == sorted(each, key=PUBLISHED.index) for each in sets)
 
 
 def test_grown_sets_keep_what_leaves_the_budget_unbroken():

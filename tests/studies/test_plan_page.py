@@ -7,29 +7,23 @@ import pytest
 
 from collectors.run_spec import metric_names
 from perfml.metrics.passes import load_passes
-from studies.plan.page import DATA, PLAN3, TABLES, collected, precisions, proof, table_of, transfer
+from studies.page_tables import table_on
+from studies.plan.page import DATA, PAGE, PLAN3, collected, precisions, proof, transfer
 
 pytestmark = pytest.mark.page
 
 ANEW = "write it anew: python -m studies.plan.page"
 
 
-@pytest.mark.parametrize(
-    "name", ["estimates", "shares", pytest.param("curve", marks=pytest.mark.slow)]
-)
-def test_a_table_of_the_page_is_what_the_data_give(name):
-    assert table_of(name) == TABLES[name](), ANEW
-
-
 @pytest.mark.slow
 def test_the_page_tells_what_the_proof_gives_for_one_model():
-    made, told = (_cells(each) for each in (proof(models=("dt",)), table_of("proof")))
+    made, told = (_cells(each) for each in (proof(models=("dt",)), table_on(PAGE, "proof")))
     assert [row[:5] for row in told if row[0] != "---"] == [row for row in made if row[0] != "---"]
 
 
 @pytest.mark.slow
 def test_the_page_tells_what_a_plan_for_another_precision_gives():
-    made, told = (_cells(each) for each in (precisions(["fp16"]), table_of("precisions")))
+    made, told = (_cells(each) for each in (precisions(["fp16"]), table_on(PAGE, "precisions")))
     assert made[-1] in told, ANEW
 
 

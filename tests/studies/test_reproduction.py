@@ -18,10 +18,6 @@ from perfml.reproduce.claims import (
     NOT_TESTABLE,
     REPRODUCED,
 )
-from perfml.reproduce.files import (
-    headline,
-)
-from perfml.reproduce.source import find_recording
 from studies.reproduction import public_runs
 from studies.reproduction.chapter import device_table, engine_steps, filter_cross, fusion_table
 from studies.reproduction.parts import all_parts
@@ -202,15 +198,3 @@ def test_the_shapes_are_those_of_the_network_that_is_collected():
         )
         assert told["input"] == "x".join(map(str, shape.input))
         assert told["output"] == "x".join(map(str, shape.output))
-
-
-def test_claims_are_counted_in_words_that_agree(found):
-    tally = headline(found.analysis)[-1]
-    assert not re.search(r"(?<!\d)(?:[2-9]|\d\d+) (?:carries|does not carry)", tally)
-
-
-def test_the_recording_at_batch_1_has_all_layers():
-    recording = find_recording()
-    assert recording is not None
-    assert set(recording.layers["batch"].dropna()) == {1}
-    assert recording.layers["layer"].nunique() == len(SHAPES)

@@ -11,19 +11,12 @@ from typer.testing import CliRunner
 from collectors.workloads import Options, workload
 from perfml.cli import app
 from studies.seeds import measure, totals
-from studies.workloads.attention import launch
-from studies.workloads.attention.problems import parse_sizes
-from studies.workloads.conv import problems as conv_problems
-from studies.workloads.conv import workload as conv
 from tests.support.attention_sources import (
-    CpuModule,
-    compiled,
     in_double,
     inputs,
     off,
 )
 from tests.support.compiling import host_compiler
-from tests.support.ladders_on_cpu import on_cpu
 
 RUNS = [part for part in measure.PARTS if part.run]
 
@@ -83,55 +76,3 @@ def test_the_program_of_one_core_computes_attention_and_tells_its_times(tmp_path
     assert off(made.astype(float), in_double(q, k, v)) < 1e-6
     assert len([float(word) for word in done.stdout.split()]) == 3
     assert subprocess.run([program, "2", "90", *words[2:]], check=False).returncode == 2
-
-
-def test_a_case_is_read_as_it_was_written_and_lies_between_minus_three_and_three(tmp_path):
-    (problem,) = parse_sizes("3x128x32")
-    totals.write_case(problem, tmp_path / "case", seed=5)
-    read = totals.read_case(problem, tmp_path / "case")
-    assert {name: each.shape for name, each in read.items()} == dict.fromkeys("qkv", (3, 128, 32))
-    assert all(-3 <= each.min() < -2.9 and 2.9 < each.max() <= 3 for each in read.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slow", [False, True])
-def test_every_version_of_attention_is_computed_from_file_to_file(monkeypatch, tmp_path, slow):
-    torch = pytest.importorskip("torch")
-    macros = {"SOURCE": '"ladder.cu"', "HALF": 0}
-    modules = {}
-    for dim in (32, 64):
-        folder = tmp_path / str(dim)
-        folder.mkdir()
-        modules[str(dim)] = CpuModule(compiled(folder, {**macros, "HEAD_DIM": dim}))
-    monkeypatch.setattr(launch, "DEVICE", "cpu")
-    monkeypatch.setattr(totals, "build", lambda _: modules)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(totals, "CASES", {"t10": "2x256x64", "t29": "1x256x32"})
-    monkeypatch.setattr(totals, "SLOW_S", 1.0)
-    few = ("fused", "shared_48k", "split_q", "o_registers")
-    monkeypatch.setattr(totals, "LADDER", {name: totals.LADDER[name] for name in few})
-    expected = tmp_path / "expected"
-    rows = totals.attention_rows(totals.Deadline(100), tmp_path, expected, slow=slow)
-    found = [(row["case"], row["version"]) for row in rows]
-    assert all(row["passed"] and row["error"] < 1e-6 for row in rows), rows
-    assert all(row["total_s"] >= row["computing_s"] > 0 for row in rows)
-    if slow:
-        assert found == [("t29", "shared_48k"), ("t29", "fused")]
-    else:
-        assert found[:2] == [("t10", "o_registers"), ("t10", "split_q")]
-        assert len(found) == 4 + 2
-        assert len(np.fromfile(expected, np.float32)) == 2 * 256 * 64
-
-
-@pytest.mark.slow
-def test_the_convolutions_times_say_whether_copies_are_in_them(monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    host_compiler()
-    small = {"conv1": conv_problems.Problem("", 1, 4, 1, 14, 12, 7, 0)}
-    monkeypatch.setattr(conv_problems, "_SHAPES", small)
-    with on_cpu(monkeypatch, conv, tmp_path):
-        rows = totals.conv_rows(totals.Deadline(100), ("conv1_b5",))
-    assert [(row["version"], row["copies"]) for row in rows] == [
-        (version, copies) for version in totals.CONV_VERSIONS for copies in (False, True)
-    ]
-    assert all(row["passed"] and 0 < row["least_ms"] <= row["ms"] for row in rows)

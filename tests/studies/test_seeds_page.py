@@ -11,23 +11,13 @@ from typer.testing import CliRunner
 from collectors.workloads import workload
 from perfml.cli import app
 from perfml.explain.tree.causes import TERMS
-from studies.page_tables import table_on
 from studies.seeds import int8, page, steps
-from studies.seeds.page import COPIED, PAGE, STATES, TABLES, commands, layer, results, rows_of_list
+from studies.seeds.page import STATES, commands, rows_of_list
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
 
-ANEW = "write it anew: python -m studies.seeds.page"
-TEXT = PAGE.read_text(encoding="utf-8")
 CLI = typer.main.get_command(app)
-PLACEHOLDERS = {"reproduced/", "OUT", "metrics.csv", "kernels.parquet", "yolo.nvvp", "runs"}
-"""Files that a reader has, or that the command writes."""
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_what_was_measured_and_what_the_list_says(name):
-    assert table_on(PAGE, name) == TABLES[name](), ANEW
 
 
 def test_every_row_has_a_command_or_a_reason():
@@ -83,98 +73,6 @@ def test_a_module_exists_and_knows_its_options(command):
         assert f'"{words[words.index("--part") + 1]}"' in text
 
 
-CHEAP = {
-    "perfml explain h200-conv --baseline fused --target restrict --layer conv1_b1000 --model none":
-        "conv1_b1000",
-    "perfml explain h200-qkv --baseline base --target base_w2 --layer large_w32 --model none":
-        "base_w2 against base",
-    "perfml explain h200-attention --baseline lm_registers --target no_conflicts "
-    "--layer b50_n512_d64 --model none": "no_conflicts against lm_registers",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("command", CHEAP)
-def test_a_cheap_command_shows_what_the_list_says_it_shows(command):
-    assert command in commands()
-    done = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert done.exit_code == 0, done.output
-    assert CHEAP[command] in done.output
-
-
-def test_links_to_sections_of_the_page_have_their_section():
-    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w\s-]", "", each.lower()).strip().replace(" ", "-") for each in headings}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= anchors
-
-
-# ---- what the text says
-
-
-def test_padding_and_flags_are_as_told():
-    bare, padded, through, flags = (
-        layer("wmma", f"b48_n6400_d64_q32_kv64{each}")
-        for each in ("_no_pad", "", "_through_l1", "_thesis_flags")
-    )
-    assert round(bare["wavefronts_a_load"] / padded["wavefronts_a_load"], 1) == 8.0
-    assert round(bare["us"] / padded["us"], 1) == 3.5
-    assert round(padded["l2_reads"] / bare["l2_reads"], 1) == 1.6
-    assert round(100 * padded["conflicts"] / padded["shared_wavefronts"], 1) == 0.2
-    assert round(100 * padded["copy_efficiency"]) == 67
-    assert through["copy_efficiency"] == bare["copy_efficiency"] == 1
-    assert round(100 * (1 - through["us"] / padded["us"])) == 2
-    assert round(100 * (flags["us"] / padded["us"] - 1)) == 9
-    assert flags["registers"] - padded["registers"] == 8
-
-
-def test_standard_attention_is_as_slow_as_told():
-    standard, fast = (layer(name, "b48_n6400_d64") for name in ("torch-math", "torch-fa2"))
-    assert round(standard["us"] / fast["us"]) == 20
-    assert (standard["kernels"], fast["kernels"]) == (23, 1)
-    assert round((standard["dram_read_bytes"] + standard["dram_write_bytes"]) / 1e9) == 72
-
-
-def test_streams_gain_as_told_once_copies_are_there():
-    found = {(r["size"], r["version"]): r["ms"] for r in results()["conv"] if r["copies"]}
-    assert all(row["passed"] for row in results()["conv"])
-    large = [size for size, version in found if version == "unroll" and not size.endswith("_b100")]
-    gains = {
-        pair: [round(100 * (1 - found[size, pair[1]] / found[size, pair[0]])) for size in large]
-        for pair in (COPIED[:2], COPIED[2:])
-    }
-    assert (min(gains[COPIED[:2]]), max(gains[COPIED[:2]])) == (21, 27)
-    assert (min(gains[COPIED[2:]]), max(gains[COPIED[2:]])) == (39, 41)
-
-
-def test_strips_and_blocks_are_as_told():
-    us = {(row["backend"], row["layer"]): row["time_us"] for row in results()["qkv"]}
-    of = {(row["backend"], row["layer"]): row for row in results()["qkv"]}
-    assert round(us["strip_lean", "large_w32"] / us["base_lean", "large_w32"], 2) == 1.66
-    assert round(us["strip_w2", "large_w32"] / us["base_w2", "large_w32"], 2) == 1.56
-    assert round(us["base_lean", "large_w32_n2"] / us["base_lean", "large_w32"], 2) == 0.85
-    layers = ("small_w4", "small_w32", "large_w4", "large_w32")
-    for before, after, least, most in (
-        ("base_w2", "base_lean", 7, 29),
-        ("strip_w2", "strip_lean", 1, 27),
-    ):
-        saved = [round(100 * (1 - us[after, name] / us[before, name])) for name in layers]
-        assert (min(saved), max(saved)) == (least, most)
-    for name in ("small_w32", "large_w32"):
-        assert 2.5 < of["strip_lean", name]["cycles_per_request"] < 2.7
-        assert 2.5 < of["strip_lean", name]["rounds_a_load"] < 2.6
-    assert round(of["base_lean", "large_w32"]["insn_per_iteration"], 1) == 3.6
-    assert round(of["strip_lean", "large_w32"]["insn_per_iteration"], 1) == 3.7
-
-
-def test_the_sequential_version_is_beaten_as_often_as_told():
-    (alone,) = results()["sequential"]
-    split = next(
-        row for row in results()["attention"] if (row["case"], row["version"]) == ("t10", "split_q")
-    )
-    times = round(alone["computing_s"] / split["computing_s"])
-    assert f"[{times} times]" in TEXT
-    assert all(row["passed"] for row in (*results()["attention"], alone))
-
-
 @pytest.mark.slow
 def test_every_recorded_step_of_a_ladder_is_a_row_and_its_times_are_the_data_sets():
     measured = steps.measure()
@@ -197,16 +95,6 @@ def test_every_recorded_step_of_a_ladder_is_a_row_and_its_times_are_the_data_set
         assert {cause for *_, causes in told for cause in causes} <= known
 
 
-def test_what_is_said_of_the_steps_is_so():
-    rows, first = page.judged()
-    assert f"Of {rows} rows with a reason" in TEXT
-    assert f"the author's cause first in {first}. " in TEXT
-    off = [abs(row["expected"] / row["ratio"] - 1) for row in page.step_rows() if row["expected"]]
-    assert 0.3 < sorted(off)[len(off) // 2] < 0.37
-    told = f"(median of {len(off)} rows), within a quarter in {sum(each < 0.25 for each in off)}."
-    assert told in TEXT
-
-
 @pytest.mark.slow
 def test_int8_costs_what_is_told():
     pytest.importorskip("onnxruntime")
@@ -216,15 +104,3 @@ def test_int8_costs_what_is_told():
         for name in ("relative_error", "same_box")
     ]
     assert told == [[2.8, 4.7], [99.6, 99.7]]
-
-
-def test_every_output_was_right_before_it_was_measured():
-    assert results()["checked"]["outputs"] == 46
-    assert results()["checked"]["worst"] < 1
-    failed = [row["part"] for row in results()["state"] if row["what"] not in ("exit 0",)]
-    assert [each.split()[:2] for each in failed] == [["attention", "triton"], ["slow", "totals"]]
-
-
-def test_names_of_nsight_compute_are_said_to_be_its():
-    assert "stall_memory_dependency (ncu: long_scoreboard)" in TEXT
-    assert not re.findall(r"stall_\w+ \((?!ncu: )", TEXT)

@@ -6,14 +6,9 @@ import shutil
 import subprocess
 
 import numpy as np
-import pytest
 
-from collectors.workloads import workload
 from collectors.workloads.cuda import Resources
-from studies.workloads.attention import launch, tensor_map
-from studies.workloads.attention import workload as room
-from studies.workloads.attention.variants import FOLDER, LADDER, VARIANTS, Variant
-from studies.workloads.attention.workload import plan
+from studies.workloads.attention.variants import FOLDER, Variant
 from tests.support.compiling import ON_CPU, compile_once
 from tests.support.processes import PATIENCE_S
 
@@ -107,34 +102,3 @@ class CpuKernel:
         q, k, v, o = tensors[:4]
         made = run_on_cpu(self._program, [each.numpy() for each in (q, k, v)], self._name)
         o.numpy()[:] = made
-
-
-def cpu_session(folder, monkeypatch, options, replaced=()):
-    """Return the session of one layer whose kernel, with a text replaced, runs on the CPU.
-
-    Also the layer's tensors.
-    """
-    torch = pytest.importorskip("torch")
-    (_, problem, variant) = plan(options)[0]
-    ladder = options.backend in LADDER
-    source = "ladder.cu" if ladder else VARIANTS[options.backend][variant].source
-    changed = changed_sources(folder, source, replaced) if replaced else FOLDER
-    if ladder:
-        macros = {"SOURCE": '"ladder.cu"', "HALF": 0, "HEAD_DIM": problem.dim}
-        program = compiled(folder, macros, changed)
-    else:
-        chosen = VARIANTS[options.backend][variant]
-        program = tensor_program(folder, chosen, problem.dim, problem.causal, changed)
-    kept, made = [], launch.allocate
-
-    def allocate(*given):
-        kept.append(made(*given))
-        return kept[-1]
-
-    monkeypatch.setattr(launch, "DEVICE", "cpu")
-    monkeypatch.setattr(launch, "allocate", allocate)
-    monkeypatch.setattr(tensor_map, "on_device", lambda tensors, _: tensors)
-    monkeypatch.setattr(room, "build", lambda asked: dict.fromkeys(asked, CpuModule(program)))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    session = workload("attention").session(options)
-    return session, kept[0]

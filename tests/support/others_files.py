@@ -19,11 +19,16 @@ REFUSED = {
 """Files that cannot be explained, and what the error calls them."""
 
 
+STEPS = ("2048_00", "2048_08", "512_01", "512_07")
+"""Of the many steps of one program, the same metrics of kernels much alike, those that are read."""
+
+
 def others_files():
-    """Return every recorded file of others, by its path below the folder; none where it is not."""
+    """Return the recorded files of others, by the path below the folder; none where it is not."""
     return {
         path.relative_to(PUBLIC.parent).as_posix(): path
         for folder in (PUBLIC, STRANGERS)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in _NO_DATA
+        if path.parent.name != "feather" or path.name.startswith(STEPS)
     }

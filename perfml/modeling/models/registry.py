@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -16,7 +17,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.models.forest import QuickForestClassifier
-from perfml.modeling.models.gradient_boosting import QuickGradientBoostingRegressor
 
 REGRESSION = ("dt", "gbr", "lmt")
 """Models of the study that predict time: decision tree, gradient boosting, linear model tree."""
@@ -90,8 +90,6 @@ def _linear_model_tree(seed: int) -> Any:
 
 
 def _histogram_boosting(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
     # absolute errors: a few rows that are slow for no reason a feature holds must not move the rest
     return HistGradientBoostingRegressor(
         loss="absolute_error",
@@ -129,7 +127,7 @@ _COUNTING = ("gbr", "lmt", "rf")
 """Models whose time grows with the rows; see `Model.counts`."""
 
 _FEWER = {
-    "gbr": lambda seed: QuickGradientBoostingRegressor(25, random_state=seed),
+    "gbr": lambda seed: GradientBoostingRegressor(n_estimators=25, random_state=seed),
     "rf": lambda seed: QuickForestClassifier(50, random_state=seed),
 }
 """Ensembles with few trees: 25 of boosting leave 0.9^50 of the variance, half a percent.
@@ -140,7 +138,7 @@ half (rf) of their standard error over the layers (h200-yolov4-tiny, h200-sweep)
 _REGRESSION = _models(
     "regression",
     ("dt", "decision tree", _seeded(DecisionTreeRegressor), "gini", True, 0.001),
-    ("gbr", "gradient boosting", _seeded(QuickGradientBoostingRegressor), "gini", True, 0.04),
+    ("gbr", "gradient boosting", _seeded(GradientBoostingRegressor), "gini", True, 0.04),
     ("lmt", "linear model tree", _linear_model_tree, "explained-variance", False, 0.025),
     ("lmt:linear-tree", "linear model tree (linear-tree)", _linear_tree, "gini", False, 0.4),
     ("hgb", "histogram gradient boosting, absolute errors", _histogram_boosting, None, True, 0.3),

@@ -5,8 +5,6 @@ import sqlite3
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 pytest.importorskip("yaml")
@@ -16,7 +14,6 @@ from collectors.collect import collect
 from collectors.sweep.manifest import FILE, Manifest
 from collectors.sweep.order import longest_first
 from collectors.sweep.spec import read_sweep
-from collectors.sweep.task import processors
 from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 from tests.support.sweeps import read_states
@@ -188,24 +185,6 @@ def test_a_missing_file_is_one_error(tmp_path):
         read_sweep(tmp_path / "none.yaml")
 
 
-@given(
-    st.lists(st.sampled_from(["cublas", "cudnn"]), min_size=1, max_size=3),
-    st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    st.lists(st.integers(0, 3), min_size=1, max_size=3),
-)
-def test_an_expansion_has_every_distinct_combination_once(
-    tmp_path_factory, backends, batches, seed
-):
-    path = tmp_path_factory.mktemp("sweep") / "sweep.yaml"
-    axes = {"workload": ["yolov4-tiny"], "backend": backends, "batch": batches, "seed": seed}
-    path.write_text(json.dumps({"matrix": axes}))
-    sweep = read_sweep(path)
-    found = [(r.backend, r.batch, r.settings.seed) for r in sweep.runs.values()]
-    assert len(set(found)) == len(found)
-    assert set(found) == set(product(backends, batches, seed))
-    assert len(found) + sweep.twins == len(backends) * len(batches) * len(seed)
-
-
 def test_runs_with_more_passes_iterations_or_images_start_first(reads):
     runs = reads(
         """
@@ -287,10 +266,3 @@ def test_a_damaged_or_foreign_manifest_is_one_error(tmp_path):
     base.close()
     with pytest.raises(PerfmlError, match="format 99"):
         Manifest(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"), [("", set()), ("3", {3}), ("0-2,8", {0, 1, 2, 8}), ("1,1", {1})]
-)
-def test_lists_of_processors_are_read(text, found):
-    assert processors(text) == found

@@ -127,15 +127,6 @@ def test_weights_survive_the_way_through_a_darknet_file(tmp_path):
         np.testing.assert_array_equal(read[name][1], bias)
 
 
-def test_the_old_header_counts_images_in_four_bytes(tmp_path):
-    net = build_network(read_cfg(SMALL))
-    weights = random_weights(net, seed=3)
-    path = write_weights(tmp_path / "old.weights", weights, version=(0, 1, 0), seen=b"\0" * 4)
-    np.testing.assert_array_equal(
-        read_weights(path, net)["conv_01"].kernel, weights["conv_01"].kernel
-    )
-
-
 def test_a_truncated_weights_file_names_the_layer_and_its_cfg_line(tmp_path):
     net = build_network(read_cfg(SMALL))
     path = write_weights(tmp_path / "cut.weights", random_weights(net, seed=3))
@@ -144,13 +135,6 @@ def test_a_truncated_weights_file_names_the_layer_and_its_cfg_line(tmp_path):
         read_weights(path, net)
     assert "byte" in caught.value.where
     assert caught.value.found.endswith(f"of {14 * 10 * 25} values")
-
-
-def test_a_weights_file_for_more_classes_is_refused(tmp_path):
-    wide = build_network(with_classes(read_cfg(SMALL), 3))
-    path = write_weights(tmp_path / "wide.weights", random_weights(wide, seed=3))
-    with pytest.raises(InputError, match="holds more than the network needs"):
-        read_weights(path, build_network(read_cfg(SMALL)))
 
 
 def test_a_weights_file_with_a_nan_or_a_wrong_header_is_refused(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +12,6 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table
 from studies.data import load as load_recording
 from studies.workloads.conv.problems import DEFAULT_SIZES, parse_sizes
-from studies.workloads.qkv.shapes import SHAPES, WARPS, layer_name
 
 pytestmark = pytest.mark.long
 
@@ -26,7 +24,6 @@ LATER = {
     "qkv": {"base_lean", "strip_lean"},
 }  # fmt: skip
 """Versions that were written after these recordings (studies/seeds measures them)."""
-QKV_LAYERS = tuple(layer_name(shape, warps) for shape in SHAPES.values() for warps in WARPS)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +67,6 @@ def test_every_version_of_the_convolution_solved_every_problem(conv):
     assert set(conv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
 
 
-def test_every_version_of_the_product_ran_with_every_number_of_warps(qkv):
-    solved = qkv.groupby("backend")["layer"].unique()
-    assert set(workload("qkv").backends()) - set(solved.index) == LATER["qkv"]
-    assert all(tuple(layers) == QKV_LAYERS for layers in solved)
-    assert set(qkv.groupby(["run_id", "layer"])["iteration"].nunique()) == {10}
-    assert set(qkv["kernels"]) == {1}
-
-
 def test_launches_have_the_grids_of_their_problems(kernels):
     fused = kernels["conv"].query("backend == 'fused'").drop_duplicates("layer").set_index("layer")
     for problem in parse_sizes(DEFAULT_SIZES):
@@ -87,58 +76,3 @@ def test_launches_have_the_grids_of_their_problems(kernels):
     warps = own["layer"].str.extract(r"_w(\d+)", expand=False).astype(int)
     assert set(own["grid"]) == {"(132, 1, 1)"}
     assert (own["block"] == [f"({32 * each}, 1, 1)" for each in warps]).all()
-
-
-def test_the_counted_products_are_those_of_the_problems(kernels):
-    for name, shapes in (("conv", CONV_LAYERS), ("qkv", QKV_LAYERS)):
-        own = kernels[name].query("backend in ('restrict', 'strip')").groupby("layer")
-        counted = own["flop_count_sp_fma"].first()
-        for layer in shapes:
-            least = _products(layer)
-            assert least <= counted[layer] < 8 * least, layer
-
-
-def _products(layer):
-    if layer in CONV_LAYERS:
-        (problem,) = parse_sizes(layer)
-        return problem.images * problem.maps * problem.pixels * problem.depth
-    return SHAPES[layer.partition("_")[0]].iterations
-
-
-def test_the_cards_tell_the_rows_of_the_tables():
-    for name in ("conv", "qkv"):
-        folder = find(f"h200-{name}")
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        launches = len(read_table(folder / "kernels.parquet", kind="kernels").frame)
-        assert f"`kernels.parquet` | {launches:,} launches" in card
-        assert f"merges them into {len(load(folder).frame):,} rows of layers" in card
-        assert "Known defects" in card
-
-
-@pytest.mark.parametrize("name", ["h200-conv", "h200-qkv"])
-def test_they_load_as_scikit_learns_datasets_do(name):
-    bunch = load_recording(name)
-    assert bunch.data.shape == (len(bunch.target), len(bunch.feature_names))
-    assert "Known defects" in bunch.DESCR
-    data, target = load_recording(name, as_frame=True, return_X_y=True)
-    assert list(data.columns) == bunch.feature_names
-    assert target.name == "time_us"
-
-
-def test_the_defects_of_the_cards_are_there(conv, qkv, kernels):
-    wrong = conv.query("backend == 'wmma_tf32'")
-    assert (wrong[["gld_efficiency", "gst_efficiency"]] == 1).all(axis=None)
-    right = conv.query("backend == 'wmma_fp16'")
-    assert right["gld_efficiency"].between(0.73, 0.89).all()
-    same = ["gld_transactions", "global_load_requests", "gst_transactions"]
-    for pair in zip(wrong.groupby("layer")[same], right.groupby("layer")[same], strict=True):
-        np.testing.assert_array_equal(*(frame.iloc[0] for _, frame in pair))
-    streams = kernels["conv"].query("backend == 'streams'")
-    counted = streams.dropna(subset="inst_executed")
-    assert len(streams) == 780
-    assert len(counted) == 240
-    assert set(counted["layer"]) == {"conv1_b1000", "conv2_b1000"}
-    own = qkv.query("backend != 'cublas'").groupby(["layer", "backend"])
-    cold = (own["ncu_time_us"].median() / own["time_us"].median()).unstack()
-    assert cold.loc["small_w1"].between(0.99, 1.01).all()
-    assert cold.loc["small_w2", ["base_w2", "strip", "strip_w2"]].between(1.3, 1.37).all()

@@ -1,9 +1,6 @@
 """The recordings of planted causes with the counters of all causes: what is in them."""
 
-import csv
-import io
 import json
-import lzma
 
 import pandas as pd
 import pytest
@@ -12,7 +9,6 @@ from perfml.datasets import find, load
 from perfml.ingest import ingest
 from perfml.merge import merge
 from perfml.tables import read_table
-from studies.data import load as load_recording
 from studies.workloads.planted.definition import truth_document
 from studies.workloads.planted.families import FAMILIES
 
@@ -83,19 +79,6 @@ def test_the_tables_are_what_the_runs_give(runs):
     pd.testing.assert_frame_equal(merged, load(folder).frame[merged.columns])
 
 
-def test_the_card_states_the_times_of_the_recording(name):
-    card = (find(name) / "README.md").read_text(encoding="utf-8")
-    frame = load(name).frame
-    first = frame[frame["layer"].str.endswith("_s0")]
-    times = first.groupby(["layer", "backend"])["time_us"].median().unstack()
-    aside = {each["family"] for each in truth_of(name)["families"] if each["held_out"]}
-    for layer, row in times.iterrows():
-        family = layer.removesuffix("_s0")
-        levels = [f"{row[level] / row['base']:.2f}" for level in LEVELS[1:]]
-        cells = [f"`{family}`", f"{row['base']:.1f}", *levels, "yes" if family in aside else ""]
-        assert f"| {' | '.join(cells)} |" in card
-
-
 def test_knobs_slow_their_family_down_and_move_the_metrics_of_their_cause(name):
     means = load(name).frame.groupby(["layer", "backend"]).mean(numeric_only=True)
     newer = {each["family"] for each in truth_of("h100-planted-causes")["families"]}
@@ -107,42 +90,3 @@ def test_knobs_slow_their_family_down_and_move_the_metrics_of_their_cause(name):
                 assert high["time_us"] > least * low["time_us"], layer
             for metric, way in (family["cause"]["direction"] | family["along"]).items():
                 assert (high[metric] - low[metric]) * way > 0, (layer, metric)
-
-
-@pytest.mark.parametrize(
-    ("confounded", "single"),
-    [
-        ("confound_traffic_arithmetic", "redundant_traffic"),
-        ("confound_atomics_occupancy", "atomic_contention"),
-    ],
-)
-def test_what_moves_along_in_the_newer_families_has_no_effect_of_its_own(name, confounded, single):
-    times = load(name).frame.groupby(["layer", "backend"])["time_us"].median()
-    for size in ("s0", "s1"):
-        both = times[f"{confounded}_{size}", "level_3"], times[f"{single}_{size}", "level_3"]
-        assert both[0] == pytest.approx(both[1], rel=0.04)
-
-
-def test_pauses_of_the_host_pass_between_kernels_that_take_as_long_as_before(runs):
-    spans = {}
-    for path in runs.glob("*/timing.csv.xz"):
-        rows = csv.DictReader(io.StringIO(lzma.decompress(path.read_bytes()).decode()))
-        kept = [row for row in rows if row["layer"] == "launch_gaps_s0" and row["iteration"] == "1"]
-        if kept:
-            level = json.loads((path.parent / "run.json").read_text("utf-8"))["backend"]
-            starts = [float(row["start_us"]) for row in kept]
-            times = [float(row["time_us"]) for row in kept]
-            spans[level] = starts[-1] + times[-1] - starts[0], sum(times)
-    busy = [spans[level][1] for level in LEVELS]
-    assert max(busy) < 1.02 * min(busy)
-    walls = [spans[level][0] for level in LEVELS]
-    assert walls == sorted(walls)
-    assert walls[3] > 4 * walls[0]
-
-
-def test_the_loaders_give_the_published_metrics_and_the_card():
-    for name in ("h200-planted-causes", "h100-planted-causes"):
-        bunch = load_recording(name)
-        assert bunch.data.shape == (len(bunch.target), 19)
-        assert bunch.DESCR.startswith("# Planted causes")
-        assert len(bunch.target) == len(load(name).frame)

@@ -56,17 +56,6 @@ def test_the_planted_tables_are_what_their_runs_give():
     pd.testing.assert_frame_equal(merged, load(folder).frame[merged.columns])
 
 
-def test_the_planted_card_states_the_times_of_the_recording():
-    card = (find("h200-planted") / "README.md").read_text(encoding="utf-8")
-    frame = load("h200-planted").frame
-    first = frame[frame["layer"].str.endswith("_s0")]
-    times = first.groupby(["layer", "backend"])["time_us"].median().unstack()
-    for layer, row in times.iterrows():
-        levels = [f"{row[f'level_{n}'] / row['base']:.2f}" for n in (1, 2, 3)]
-        cells = [f"`{layer.removesuffix('_s0')}`", f"{row['base']:.1f}", *levels]
-        assert f"| {' | '.join(cells)} |" in card
-
-
 def test_planted_knobs_move_the_metric_of_their_cause():
     truth = json.loads((find("h200-planted") / "truth.json").read_text(encoding="utf-8"))
     means = load("h200-planted").frame.groupby(["layer", "backend"]).mean(numeric_only=True)

@@ -3,11 +3,9 @@
 The table of the ladder is synthetic: its numbers were made up for the test.
 """
 
-import json
-
 import pytest
 
-from collectors.workloads import Options, default_backends, workload
+from collectors.workloads import Options, workload
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import write_table
 from studies.ladders import measure, qkv_columns
@@ -69,15 +67,6 @@ def test_blocks_are_one_a_multiprocessor_unless_asked_for():
     ]  # fmt: skip
     assert qkv_columns.parse_layer("large_w4_n2") == (SHAPES["large"], 4)
     assert qkv_columns.parse_layer("large_w4_n") is None
-
-
-def test_every_version_and_the_yardstick_are_measured_by_default():
-    assert default_backends("qkv") == (
-        "base", "base_w2", "strip", "strip_w2", "base_lean", "strip_lean", "cublas",
-    )  # fmt: skip
-    assert {name for pair in workload("qkv").steps() for name in pair} == set(
-        qkv.WORKLOAD.backends()
-    )
 
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
@@ -193,23 +182,6 @@ def test_a_metric_that_was_not_collected_is_missing_and_no_zero(tmp_path):
     assert row["gb_per_s"] is None
     assert row["conflicts_per_request"] is None
     assert row["writes"] == pytest.approx(1.0)
-
-
-def test_json_is_one_document_and_markdown_has_all_tables(synthetic, tmp_path, capsys):
-    assert measure.main([str(synthetic), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"dataset", "times", "steps", "qkv"}
-    assert document["times"][0]["strip_w2"] == pytest.approx(1001.5)
-    assert measure.main([str(synthetic), "--layer", "large_*"]) == 0
-    text = capsys.readouterr().out
-    assert "| layer | step | time, us | x the step before | what explains it |" in text
-    assert "| base -> base_w2 (fp32) |" in text
-    assert "| large_w16 | 6,009 | 1,602 | 2,203 | 1,002 |" in text
-    assert measure.main([str(synthetic), "--show", "small_*", "--write", str(tmp_path)]) == 0
-    assert "| base -> base_w2 (fp32) |" not in capsys.readouterr().out
-    assert (tmp_path / "ladder.md").read_text() == text
-    assert json.loads((tmp_path / "ladder.json").read_text()) == document
-    assert "| backend | layer | /itr | issue % | SW | BXW | cyc/req | N-Rd | N-Wr | GB/s |" in text
 
 
 def test_steps_can_be_named_and_a_ladder_without_any_is_an_error(synthetic, capsys):

@@ -1,0 +1,64 @@
+"""Every table that a study wrote on a page is what its program makes of what was measured."""
+
+import pytest
+
+from benchmarks import counters_page, gate_page
+from studies.atlas import page as atlas
+from studies.attention import page as attention
+from studies.ladders import page as ladders
+from studies.page_tables import table_on
+from studies.plan import page as plan
+from studies.ranking import page as ranking
+from studies.seeds import page as seeds
+from studies.sweep import page as sweep
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.page
+
+PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, ranking, seeds, sweep)
+ON_CARD = ("times", "times_fp16", "ranges")
+"""Tables of the attention ladder on the card of its recording."""
+SLOW = {
+    *("steps", "tensor_steps", "version_steps", "curve"),
+    *("conv1", "conv2", "yolo03", "yolo20", "smallsteps", "largesteps"),
+}
+"""What `perfml explain` or a search is asked for anew."""
+IN_PART = {("plan", "proof"), ("plan", "precisions")}
+"""Minutes: `test_plan_page.py` makes some of their rows."""
+
+
+def tables():
+    """Yield the program, the page and the name of each table."""
+    for program in PROGRAMS:
+        what = program.__name__.removeprefix("studies.").removesuffix(".page")
+        for name in program.TABLES:
+            if (what, name) not in IN_PART:
+                slow = name in SLOW and what != "seeds"
+                yield pytest.param(
+                    program, name, marks=pytest.mark.slow if slow else (), id=f"{what}-{name}"
+                )
+
+
+def page_of(program, name):
+    if program is ladders:
+        return next(page for page, made in ladders.PAGES.items() if ladders.TABLES[name] in made)
+    return attention.CARD if program is attention and name in ON_CARD else program.PAGE
+
+
+@pytest.mark.parametrize(("program", "name"), list(tables()))
+def test_a_table_is_what_was_measured(program, name):
+    made = program.TABLES[name]().rstrip("\n")
+    module = program.__name__
+    assert table_on(page_of(program, name), name) == made, f"write it anew: python -m {module}"
+
+
+def test_the_results_say_how_often_half_of_the_variance_is_found():
+    said, tables = ranking.alarms()
+    assert f"{said} of {tables} had one" in ranking.PAGE.read_text(encoding="utf-8")
+    found = [
+        round(100 * case["said"] / case["tables"])
+        for case in ranking.cases()
+        if case["r2"] == 0.5 and case["rows"] == [1, 1]
+    ]
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"half of the variance is found in {min(found)} to {max(found)} %" in text
