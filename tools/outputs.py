@@ -56,9 +56,9 @@ COMMANDS = {
     "explain-conv": "explain h200-conv --baseline tile8 --target unrolled --top 99 --model none",
     "explain-attention": "explain h200-attention --baseline separate --target fused --model none",
     "rank": f"rank {FP32} --model dt,gbr --resamples 3 --seed 0",
-    "rank-backends": f"rank {FP32} --task classification --resamples 3 --seed 0",
+    "rank-backends": f"rank {FP32} --predict backend --resamples 3 --seed 0",
     "train": f"train {FP32} --model dt,lmt --splits 3 --seed 0",
-    "train-backends": f"train {FP32} --task classification --model dt,lr --splits 3 --seed 0",
+    "train-backends": f"train {FP32} --predict backend --model dt,lr --splits 3 --seed 0",
     "select": f"select {FP32} --most 2 --seed 0",
 }
 """Output -> its verb and options; the first two write the tables that others read."""

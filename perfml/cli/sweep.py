@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.output import INTERRUPTED, Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.output import INTERRUPTED, Output
+from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
@@ -29,12 +31,9 @@ class Where(StrEnum):
     slurm = "slurm"
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command(no_args_is_help=True)(sweep)
-
-
+@verb(no_args_is_help=True)
 def sweep(
+    output: Output,
     file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="The matrix of runs.")],
     executor: Annotated[
         Where,
@@ -50,40 +49,35 @@ def sweep(
     pin: Annotated[
         bool, typer.Option("--pin", help="Give each GPU's runs their own share of the processors.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; default: the file's out, or runs.")
-    ] = None,
+    out: options.OptionalOut = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on: measure what is missing or failed.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Profile a matrix of runs, on every GPU at once.
 
     A run that fails does not stop the others; after an interruption --resume does what is left.
+    Runs go to the folder --out, or else the file's out, or runs.
 
     Example: perfml sweep sweep.yaml --dry-run
 
     Example: perfml sweep sweep.yaml --gpus 2 --out runs/
     """
-    out_ = Output(as_json, quiet, verbose)
     from collectors.sweep.spec import read_sweep
 
     plan = read_sweep(file)
     folder = out or plan.out or Path("runs")
-    if plan.twins and not quiet:
-        out_.warn(f"{plan.twins} combinations are the same run as another and are measured once")
+    if plan.twins and not output.quiet:
+        output.warn(f"{plan.twins} combinations are the same run as another and are measured once")
     if dry_run:
-        _show_plan(out_, plan, folder)
+        _show_plan(output, plan, folder)
         return
     where = _executor(executor, scheduler, gpus, pin, plan)
     from collectors.sweep.driver import run_sweep
 
     try:
-        with _progress(out_, plan) as observer:
+        with _progress(output, plan) as observer:
             outcome = run_sweep(plan, folder, where, resume=resume, observer=observer)
     except KeyboardInterrupt:
         sys.stderr.write(
@@ -91,7 +85,7 @@ def sweep(
             f"  perfml sweep {file} --out {folder} --resume\n"
         )
         raise typer.Exit(INTERRUPTED) from None
-    _show_outcome(out_, plan, outcome)
+    _show_outcome(output, plan, outcome)
 
 
 def _executor(
@@ -109,7 +103,7 @@ def _executor(
     return Executor(executor.value, numbers, scheduler or "", options, pin)
 
 
-def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
+def _show_plan(output: Output, plan: Sweep, folder: Path) -> None:
     from collectors.sweep.driver import finished_runs
 
     kept = finished_runs(plan.runs, folder)
@@ -120,17 +114,17 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
     }
     left = len(plan.runs) - len(kept)
     summary = f"{len(rows)} runs, {len(kept)} done before, {left} to measure into {folder}"
-    out_.table(["run", "state"], rows)
-    out_.result(document, [summary])
+    output.table(["run", "state"], rows)
+    output.result(document, [summary])
 
 
-def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
+def _show_outcome(output: Output, plan: Sweep, outcome: Outcome) -> None:
     for run_id, sentences in outcome.warnings.items():
         for sentence in sentences:
-            out_.warn(f"{run_id}: {sentence}")
+            output.warn(f"{run_id}: {sentence}")
     if len(outcome.devices) > 1:
         shares = ", ".join(f"{count} on {name}" for name, count in outcome.devices.items())
-        out_.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
+        output.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
     counts = dict.fromkeys(("done", "failed", "pending"), 0)
     for each in outcome.states:
         counts[each.state] = counts.get(each.state, 0) + 1
@@ -152,8 +146,8 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         "summary": summary,
         "runs": outcome.states,
     }
-    out_.result(document)
-    out_.table(
+    output.result(document)
+    output.table(
         ["run", "state", "GPU", "attempts", "s", "launches", ""],
         [
             [
@@ -169,23 +163,23 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         ],
     )
     measured = counts["done"] - outcome.kept
-    if not out_.as_json:
+    if not output.as_json:
         text = (
             f"{len(outcome.states)} runs: {measured} measured, {outcome.kept} kept, "
             f"{counts['failed']} failed; {_duration(outcome.seconds)}, "
             f"{_duration(outcome.gpu_seconds)} of GPU time, {outcome.launches:,} launches"
         )
         lost = f"; {outcome.lost} attempts lost with their worker" if outcome.lost else ""
-        out_.result({}, [text + lost])
+        output.result({}, [text + lost])
     if outcome.failed:
         what = f"{len(outcome.failed)} of {len(outcome.states)} runs failed"
-        out_.fail(what, "--resume does only those again.")
+        output.fail(what, "--resume does only those again.")
 
 
 @contextmanager
-def _progress(out_: Output, plan: Sweep) -> Iterator[Callable[[Change], None]]:
+def _progress(output: Output, plan: Sweep) -> Iterator[Callable[[Change], None]]:
     """Give an observer: a live table on a terminal, a line a change elsewhere."""
-    if out_.quiet:
+    if output.quiet:
         yield lambda change: None
     elif not sys.stderr.isatty():
         yield _line

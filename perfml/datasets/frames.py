@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.loading import Given, read_given
-from perfml.errors import PerfmlError
+from perfml.datasets.opening import Where, read_input
 from perfml.merge.rule import BY_KERNEL
-
-Where = str | Sequence[str] | Mapping[str, Any]
-"""Conditions on columns: ``"batch=1"``, several of them, or ``{"batch": 1}``."""
 
 
 def read(source: str | Path, *, where: Where = ()) -> pd.DataFrame:
@@ -38,9 +32,9 @@ def read(source: str | Path, *, where: Where = ()) -> pd.DataFrame:
     PerfmlError
         If it is no such thing, is damaged, or only merged layers are known.
     """
-    given = _given(source, where)
-    frame = given.untimed
-    frame.attrs["warnings"] = list(given.warnings)
+    found = read_input(source, where=where)
+    frame = found.untimed
+    frame.attrs["warnings"] = list(found.warnings)
     return frame
 
 
@@ -73,20 +67,7 @@ def load_dataset(name: str | Path, *, where: Where = ()) -> pd.DataFrame:
     >>> sorted(layers["backend"].unique())
     ['cublas', 'cudnn', 'inductor']
     """
-    given = _given(name, where)
-    frame = given.layers
-    by_kernel = [] if given.ranged else [BY_KERNEL]
-    frame.attrs["warnings"] = [*given.warnings, *by_kernel]
+    found = read_input(name, where=where)
+    frame = found.layers
+    frame.attrs["warnings"] = [*found.warnings, *([] if found.ranged else [BY_KERNEL])]
     return frame
-
-
-def _given(source: Any, where: Where) -> Given:
-    if not isinstance(source, str | Path):
-        msg = "a profile, a table or a data set is named by a path or a name"
-        cure = "Give one file's path, or a folder of profiles; tables go to merge, rank, advise ..."
-        raise PerfmlError(msg, found=f"a {type(source).__name__}", cure=cure)
-    if isinstance(where, str):
-        where = [where]
-    elif isinstance(where, Mapping):
-        where = [f"{column}={value}" for column, value in where.items()]
-    return read_given(source, where=where)

@@ -112,7 +112,7 @@ class LayerChoice:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
             msg = "not a regular expression"
-            raise PerfmlError(msg, where="--layers", found=str(error)) from error
+            raise PerfmlError(msg, where="--layer", found=str(error)) from error
         self._names: dict[str, bool] = {}
 
     def rows(self, launches: pd.DataFrame) -> npt.NDArray[np.intp]:
@@ -131,7 +131,7 @@ class LayerChoice:
             return no_layer(kernels)
         msg = f"no layer's name matches {self._pattern.pattern!r}"
         found = ", ".join([*self._names][:5])
-        return PerfmlError(msg, where="--layers", found=found, cure="Patterns match whole names.")
+        return PerfmlError(msg, where="--layer", found=found, cure="Patterns match whole names.")
 
 
 @dataclass(frozen=True)

@@ -164,13 +164,11 @@ def report(
     if isinstance(data, pd.DataFrame):
         layers = data
     else:
-        from perfml.datasets.loading import read_given
+        from perfml.datasets import read_input
 
-        given = read_given(data)
-        layers = given.layers if given.ranged else given.kernel_layers
-        given = given if given.ranged else given.by_kernel()
-        provenance = given.provenance
-        kernels = given.kernels if kernels is None else kernels
+        given = read_input(data)
+        layers, provenance = given.reported_layers, given.provenance
+        kernels = given.in_layers.kernels if kernels is None else kernels
     document, _ = analysed(
         layers,
         kernels,

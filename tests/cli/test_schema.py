@@ -67,7 +67,7 @@ CASES = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch, recorded):
     """Make a folder with what the cases name the working one."""
-    from perfml.datasets import read_given
+    from perfml.datasets import read_input
     from perfml.tables import write_table
 
     monkeypatch.chdir(tmp_path)
@@ -78,7 +78,7 @@ def folder(tmp_path, monkeypatch, recorded):
     peaks = {"fp32": 1e12, "dram": 1e12, "l2": 1e13}
     (tmp_path / "peaks.json").write_text(json.dumps({"peaks": peaks}))
     (tmp_path / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")
-    layers = read_given("vectors.csv").layers
+    layers = read_input("vectors.csv").layers
     more = layers.assign(inst_executed=2e6)
     network = networks_with_law(networks=1, layers=24, seed=5).assign(workload="mine")
     network["device"] = "NVIDIA H200"

@@ -14,7 +14,7 @@ from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
 from perfml.explain.roofs.by_layer import PIPE, UNKNOWN
 from perfml.explain.roofs.peaks import REPORTED
-from perfml.ingest import ingest
+from perfml.ingest import IngestSettings, ingest
 from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
 from tests.support.ncu_pages import raw_page
@@ -110,7 +110,9 @@ def test_the_time_is_that_of_every_other_output_and_rates_are_over_the_counted_o
 
 
 def test_operations_of_a_full_set_report_are_derived_and_marked_so(tmp_path):
-    kernels = ingest([DATA / "ncu" / "both_forms.csv.xz"], options=ReadOptions(raw=True))
+    kernels = ingest(
+        [DATA / "ncu" / "both_forms.csv.xz"], settings=IngestSettings(options=ReadOptions(raw=True))
+    )
     counts = [name for name in kernels.frame if str(name).endswith("_pred_on.sum")]
     frame, provenance = kernels.frame.drop(columns=counts), kernels.provenance
     [source] = provenance["sources"]

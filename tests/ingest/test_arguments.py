@@ -41,7 +41,7 @@ def test_they_become_workloads_of_their_own_and_a_warning_names_the_argument(run
 
 
 def test_they_are_repeats_where_the_user_says_so(runs):
-    kernels = ingest([runs], identity=Identity(workload="gemm"))
+    kernels = ingest([runs], settings=IngestSettings(Identity("gemm")))
     assert set(kernels.frame["workload"]) == {"gemm"}
     assert any("count as repeats" in text for text in kernels.warnings)
 

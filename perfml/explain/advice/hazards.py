@@ -18,7 +18,8 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.time_sources import time_notes
-from perfml.datasets.loading import DEVICE_FACTS, read_given
+from perfml.datasets.loading import DEVICE_FACTS
+from perfml.datasets.opening import read_input
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
@@ -210,8 +211,7 @@ def advise(
     True
     """
     if not isinstance(table, pd.DataFrame):
-        read = read_given(table)
-        read = read if read.ranged else read.by_kernel()
+        read = read_input(table).in_layers
         table, kernels = read.layers, read.kernels if kernels is None else kernels
         account = read.account if account is None else account
         sources = sources or read.sources

@@ -1,0 +1,253 @@
+"""The options of all verbs: a name, a type, a help text and a meaning, once.
+
+Here to change: an option that a second verb takes moves here; a verb's own stand in its function.
+`SELECTION` are those that say what is asked about (`perfml.datasets.Selection`): `perfml.cli.verb`
+makes a selection of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfml.cli.complete import backends, conditions, datasets, layers, models
+from perfml.errors import PerfmlError, did_you_mean
+
+Dataset = Annotated[
+    str,
+    typer.Argument(
+        help="Profile, folder of profiles, run, table, dataset.csv, or a dataset's name; "
+        "FILE@3: its fourth launch.",
+        autocompletion=datasets,
+    ),
+]
+Other = Annotated[
+    str | None,
+    typer.Argument(
+        help="The target, where two are compared; the first is the baseline then.",
+        autocompletion=datasets,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",
+        autocompletion=conditions,
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    typer.Option("--kernel", help="Only kernels with this in their name, or a regular expression."),
+]
+KernelB = Annotated[
+    str | None,
+    typer.Option("--kernel-b", help="The target's kernel, where it differs from --kernel."),
+]
+Skip = Annotated[
+    int,
+    typer.Option(
+        "--skip", min=0, help="Leave out the first launches (of those that --kernel keeps)."
+    ),
+]
+Layers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer",
+        help="Only this layer: its name, or a pattern of the whole name such as 'conv_.*'; "
+        "repeatable.",
+        autocompletion=layers,
+    ),
+]
+Launches = Annotated[
+    Path | None, typer.Option("--launches", help="The Kernels table behind a Layers table.")
+]
+LayerMap = Annotated[
+    Path | None,
+    typer.Option("--layer-map", help="Ordered kernel patterns, for programs without NVTX ranges."),
+]
+By = Annotated[str, typer.Option("--by", help="Column that tells baseline and target apart.")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline", help="The side to compare with, such as cublas.", autocompletion=backends
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="The side that is compared, such as cudnn.", autocompletion=backends
+    ),
+]
+
+SELECTION: dict[str, tuple[Any, Any]] = {
+    "dataset": (Dataset, ...),
+    "other": (Other, None),
+    "where": (Where, None),
+    "kernel": (Kernel, None),
+    "kernel_b": (KernelB, None),
+    "skip": (Skip, 0),
+    "layer": (Layers, None),
+    "launches": (Launches, None),
+    "layer_map": (LayerMap, None),
+    "by": (By, "backend"),
+    "baseline": (Baseline, None),
+    "target": (Target, None),
+}
+"""Types and defaults of what says what is asked about."""
+
+OUT = typer.Option("--out", help="Where to write: a file, or a folder.")
+TOP = typer.Option("--top", min=0, help="So many at most: rows, findings, layers or metrics.")
+TOLERANCE = typer.Option(
+    "--tolerance", min=0, max=10, help="Difference that is none: relative, of times or errors."
+)
+PROTOCOL = typer.Option(
+    "--protocol",
+    help="leave-one-layer-out, leave-one-shape-out, by-run, random, ...; train takes several, "
+    "with commas.",
+)
+PREDICT = typer.Option("--predict", help="What models predict: a time, or the backend.")
+SPLITS = typer.Option("--splits", min=2, help="Random splits.")
+RESAMPLES = typer.Option("--resamples", min=2, help="Bootstrap resamples.")
+
+OptionalOut = Annotated[Path | None, OUT]
+Top = Annotated[int, TOP]
+Splits = Annotated[int, SPLITS]
+Resamples = Annotated[int, RESAMPLES]
+Protocol = Annotated[str, PROTOCOL]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
+Brief = Annotated[
+    bool,
+    typer.Option("--brief", help="Below 6 kB: verdict, causes, what to do, what is missing."),
+]
+Peaks = Annotated[
+    str | None,
+    typer.Option(
+        "--peaks",
+        help="File of perfml doctor --measure-peaks, or: measured, data-sheet. "
+        "By default measured ones, completed by the vendor's.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=1, help="Seconds that a program may take.")
+]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        help="A backend, such as cublas, cudnn, inductor or tensorrt; repeatable.",
+        autocompletion=backends,
+    ),
+]
+Precisions = Annotated[
+    list[str] | None,
+    typer.Option("--precision", help="fp32, tf32, fp16, bf16 or int8; repeatable."),
+]
+Batches = Annotated[list[int] | None, typer.Option("--batch", help="Batch size; repeatable.")]
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="dt, gbr, lmt or none; dt, lr, rf of backends. train and rank take several, with "
+        "commas.",
+        autocompletion=models,
+    ),
+]
+Features = Annotated[
+    str,
+    typer.Option(
+        "--features", help="default, published, collected, before-run, or names with commas."
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option("--method", help="builtin, permutation, group-permutation, drop-column, shapley."),
+]
+Most = Annotated[int, typer.Option("--most", min=1, help="Largest set tried.")]
+
+
+class Predicted(StrEnum):
+    """What models predict."""
+
+    time = "time"
+    log_time = "log-time"
+    time_per_flop = "time-per-flop"
+    time_per_byte = "time-per-byte"
+    backend = "backend"
+
+    @property
+    def task(self) -> str:
+        """The kind of model that it takes."""
+        return "classification" if self is Predicted.backend else "regression"
+
+    @property
+    def target(self) -> str:
+        """The formula of the target, as `perfml.rank` calls it."""
+        return "time" if self is Predicted.backend else self.value
+
+
+Predict = Annotated[Predicted, PREDICT]
+
+
+class Form(StrEnum):
+    """What an answer is written as."""
+
+    text = "text"
+    html = "html"
+    md = "md"
+    junit = "junit"
+
+
+Format = Annotated[
+    Form | None,
+    typer.Option("--format", help="text, html, md or junit, as far as the verb knows them."),
+]
+
+
+def only_one(option: str, values: list[Any] | None, otherwise: Any = None) -> Any:
+    """Return the value of a repeatable option of which a verb takes one."""
+    if values and len(values) > 1:
+        msg = f"{option} is taken once here"
+        raise PerfmlError(msg, found=", ".join(map(str, values)), cure="Name one.")
+    return values[0] if values else otherwise
+
+
+def words(text: str | None) -> tuple[str, ...] | None:
+    """Return the words of a list with commas; None where nothing was given."""
+    return tuple(each.strip() for each in text.split(",") if each.strip()) if text else None
+
+
+def feature_names(names: str) -> str | tuple[str, ...]:
+    """Return a feature set's name, or the names that were listed with commas."""
+    from perfml.modeling.features import FEATURE_SETS
+
+    return names if names in FEATURE_SETS else words(names) or ()
+
+
+def peaks_named(named: str | None, devices: Any) -> Any:
+    """Return the peaks that --peaks names; None where the device's own are to be taken.
+
+    Parameters
+    ----------
+    named
+        What was given.
+    devices
+        The column of devices that were measured.
+    """
+    from perfml.explain.roofs.peaks import DATA_SHEET, MEASURED, known_peaks, load_peaks
+
+    kinds = {"measured": MEASURED, "data-sheet": DATA_SHEET}
+    if named is None:
+        return None
+    if named in kinds:
+        return known_peaks(", ".join(sorted(map(str, devices.dropna().unique()))), kinds[named])
+    if not Path(named).exists():
+        msg = "no such file"
+        cure = did_you_mean(named, kinds, "Give measured, data-sheet or a file.")
+        raise PerfmlError(msg, where=named, cure=cure)
+    return load_peaks(named)
