@@ -10,8 +10,9 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
+from perfml.cli.partitioned import show_runs
 from perfml.cli.reading import show_step
-from perfml.cli.tables import run_summary, show_runs
+from perfml.cli.tables import run_summary
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
@@ -91,7 +92,10 @@ def inspect(
     }
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     output.result(document, [f"{found.kind} table, {counts}"])
-    show_runs(output, runs, (*(() if clock is None else clock.account()), *notes), "Runs")
+    show_runs(output, runs, "Runs")
+    said = [*(() if clock is None else clock.account()), *notes]
+    if said and not output.as_json:
+        output.result({}, said)
     account = None if redact else given.account
     if account is None:
         _show_kernels(output, kernels)

@@ -118,7 +118,7 @@ Top = Annotated[int, TOP]
 Splits = Annotated[int, SPLITS]
 Resamples = Annotated[int, RESAMPLES]
 Protocol = Annotated[str, PROTOCOL]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")]
 Brief = Annotated[
     bool,
     typer.Option("--brief", help="Below 6 kB: verdict, causes, what to do, what is missing."),

@@ -100,25 +100,17 @@ def ingest(
     output.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
 
 
-def run_heads(run: Mapping[str, Any]) -> list[str]:
-    """Return the heads of a table of runs, for people."""
-    return ["µs an iteration" if name == "us_per_iteration" else name for name in run]
-
-
-def run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return the rows of a table of runs; times have four digits."""
-    return [
+def show_runs(output: Output, runs: Sequence[Mapping[str, Any]], caption: str = "") -> None:
+    """Print the table of runs; of very many, the first. Times have four digits."""
+    heads = ["µs an iteration" if name == "us_per_iteration" else name for name in runs[0]]
+    rows = [
         [
             number(value, 4) if name == "us_per_iteration" and value is not None else value
             for name, value in run.items()
         ]
-        for run in runs
+        for run in runs[:SHOWN]
     ]
-
-
-def show_runs(output: Output, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print the table of runs; of very many, the first."""
-    output.table(run_heads(runs[0]), run_rows(runs[:SHOWN]), spare=SPARE)
+    output.table(heads, rows, caption, SPARE)
     if len(runs) > SHOWN:
         output.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 

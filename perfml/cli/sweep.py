@@ -1,14 +1,11 @@
-"""The verb that measures many runs: a plan, a live table, a summary with costs."""
+"""The verb that measures many runs: a plan, a line a change, a summary with costs."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -77,8 +74,8 @@ def sweep(
     from collectors.sweep.driver import run_sweep
 
     try:
-        with _progress(output, plan) as observer:
-            outcome = run_sweep(plan, folder, where, resume=resume, observer=observer)
+        observer = (lambda change: None) if output.quiet else _line
+        outcome = run_sweep(plan, folder, where, resume=resume, observer=observer)
     except KeyboardInterrupt:
         sys.stderr.write(
             "interrupted: no run is half written; go on with\n"
@@ -176,25 +173,6 @@ def _show_outcome(output: Output, plan: Sweep, outcome: Outcome) -> None:
         output.fail(what, "--resume does only those again.")
 
 
-@contextmanager
-def _progress(output: Output, plan: Sweep) -> Iterator[Callable[[Change], None]]:
-    """Give an observer: a live table on a terminal, a line a change elsewhere."""
-    if output.quiet:
-        yield lambda change: None
-    elif not sys.stderr.isatty():
-        yield _line
-    else:
-        from rich.console import Console
-        from rich.live import Live
-
-        table = _LiveTable(len(plan.runs))
-        console = Console(stderr=True)
-        with Live(
-            get_renderable=table.render, console=console, refresh_per_second=4, transient=True
-        ):
-            yield table
-
-
 def _line(change: Change) -> None:
     """Write one change as one line on stderr."""
     if change.state == "kept":
@@ -211,57 +189,6 @@ def _line(change: Change) -> None:
         text += ": " + change.message.splitlines()[0]
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-class _LiveTable:
-    """What every worker is at, and how far the sweep is; drawn anew several times a second."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.began = time.monotonic()
-        self.counts = {"kept": 0, "done": 0, "failed": 0}
-        self.busy: dict[str, tuple[Change, float]] = {}
-        self.failures: list[str] = []
-
-    def __call__(self, change: Change) -> None:
-        """Take a change in."""
-        if change.state == "running":
-            self.busy[change.worker] = (change, time.monotonic())
-            return
-        self.counts[change.state] += 1
-        self.busy = {
-            worker: entry for worker, entry in self.busy.items() if entry[0].run_id != change.run_id
-        }
-        if change.state == "failed":
-            self.failures.append(change.message.splitlines()[0])
-
-    def render(self) -> Any:
-        """Return the table."""
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        now = time.monotonic()
-        table = Table(box=None, pad_edge=False)
-        for name in ("GPU", "run", "attempt", "s"):
-            table.add_column(name, justify="right" if name in ("attempt", "s") else "left")
-        for worker, (change, since) in sorted(self.busy.items()):
-            place = f"{change.host}:{change.gpu}" if change.gpu else worker
-            cells = (place, change.run_id, str(change.attempt), f"{now - since:.0f}")
-            table.add_row(*map(Text, cells))
-        lines = [Text(each, style="red") for each in self.failures[-3:]]
-        return Group(table, *lines, Text(self._so_far(now)))
-
-    def _so_far(self, now: float) -> str:
-        ended = sum(self.counts.values())
-        text = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        text = f"{ended}/{self.total}" + (f" ({text})" if text else "")
-        measured = self.counts["done"] + self.counts["failed"]
-        spent = now - self.began
-        if measured:
-            left = spent / measured * (self.total - ended)
-            return f"{text}, {_duration(spent)}, about {_duration(left)} left"
-        return f"{text}, {_duration(spent)}"
 
 
 def _duration(seconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.partitioned import SPARE, run_heads, run_rows
+from perfml.cli.partitioned import show_runs
 from perfml.cli.verb import app, verb
 from perfml.errors import InputError, PerfmlError
 from perfml.util.words import count
@@ -125,7 +124,9 @@ def ingest(
     kernels_of, runs_in, in_backends = (count(*each) for each in amounts)
     line = f"{kernels_of} of {runs_in} in {in_backends}, {count(len(names), 'metric')}"
     output.result(document, [f"{line} -> {out}"])
-    show_runs(output, runs, notes)
+    show_runs(output, runs)
+    if notes and not output.as_json:
+        output.result({}, notes)
 
 
 @verb()
@@ -290,12 +291,3 @@ def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def show_runs(
-    output: Output, runs: Sequence[dict[str, Any]], notes: Sequence[str], caption: str = ""
-) -> None:
-    """Print the table of runs, and where their times are from if a profiler took them."""
-    output.table(run_heads(runs[0]), run_rows(runs), caption, SPARE)
-    if notes and not output.as_json:
-        output.result({}, notes)

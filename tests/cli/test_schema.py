@@ -1,4 +1,4 @@
-"""What verbs print with --json is what perfml schema says of it, on recorded data."""
+"""What verbs print with --json is what --json-schema says of it, on recorded data."""
 
 import json
 import lzma
@@ -47,8 +47,8 @@ CASES = [
     ("advise", (TRACE,)),
     ("advise", (HAZARDS, "--brief")),
     ("roofline", (*NETWORK, "--layer", "conv_15")),
-    ("roofline", (HAZARDS, *PEAKS, "--by", "kernel")),
-    ("predict", ("network.parquet", "--model", "others.parquet", "--top", "1")),
+    ("roofline", (HAZARDS, *PEAKS, "--per", "kernel")),
+    ("predict", ("network.parquet", "--reference", "others.parquet", "--top", "1")),
     ("gate", ("vectors.csv", "vectors.csv")),
     ("gate", ("base.parquet", "more.parquet")),
     ("gate", ("--save", "main", "vectors.csv")),
@@ -59,7 +59,6 @@ CASES = [
     ("collect", ("yolov4-tiny", "--backend", "cudnn", "--dry-run", "--out", "runs")),
     ("prove", ("proven", "--cause", "dram_bytes")),
     ("sweep", ("sweep.yaml", "--out", "swept", "--dry-run")),
-    ("schema", ()),
     ("error", ("explain", "nothing.ncu-rep")),
 ]
 
@@ -99,7 +98,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
     result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
     document = json.loads(result.stdout)
     assert document["schema"] == f"{verb}/{version_of(verb)}", document
-    jsonschema.validate(document, schema_of(verb, strict=True))
+    jsonschema.validate(document, schema_of(words[0] if verb == "error" else verb, strict=True))
     if "--brief" in words:
         assert len(result.stdout.encode()) < 6_000
 
@@ -122,8 +121,8 @@ def test_every_verb_has_a_schema_and_a_case():
         for group in app.registered_groups
         for command in group.typer_instance.registered_commands
     ]
-    assert {*verbs, *groups, "error"} == set(DOCUMENTS)
-    assert {verb for verb, _ in CASES} | {"reproduce"} == set(DOCUMENTS)
+    assert {*verbs, *groups} == set(DOCUMENTS)
+    assert {verb for verb, _ in CASES} | {"reproduce"} == {*DOCUMENTS, "error"}
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)
@@ -131,12 +130,11 @@ def test_a_schema_is_one(verb):
     jsonschema.Draft202012Validator.check_schema(schema_of(verb))
 
 
-def test_the_verb_prints_it():
-    result = CliRunner().invoke(app, ["schema", "datasets", "list"])
-    assert json.loads(result.stdout) == schema_of("datasets list")
-    wrong = CliRunner().invoke(app, ["schema", "explian"])
-    assert wrong.exit_code == 1
-    assert "explain" in wrong.stderr
+@pytest.mark.parametrize("verb", ["datasets list", "explain", "gate", "collect"])
+def test_a_verb_prints_it_without_its_arguments(verb):
+    result = CliRunner().invoke(app, [*verb.split(), "--json-schema"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == schema_of(verb)
 
 
 def test_a_key_that_goes_or_changes_its_type_is_found():

@@ -32,9 +32,9 @@ VERBS = {
     "explain": ("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn"),
     "explain --more": (
         *("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn", "--more"),
-        *("--kernels", "{kernels}"),
+        *("--launches", "{kernels}"),
     ),
-    "advise": ("advise", "{layers}", "--kernels", "{kernels}"),
+    "advise": ("advise", "{layers}", "--launches", "{kernels}"),
     "roofline": ("roofline", "{layers}"),
     "gate": ("gate", "{layers}", "{layers}"),
     "doctor": ("doctor",),

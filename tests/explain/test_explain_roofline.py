@@ -273,7 +273,7 @@ def test_a_device_of_which_the_profile_says_nothing_is_refused_with_what_would_s
     text = (recorded / "ncu" / "details_with_output.csv").read_text(encoding="utf-8")
     path = tmp_path / "details.csv"
     path.write_text(text, encoding="utf-8")
-    result = run(path, "--by", "kernel")
+    result = run(path, "--per", "kernel")
     assert result.exit_code == 1
     assert "device__attribute_" in result.stderr
     assert "--page raw" in result.stderr
@@ -342,7 +342,7 @@ def test_busy_cycles_of_tensor_cores_are_their_roof_where_operations_are_not_kno
 
 
 def test_kernels_have_their_own_place(root):
-    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--by", "kernel")
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--per", "kernel")
     rows = json.loads(run(*words, "--json").stdout)["rows"]
     assert len(rows) == 3
     assert "implicit_gemm" in rows[0]["kernel"]
@@ -354,7 +354,6 @@ def test_kernels_have_their_own_place(root):
     ("words", "said"),
     [
         (["--layer", "conv_99"], "conv_99"),
-        (["--by", "warp"], "layer or kernel"),
         (["--peaks", "nothing.json"], "no such file"),
     ],
 )
@@ -367,9 +366,9 @@ def test_the_verb_s_errors_say_what_to_do(root, words, said):
 def test_merged_layers_alone_have_no_kernels_to_place(tmp_path):
     table = load(FOLDER)
     write_table(table.frame, tmp_path / "layers.parquet", kind="layers", provenance={})
-    result = run(tmp_path / "layers.parquet", *CONDITION, "--by", "kernel")
+    result = run(tmp_path / "layers.parquet", *CONDITION, "--per", "kernel")
     assert result.exit_code == 1
-    assert "--kernels" in result.stderr
+    assert "--launches" in result.stderr
 
 
 def test_our_l2_rate_is_what_the_profiler_calls_busy(root):

@@ -37,7 +37,7 @@ def test_they_become_workloads_of_their_own_and_a_warning_names_the_argument(run
     [warning] = [text for text in kernels.warnings if "different arguments" in text]
     assert "--size 512" in warning
     assert "--size 1024" in warning
-    assert "--workload gemm" in warning
+    assert "--label workload=gemm" in warning
 
 
 def test_they_are_repeats_where_the_user_says_so(runs):
