@@ -46,7 +46,7 @@ COMMANDS = {
     "inspect-kernels": "inspect WORK/kernels.parquet",
     "inspect-layers": "inspect WORK/layers.parquet",
     "roofline-layers": f"roofline {FP32}",
-    "roofline-kernels": "roofline h200-conv --by kernel",
+    "roofline-kernels": "roofline h200-conv --per kernel",
     "advise": f"advise {FP32} --top 1000",
     "advise-planted": "advise h200-planted --top 1000",
     "explain-layer": f"explain {FP32} {LIBRARIES} --layer conv_20 --model none",

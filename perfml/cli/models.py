@@ -44,7 +44,7 @@ def train(
     from perfml.modeling import evaluate
     from perfml.report.verbs import train_document
 
-    given = read(selection, output, study=True, in_layers=True).first.in_layers
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
     protocols = options.words(protocol) or ()
     if protocols == ("random",):
         # a random split of repeats alone says nothing of unseen layers
@@ -94,7 +94,7 @@ def rank(
     Example: perfml rank layers.parquet --where batch=1 --launches kernels.parquet
     """
     output.place(out)
-    given = read(selection, output, study=True, in_layers=True).first.in_layers
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
     asked: dict[str, Any] = {
         "task": predict.task,
         "models": options.words(model),

@@ -28,14 +28,15 @@ SHOWN = 40
 def tables_of(kernels: Path, output: Output) -> Iterator[Path]:
     """Give Kernels tables on disk: those named, or one of a profile or run, for the time being."""
     tables = kernels.rglob("*.parquet") if kernels.is_dir() else iter(())
-    if not kernels.exists() or kernels.suffix == ".parquet" or next(tables, None) is not None:
+    ranged = kernels.suffix == ".parquet" and not (kernels.is_file() and _rangeless(kernels))
+    if not kernels.exists() or ranged or next(tables, None) is not None:
         yield kernels
         return
     from perfml.cli.reading import read
     from perfml.datasets import Selection
     from perfml.tables import write_table
 
-    given = read(Selection((str(kernels),)), output).first
+    given = read(Selection((str(kernels),)), output, in_layers=True).first.in_layers
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
         made = Path(folder) / "kernels.parquet"
         write_table(given.launches, made, kind="kernels", provenance=given.provenance)
@@ -54,12 +55,14 @@ def merge(
 
             pattern = _pattern(layers)
             merged = merge_files(kernels, out, weights=weights, layers=pattern, progress=progress)
+    from perfml.ingest.run_labels import run_name
+
+    one, more = "launch outside every layer is", "launches outside every layer are"
     for row in merged.unattributed:
         if row["share"] > 0.05:
             output.warn(
-                f"{row['run_id']}: {count(int(row['launches']), 'launch', 'launches')} outside "
-                "every layer take "
-                f"{Readable(row['share']):.1%} of the run's time and are left out"
+                f"{run_name(row['run_id'])}: {count(int(row['launches']), one, more)} left out "
+                f"({Readable(row['share']):.1%} of the time)"
             )
     output.warn_all([*merged.warnings, *merged.time_notes])
     document = {"out": str(out), "weights": weights, **json_object(merged)}
@@ -132,3 +135,19 @@ def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]
 
 def _pattern(layers: Sequence[str]) -> str | None:
     return "|".join(layers) or None
+
+
+def _rangeless(path: Path) -> bool:
+    """Tell from its statistics that no launch of a table lies in a range."""
+    import pyarrow.parquet as pq
+
+    from perfml.tables import readable
+
+    with readable(path):
+        groups = pq.read_metadata(path)
+    if "layer" not in groups.schema.names:
+        return False
+    place = groups.schema.names.index("layer")
+    columns = [groups.row_group(number).column(place) for number in range(groups.num_row_groups)]
+    known = [each.statistics for each in columns if each.statistics is not None]
+    return bool(known) and all(each.null_count and not each.num_values for each in known)

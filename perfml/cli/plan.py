@@ -40,7 +40,7 @@ def select(
     from perfml.modeling import smallest_sufficient_set
     from perfml.report.verbs import select_document
 
-    given = read(selection, output, study=True, in_layers=True).first.in_layers
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
     with output.progress("selecting") as progress:
         chosen = smallest_sufficient_set(
             given.layers,
@@ -84,7 +84,7 @@ def plan(
     output.place(out)
     from perfml.modeling import plan as make_plan
 
-    given = read(selection, output, study=True, in_layers=True).first.in_layers
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
     with output.progress("planning") as progress:
         made = make_plan(
             given.layers,

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from perfml.datasets.opening import Where, read_input
+from perfml.datasets.selection import Source
 from perfml.merge.rule import BY_KERNEL
 
 
-def read(source: str | Path, *, where: Where = ()) -> pd.DataFrame:
+def read(source: Source, *, where: Where = ()) -> pd.DataFrame:
     """Read a profile, a folder of profiles or a Kernels table: one row a kernel launch.
 
     Parameters
     ----------
     source
         Recognised by content; ``FILE@3`` is the fourth launch of a file. A recorded data set's
-        name will do, too.
+        name will do, too, or a `perfml.datasets.Selection`.
     where
         Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
 
@@ -38,7 +37,7 @@ def read(source: str | Path, *, where: Where = ()) -> pd.DataFrame:
     return frame
 
 
-def load_dataset(name: str | Path, *, where: Where = ()) -> pd.DataFrame:
+def load_dataset(name: Source, *, where: Where = ()) -> pd.DataFrame:
     """Load a data set as layers: one row a layer, run and repeat.
 
     Parameters

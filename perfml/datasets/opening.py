@@ -22,7 +22,7 @@ from perfml.datasets.choosing import chosen_launches, layer_names, only
 from perfml.datasets.loading import UNKNOWN, Input, table_facts
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
-from perfml.datasets.selection import Selection, split_place
+from perfml.datasets.selection import Selection, Source, split_place
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
@@ -182,13 +182,13 @@ def read_inputs(selection: Selection) -> Inputs:
     return Inputs(selection, tuple(tables))
 
 
-def read_input(name: str | Path, *, where: Where = (), **options: Any) -> Input:
+def read_input(name: Source, *, where: Where = (), **options: Any) -> Input:
     """Read one input: `read_inputs` of a `Selection` of one name.
 
     Parameters
     ----------
     name
-        See this module.
+        See this module; or the selection itself.
     where
         Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
     options
@@ -199,6 +199,8 @@ def read_input(name: str | Path, *, where: Where = (), **options: Any) -> Input:
     PerfmlError
         If `name` is no name, or as `read_inputs`.
     """
+    if isinstance(name, Selection):
+        return read_inputs(name).first
     if not isinstance(name, str | Path):
         msg = "a profile, a table or a data set is named by a path or a name"
         cure = "Give one file's path, or a folder of profiles; tables go to merge, rank, advise ..."
@@ -209,7 +211,7 @@ def read_input(name: str | Path, *, where: Where = (), **options: Any) -> Input:
     return read_inputs(Selection((str(name),), where=conditions, **options)).first
 
 
-def load(dataset: str | Path) -> Table:
+def load(dataset: Source) -> Table:
     """Load a Layers table.
 
     Parameters

@@ -66,6 +66,10 @@ class Selection:
         return self.names
 
 
+Source = str | Path | Selection
+"""What functions take in place of a table: a name, or a selection of one."""
+
+
 def split_place(argument: str) -> tuple[str, int | None]:
     """Split ``FILE@3`` into the file and the launch's place, from 0.
 

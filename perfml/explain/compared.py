@@ -128,12 +128,9 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
         return ()
     outside = unattributed_time(kernels)
     share = float(outside["share"].mean())
-    said = (
-        f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "
-        "every layer "
-        f"({Readable(share):.1%} of the time) and are not compared"
-    )
-    return (said,)
+    one, more = (f"{what} outside every layer" for what in ("launch", "launches"))
+    launches = count(int(outside["launches"].sum()), f"{one} is", f"{more} are")
+    return (f"{name}: {launches} left out ({Readable(share):.1%} of the time)",)
 
 
 def sides_of(

@@ -39,6 +39,7 @@ _SUFFIXES = re.compile(
     r"(\.(csv|txt|log|ncu-rep|nvvp|nvprof|sqlite|db|gz|xz|bz2|profile|(?:(?:layers|graph)\.)?json|nsys-rep))+$",
     re.IGNORECASE,
 )
+_DIGEST = re.compile(r"-[0-9a-f]{8,10}$")
 _TIMING = re.compile(r"[_\-.]timing$")
 
 
@@ -87,6 +88,17 @@ def stem(path: str | Path) -> str:
     """
     name = Path(path).name
     return _SUFFIXES.sub("", name) or name
+
+
+def run_name(run_id: object) -> str:
+    """Return what a user calls a run: its id without the digest of its file or settings.
+
+    Examples
+    --------
+    >>> run_name("vectors-aa2946d0")
+    'vectors'
+    """
+    return _DIGEST.sub("", str(run_id))
 
 
 def pair_key(path: str | Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError
 from perfml.metrics import StudyNote
 from perfml.report.build import build_report
@@ -122,7 +123,7 @@ def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def report(
-    data: pd.DataFrame | str | Path,
+    data: pd.DataFrame | Source,
     *,
     out: str | Path | None = "report.html",
     kernels: pd.DataFrame | None = None,

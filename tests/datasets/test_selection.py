@@ -1,13 +1,16 @@
 """What a user names becomes tables, whatever it is; and which of its launches are meant."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from hypothesis import given as tried_with
 from hypothesis import strategies as st
 
+import perfml
 from perfml.datasets import Input, Inputs, Selection, read_input, read_inputs
+from perfml.datasets.choosing import layer_names
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.load import load_sides
 from perfml.ingest.profiles import ingest
@@ -235,3 +238,77 @@ def test_launches_without_a_time_are_left_out_where_each_kernel_is_a_layer(tmp_p
     for side in (sides.baseline, sides.target):
         assert side.layers["layer"].tolist() == ["a"]
     assert found.left_out in sides.alignment.said
+
+
+def test_python_takes_a_selection_where_it_takes_a_name(report):
+    chosen = Selection((str(report),), kernel="scale", skip=1)
+    assert perfml.read(chosen)["kernel"].nunique() == 1
+    assert set(perfml.load_dataset(chosen)["layer"]) == {"update/scale"}
+    assert set(perfml.advise(chosen).table["layer"]) == {"update/scale"}
+
+
+def test_a_file_that_is_named_twice_is_read_once_and_said_once(report, monkeypatch):
+    from perfml.datasets import opening
+
+    opened = []
+    monkeypatch.setattr(
+        opening,
+        "_opened",
+        lambda name, given, real=opening._opened: opened.append(name) or real(name, given),
+    )
+    inputs = read_inputs(Selection((f"{report}@2", f"{report}@3")))
+    assert opened == [str(report)]
+    assert [len(each.launches) for each in inputs.tables] == [1, 1]
+    assert inputs.tables[1].warnings == ()
+    assert not [note for note in inputs.notes() if "both sides" in note]
+    twice = read_inputs(Selection((str(report), str(report))))
+    assert "both sides are vectors.csv: nothing can differ" in twice.notes()
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "called"),
+    [
+        (("runs/a.ncu-rep", "runs/b.csv.xz"), {}, ["a", "b"]),
+        (("a.csv@2", "a.csv@3"), {}, ["a@2", "a@3"]),
+        (("a.csv", "a.ncu-rep"), {}, ["a.csv", "a.ncu-rep"]),
+        (("old/a.csv", "new/a.csv"), {}, ["old/a.csv", "new/a.csv"]),
+        (("a.csv",), {"kernel": "f", "kernel_b": "g"}, ["a f", "a g"]),
+        (("runs/xq-67275ce697", "runs/xq-0123456789"), {}, ["xq-67275ce697", "xq-0123456789"]),
+        (("before/", "after/"), {}, ["before", "after"]),
+        (("a.csv", "a.csv"), {}, ["a", "a (again)"]),
+    ],
+)
+def test_sides_are_called_what_the_user_called_them(names, more, called):
+    assert Inputs(Selection(names, **more), ()).names == called
+
+
+def test_launches_of_another_table_stand_behind_layers(report, tmp_path):
+    found = ingest([report])
+    layers = merge(found.frame)
+    write_table(found.frame, tmp_path / "k.parquet", kind="kernels", provenance={})
+    write_table(layers, tmp_path / "l.parquet", kind="layers", provenance={})
+    where = ("layer=update/scale",)
+    selection = Selection((str(tmp_path / "l.parquet"),), where, launches=tmp_path / "k.parquet")
+    chosen = read_inputs(selection).first
+    assert set(chosen.layers["layer"]) == set(chosen.kernels["layer"]) == {"update/scale"}
+    with pytest.raises(PerfmlError, match="two inputs bring their own launches"):
+        read_inputs(replace(selection, names=selection.names * 2))
+
+
+def test_a_layer_map_names_layers_of_a_profile_and_of_no_table(recorded, tmp_path):
+    path = tmp_path / "map.toml"
+    path.write_text('[[layer]]\nname = "all"\nkernels = ["*"]\n')
+    trace = recorded / "nvprof" / "trace.csv"
+    assert set(read_input(trace, layer_map=path).layers["layer"]) == {"all"}
+    made = table(tmp_path, [{"kernel": "a"}])
+    with pytest.raises(InputError, match="a layer map gives layers to profiles"):
+        read_input(made, layer_map=path)
+
+
+def test_layers_are_meant_by_name_before_pattern():
+    known = ["conv.1", "conv.10", "convX1", "pool"]
+    assert layer_names(known, ["conv.1"]) == ["conv.1"]
+    assert layer_names(known, ["conv.*", "pool"]) == ["conv.1", "conv.10", "convX1", "pool"]
+    for wrong in ("conv", "(pool"):
+        with pytest.raises(PerfmlError, match="no layer is called"):
+            layer_names(known, [wrong])

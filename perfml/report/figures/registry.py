@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perfml.account.time_sources import time_note
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
@@ -395,7 +395,7 @@ def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
 
 def plot(
     figure: str,
-    data: pd.DataFrame | str | Path,
+    data: pd.DataFrame | Source,
     *,
     kernels: pd.DataFrame | None = None,
     where: Sequence[str] = (),

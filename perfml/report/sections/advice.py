@@ -205,6 +205,12 @@ def findings_table(
         Rows in the short forms.
     """
     rows = [_finding(row, first) for row in table.to_dict("records")]
+    said: dict[str, str] = {}
+    for row in rows:
+        action = row[-1].text
+        if action in said:
+            row[-1] = Cell(f"As above, for {said[action]}.")
+        said.setdefault(action, row[0].text)
     columns = (
         *words(first),
         *numbers("saves up to, µs"),
