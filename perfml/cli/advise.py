@@ -39,6 +39,7 @@ def advise(
     Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
     perfml advise profile.ncu-rep
     """
+    from perfml.datasets.choosing import layers_named
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
@@ -47,14 +48,14 @@ def advise(
     from perfml.report.verbs import advice_document
     from perfml.util.json_values import json_value
 
-    inputs = read(selection, output, in_layers=True)
-    found, given = inputs.first, inputs.first.in_layers
+    found = read(selection, output, in_layers=True).first
+    given = found.in_layers
     advice = check(
         given.layers,
         kernels=given.kernels,
         peaks=options.peaks_named(peaks, given.layers["device"]),
         rules=rules,
-        layers=inputs.layer_names,
+        layers=layers_named(given.layers, selection.layers),
         account=found.account,
         sources=found.sources,
     )
@@ -88,19 +89,20 @@ def roofline(
     perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --per kernel
     """
     from perfml.account.time_sources import time_notes
+    from perfml.datasets.choosing import layers_named
     from perfml.datasets.loading import DEVICE_FACTS
     from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
 
-    inputs = read(selection, output, in_layers=True)
-    given, by_kernel = inputs.first.in_layers, per is Per.kernel
+    given = read(selection, output, in_layers=True).first.in_layers
+    by_kernel = per is Per.kernel
     table = given.kernels if by_kernel else with_described_flops(given.layers, given.provenance)
     if table is None:
         msg = "only merged layers are known"
         raise PerfmlError(msg, cure="Give the Kernels table with --launches.")
-    if (names := inputs.layer_names) is not None:
+    if (names := layers_named(table, selection.layers)) is not None:
         table = table[table["layer"].isin(names)]
     devices = sorted(map(str, table["device"].dropna().unique()))
     named = options.peaks_named(peaks, table["device"])
@@ -115,7 +117,6 @@ def roofline(
                 "--peaks peaks.json"
             )
     notes = time_notes(("", table))
-    name = inputs.first.name
-    result = {"table": name, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
+    answer = {"table": given.name, "peaks": roofs.to_dict(), "rows": rows}
     shown = roofline_document(rows, roofs, by_kernel=by_kernel, time_notes=notes)
-    output.document(result, shown)
+    output.document({**answer, "time_notes": list(notes)}, shown)

@@ -41,6 +41,7 @@ def explain(
     perfml explain h200-yolov4-tiny --where precision=fp32 --where batch=1 --baseline cublas
     --target cudnn --layer conv_20
     """
+    from perfml.datasets.choosing import layers_named
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
     from perfml.explain.lines import with_lines
@@ -48,14 +49,13 @@ def explain(
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
     with output.progress("explaining") as progress:
-        inputs = read(selection, output)
-        sides = load_sides(inputs)
+        sides = load_sides(read(selection, output))
         if model is None and sides.alignment is None:
             model = "gbr"
         explanation = explain_sides(
             sides.baseline,
             sides.target,
-            layers=inputs.layer_names,
+            layers=layers_named(sides.baseline.layers, selection.layers),
             top=top,
             model=None if model == "none" else model,
             training=sides.training,
@@ -69,11 +69,11 @@ def explain(
     for warning in explanation.warnings:
         output.warn(warning)
     if brief:
-        short = brief_explanation(explanation, selection.inputs)
+        short = brief_explanation(explanation, selection.names)
         output.result(short.to_dict(), short.lines)
         return
     if more or output.verbose:
         shown = explanation_document(explanation)
     else:
         shown = explanation_summary(explanation, named=bool(selection.layers))
-    output.document({"tables": selection.inputs, **explanation.to_dict()}, shown)
+    output.document({"tables": selection.names, **explanation.to_dict()}, shown)

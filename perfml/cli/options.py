@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from perfml.cli.complete import backends, conditions, datasets, layers, models
+from perfml.cli.output import Output
 from perfml.errors import PerfmlError, did_you_mean
 
 Dataset = Annotated[
@@ -98,6 +99,46 @@ SELECTION: dict[str, tuple[Any, Any]] = {
     "target": (Target, None),
 }
 """Types and defaults of what says what is asked about."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        *("--verbose", "-v"),
+        count=True,
+        show_default=False,
+        help="More notes; -vv shows tracebacks.",
+    ),
+]
+
+
+def _print_schema(value: bool) -> None:
+    """Print the JSON Schema of the verb's documents, and end."""
+    if value and Output.verb is not None:
+        from perfml.cli.documents import schema_of
+
+        Output().schema(schema_of(Output.verb))
+        raise typer.Exit
+
+
+JsonSchema = Annotated[
+    bool,
+    typer.Option(
+        "--json-schema",
+        callback=_print_schema,
+        is_eager=True,
+        help="Print the JSON Schema of what --json prints.",
+    ),
+]
+
+OUTPUT: dict[str, tuple[Any, Any]] = {
+    "as_json": (Json, False),
+    "json_schema": (JsonSchema, False),
+    "quiet": (Quiet, False),
+    "verbose": (Verbose, 0),
+}
+"""Types and defaults of how an answer is printed."""
 
 OUT = typer.Option("--out", help="Where to write: a file, or a folder.")
 TOP = typer.Option("--top", min=0, help="So many at most: rows, findings, layers or metrics.")

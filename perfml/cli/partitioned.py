@@ -13,7 +13,7 @@ from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
-    from perfml.ingest.folder import IngestSettings
+    from perfml.ingest.profiles import IngestSettings
     from perfml.merge.rule import Weights
     from perfml.merge.write import MergeResult
 

@@ -95,11 +95,13 @@ def plot(
         raise PerfmlError(msg, where="--predict", found=predict, cure="Choose time or backend.")
     target_file = _file(figure, out)
     output.place(target_file)
+    from perfml.datasets.choosing import layers_named
     from perfml.report.figures.registry import Request, draw_plot
 
     inputs = read(replace(selection, names=tuple(dataset)), output, in_layers=True)
+    layers = layers_named(inputs.first.in_layers.layers, selection.layers)
     asked = {
-        "layer": options.only_one("--layer", inputs.layer_names),
+        "layer": options.only_one("--layer", layers),
         "backend": options.only_one("--backend", backend),
         "baseline": selection.baseline,
         "target": selection.target,

@@ -10,11 +10,11 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from perfml.cli.options import SELECTION
+from perfml.cli.options import OUTPUT, SELECTION
 from perfml.cli.output import Commands, Output
 from perfml.datasets import Selection
 
@@ -30,51 +30,6 @@ app = typer.Typer(
         "Data walks collect -> ingest -> merge -> train -> rank -> explain -> report."
     ),
 )
-
-
-def _schema(value: bool) -> None:
-    """Print the JSON Schema of the verb's documents, and end."""
-    if value and Output.verb is not None:
-        from perfml.cli.documents import schema_of
-
-        Output().schema(schema_of(Output.verb))
-        raise typer.Exit
-
-
-_OUTPUT: dict[str, tuple[Any, Any]] = {
-    "as_json": (
-        Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")],
-        False,
-    ),
-    "json_schema": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--json-schema",
-                callback=_schema,
-                is_eager=True,
-                help="Print the JSON Schema of what --json prints.",
-            ),
-        ],
-        False,
-    ),
-    "quiet": (
-        Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")],
-        False,
-    ),
-    "verbose": (
-        Annotated[
-            int,
-            typer.Option(
-                *("--verbose", "-v"),
-                count=True,
-                show_default=False,
-                help="More notes; -vv shows tracebacks.",
-            ),
-        ],
-        0,
-    ),
-}
 
 
 def verb(
@@ -106,11 +61,11 @@ def verb(
                 parameters += more
             elif each.name != "output":
                 parameters.append(each)
-        parameters += [_parameter(name, *typed) for name, typed in _OUTPUT.items()]
+        parameters += [_parameter(name, *typed) for name, typed in OUTPUT.items()]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
-            as_json, _, quiet, verbose = (given.pop(name) for name in _OUTPUT)
+            as_json, _, quiet, verbose = (given.pop(name) for name in OUTPUT)
             if takes:
                 given["selection"] = _selection({name: given.pop(name) for name in takes})
             function(output=Output(as_json, quiet, verbose), **given)
@@ -132,9 +87,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
 def _selection(given: dict[str, Any]) -> Selection:
     """Return the selection that options make."""
     names = tuple(name for key in ("dataset", "other") if (name := given.pop(key, None)))
-    several = {"where": "where", "layer": "layers"}
-    options = {
-        several.get(name, name): tuple(value or ()) if name in several else value
-        for name, value in given.items()
-    }
-    return Selection(names, **options)
+    options: dict[str, Any] = {name: value for name, value in given.items() if name != "layer"}
+    if "where" in given:
+        options["where"] = tuple(given["where"] or ())
+    return Selection(names, layers=tuple(given.get("layer") or ()), **options)

@@ -85,6 +85,18 @@ def chosen_launches(
     return kernels.reset_index(drop=True)
 
 
+def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None:
+    """Return the layers of a table that are meant; None where all are.
+
+    Raises
+    ------
+    PerfmlError
+        As for `layer_names`.
+    """
+    known = [str(name) for name in table["layer"].dropna().unique()]
+    return layer_names(known, wanted) if wanted else None
+
+
 def layer_names(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the layers that are meant: by name, or by a pattern of whole names.
 

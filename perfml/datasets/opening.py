@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.choosing import chosen_launches, layer_names, only
+from perfml.datasets.choosing import chosen_launches, only
 from perfml.datasets.loading import UNKNOWN, Input, table_facts
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
@@ -64,20 +63,6 @@ class Inputs:
         return self.tables[0]
 
     @property
-    def layer_names(self) -> list[str] | None:
-        """The layers that the answer is about; None for all.
-
-        Raises
-        ------
-        PerfmlError
-            If a name or pattern is no layer's.
-        """
-        if not self.selection.layers:
-            return None
-        known = self.first.in_layers.layers["layer"].dropna().unique()
-        return layer_names([str(name) for name in known], self.selection.layers)
-
-    @property
     def names(self) -> list[str]:
         """What the inputs are called: as the user did, without folders and endings if that does."""
         from perfml.ingest.run_labels import stem
@@ -92,17 +77,12 @@ class Inputs:
             [stem(path).removesuffix(".parquet") for path in paths],
             *([str(Path(*Path(path).parts[-length:])) for path in paths] for length in lengths),
         ]
-        for way in ways:
-            called = [f"{name}{end}" for name, end in zip(way, last, strict=True)]
-            if len(set(called)) == len(called):
-                return called
-        called = [f"{name}{end}" for name, end in zip(ways[0], last, strict=True)]
-        seen: Counter[str] = Counter()
-        for place, name in enumerate(called):
-            seen[name] += 1
-            if seen[name] > 1:
-                called[place] = f"{name} (again)" if seen[name] == 2 else f"{name} ({seen[name]})"
-        return called
+        named = [[f"{name}{end}" for name, end in zip(way, last, strict=True)] for way in ways]
+        apart = next((each for each in named if len(set(each)) == len(each)), None)
+        return apart or [
+            name if named[0].index(name) == place else f"{name} (again)"
+            for place, name in enumerate(named[0])
+        ]
 
     @property
     def comparable(self) -> Inputs:

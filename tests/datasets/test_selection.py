@@ -18,6 +18,7 @@ from perfml.kernel_names import setup_note
 from perfml.merge.by_kernel import kernels_as_layers
 from perfml.merge.rule import merge
 from perfml.tables import write_table
+from tests.support.architecture import arrows
 from tests.support.tables import make_kernels
 
 RANDOM = "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>(long)"
@@ -51,7 +52,7 @@ def test_a_profile_its_folder_and_its_tables_are_the_same(report, tmp_path):
 
 
 def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
-    from perfml.ingest.folder import IngestSettings, ingest_folder
+    from perfml.ingest import IngestSettings, ingest_folder
     from perfml.ingest.run_labels import Identity
     from perfml.readers import ReadOptions
 
@@ -312,3 +313,10 @@ def test_layers_are_meant_by_name_before_pattern():
     for wrong in ("conv", "(pool"):
         with pytest.raises(PerfmlError, match="no layer is called"):
             layer_names(known, [wrong])
+
+
+def test_there_is_one_way_from_a_name_to_tables():
+    readers = {name for name, used in arrows() if used == "perfml.ingest.profiles"}
+    outside = {name for name in readers if not name.startswith(("perfml.ingest", "studies"))}
+    verbs = {"perfml.cli.tables", "perfml.cli.partitioned"}
+    assert outside == {"perfml.datasets.opening", *verbs}

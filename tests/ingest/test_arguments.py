@@ -5,8 +5,8 @@ import lzma
 
 import pytest
 
+from perfml.ingest import IngestSettings, ingest_folder
 from perfml.ingest.arguments import Started, differing_arguments
-from perfml.ingest.folder import IngestSettings, ingest_folder
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.merge import merge
