@@ -6,7 +6,7 @@ launches are meant, in ``selection`` and ``choosing``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -203,6 +203,14 @@ class Input:
         from perfml.merge.by_kernel import kernels_as_layers
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
+
+    def of_layers(self, names: Collection[str]) -> Input:
+        """Return it with the rows of some layers alone."""
+        kernels, stored = (
+            None if frame is None else frame[frame["layer"].isin(names)].reset_index(drop=True)
+            for frame in (self.kernels, self.stored)
+        )
+        return replace(self, kernels=kernels, stored=stored)
 
     @property
     def reported_layers(self) -> pd.DataFrame:

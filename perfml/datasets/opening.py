@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.choosing import chosen_launches, only
+from perfml.datasets.choosing import chosen_launches, layers_named, only
 from perfml.datasets.loading import UNKNOWN, Input, table_facts
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
@@ -168,7 +168,7 @@ def read_input(name: Source, *, where: Where = (), **options: Any) -> Input:
     Parameters
     ----------
     name
-        See this module; or the selection itself.
+        See this module; or the selection itself, of whose layers the others are left out.
     where
         Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
     options
@@ -180,7 +180,12 @@ def read_input(name: Source, *, where: Where = (), **options: Any) -> Input:
         If `name` is no name, or as `read_inputs`.
     """
     if isinstance(name, Selection):
-        return read_inputs(name).first
+        if len(name.inputs) != 1:
+            msg = "a selection of one input is needed here"
+            raise PerfmlError(msg, found=", ".join(name.inputs), cure="Name one.")
+        read = read_inputs(name).first
+        kept = layers_named(read.in_layers.layers, name.layers)
+        return read if kept is None else read.in_layers.of_layers(kept)
     if not isinstance(name, str | Path):
         msg = "a profile, a table or a data set is named by a path or a name"
         cure = "Give one file's path, or a folder of profiles; tables go to merge, rank, advise ..."

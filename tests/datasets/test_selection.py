@@ -246,6 +246,10 @@ def test_python_takes_a_selection_where_it_takes_a_name(report):
     assert perfml.read(chosen)["kernel"].nunique() == 1
     assert set(perfml.load_dataset(chosen)["layer"]) == {"update/scale"}
     assert set(perfml.advise(chosen).table["layer"]) == {"update/scale"}
+    patterns = Selection((str(report),), layers=("up.*",))
+    assert set(perfml.load_dataset(patterns)["layer"]) == {"update", "update/scale"}
+    with pytest.raises(PerfmlError, match="a selection of one input"):
+        perfml.read(Selection(("a.csv", "b.csv")))
 
 
 def test_a_file_that_is_named_twice_is_read_once_and_said_once(report, monkeypatch):
