@@ -53,8 +53,7 @@ def merge(
         else:
             from perfml.merge.batches import merge_files
 
-            pattern = _pattern(layers)
-            merged = merge_files(kernels, out, weights=weights, layers=pattern, progress=progress)
+            merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
     from perfml.ingest.run_labels import run_name
 
     one, more = "launch outside every layer is", "launches outside every layer are"
@@ -126,15 +125,11 @@ def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]
 
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
         table = Path(folder) / "layers.parquet"
-        merged = merge_files(kernels, table, weights=weights, layers=_pattern(layers))
+        merged = merge_files(kernels, table, weights=weights, layers=layers)
         with replacing(out) as temporary:
             frame = to_published(read_table(table, kind="layers").frame)
             frame.to_csv(temporary, index=False)
     return merged
-
-
-def _pattern(layers: Sequence[str]) -> str | None:
-    return "|".join(layers) or None
 
 
 def _rangeless(path: Path) -> bool:

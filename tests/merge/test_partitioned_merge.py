@@ -260,7 +260,7 @@ def test_column_types_survive_as_in_memory(recorded, tmp_path):
 
 def test_only_layers_that_match_are_kept(recorded, tmp_path):
     path = write(recorded, tmp_path / "kernels.parquet", 300)
-    found = on_disk(path, tmp_path, layers="conv_0[1-3]")
+    found = on_disk(path, tmp_path, layers=["conv_0[1-3]"])
     kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
     same(found, merge(kept))
 
@@ -268,7 +268,7 @@ def test_only_layers_that_match_are_kept(recorded, tmp_path):
 def test_a_pattern_that_no_layer_matches_is_an_error_that_lists_layers(tmp_path):
     path = write(make_kernels([{}]), tmp_path / "kernels.parquet")
     with pytest.raises(PerfmlError, match=r"'pool'.*conv_01"):
-        merge_files(path, tmp_path / "layers.parquet", layers="pool")
+        merge_files(path, tmp_path / "layers.parquet", layers=["pool"])
     assert not (tmp_path / "layers.parquet").exists()
 
 
