@@ -65,7 +65,7 @@ class Output:
     """The running command's output, for errors that end it."""
 
     verb: str | None = None
-    """The running command's name, such as ``datasets list``; None outside the command line."""
+    """The running command's name; None outside the command line."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
         self.as_json = as_json
@@ -218,7 +218,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words name, and note what it is called."""
         name, command, rest = super().resolve_command(ctx, args)
-        Output.verb = f"{name} {rest[0]}" if hasattr(command, "commands") and rest else name
+        Output.verb = name
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:

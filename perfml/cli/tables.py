@@ -14,8 +14,8 @@ import typer
 from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.partitioned import show_runs
-from perfml.cli.verb import app, verb
-from perfml.errors import InputError, PerfmlError
+from perfml.cli.verb import verb
+from perfml.errors import InputError
 from perfml.util.words import count
 
 if TYPE_CHECKING:
@@ -197,73 +197,47 @@ def _spelled(name: str, catalogue: Catalogue) -> tuple[str, ...]:
     return catalogue.read_from(name) if "__" in name else (name,)
 
 
-datasets = typer.Typer(no_args_is_help=True, help="Recorded and published datasets.")
-app.add_typer(datasets, name="datasets")
+@verb()
+def datasets(
+    output: Output,
+    name: Annotated[
+        str | None, typer.Argument(help="Get this one, and print where it lies; without, list all.")
+    ] = None,
+) -> None:
+    """List the datasets; or get one, and print where it lies.
 
+    Most come with perfml; one is downloaded, and its sha256 checked.
 
-@verb(to=datasets, name="list")
-def datasets_list(output: Output) -> None:
-    """List the datasets, and whether each is on this machine.
-
-    Example: perfml datasets list
+    Example: perfml datasets; perfml datasets nazir2024
     """
-    from perfml.datasets import DATASETS, find
+    from perfml.datasets import DATASETS, fetch, find
 
-    absent = "not here: perfml datasets fetch"
-    found = [(each, find(each.name)) for each in DATASETS.values()]
-    output.result(
-        {
-            "datasets": [
-                {"name": each.name, "what": each.what, "path": str(path or absent)}
-                for each, path in found
-            ]
-        }
-    )
-    # A folder that many share stands in a line of its own, where no column cuts it.
-    folders = Counter(path.parent for _, path in found if path)
-    shared = max(folders, key=folders.__getitem__, default=None)
-    rows = [
-        [each.name, each.what, _place(path, shared) if path else absent] for each, path in found
+    if name is not None:
+        path = str(fetch(name))
+        output.result({"name": name, "path": path}, [path])
+        return
+    places = {each: find(each) for each in DATASETS}
+    absent = "not here: perfml datasets NAME"
+    found = [
+        {"name": name, "what": each.what, "path": str(places[name] or absent)}
+        for name, each in DATASETS.items()
     ]
-    output.table(["name", "what", "where"], rows)
+    output.result({"datasets": found})
+    # a folder that many share stands in a line of its own, where no column cuts it
+    folders = Counter(path.parent for path in places.values() if path)
+    shared = max(folders, key=folders.__getitem__, default=None)
+    here = f"{Path.cwd()}{os.sep}"
+    rows = [
+        [
+            name,
+            each.what,
+            "here" if (path := places[name]) and path.parent == shared else path or absent,
+        ]
+        for name, each in DATASETS.items()
+    ]
+    output.table(["name", "what", "where"], [[*map(str, row)] for row in rows])
     if shared and not output.as_json:
-        output.result({}, [f"here: in {_from_here(shared)}"], whole=True)
-
-
-def _place(path: Path, shared: Path | None) -> str:
-    return "here" if path.parent == shared else _from_here(path)
-
-
-def _from_here(path: Path) -> str:
-    """Return a path as short as it can be given here: relative where it lies below."""
-    return str(path).removeprefix(f"{Path.cwd()}{os.sep}")
-
-
-@verb(to=datasets, name="path")
-def datasets_path(name: str, output: Output) -> None:
-    """Print where a dataset lies.
-
-    Example: perfml datasets path h200-yolov4-tiny
-    """
-    from perfml.datasets import find
-
-    path = find(name)
-    if path is None:
-        msg = f"dataset {name} is not on this machine"
-        raise PerfmlError(msg, cure=f"Get it with: perfml datasets fetch {name}")
-    output.result({"name": name, "path": str(path)}, [str(path)])
-
-
-@verb(to=datasets, name="fetch")
-def datasets_fetch(name: str, output: Output) -> None:
-    """Download a dataset and check its sha256.
-
-    Example: perfml datasets fetch nazir2024
-    """
-    from perfml.datasets import fetch
-
-    path = fetch(name)
-    output.result({"name": name, "path": str(path)}, [str(path)])
+        output.result({}, [f"here: in {str(shared).removeprefix(here)}"], whole=True)
 
 
 def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -34,7 +34,6 @@ app = typer.Typer(
 
 def verb(
     *takes: str,
-    to: typer.Typer = app,
     more: Iterable[Parameter] = (),
     **command: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -44,8 +43,6 @@ def verb(
     ----------
     takes
         Keys of `perfml.cli.options.SELECTION`: what its parameter ``selection`` stands for.
-    to
-        The group that it belongs to.
     more
         Options that its ``**options`` stand for.
     command
@@ -73,7 +70,7 @@ def verb(
         parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        to.command(**command)(run)
+        app.command(**command)(run)
         return function
 
     return added

@@ -43,7 +43,7 @@ def load_dataset(name: Source, *, where: Where = ()) -> pd.DataFrame:
     Parameters
     ----------
     name
-        Of a recorded data set (``perfml datasets list`` names them), or what `read` takes, or a
+        Of a recorded data set (``perfml datasets`` names them), or what `read` takes, or a
         Layers table.
     where
         Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.

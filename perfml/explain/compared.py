@@ -128,9 +128,12 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
         return ()
     outside = unattributed_time(kernels)
     share = float(outside["share"].mean())
-    one, more = (f"{what} outside every layer" for what in ("launch", "launches"))
-    launches = count(int(outside["launches"].sum()), f"{one} is", f"{more} are")
-    return (f"{name}: {launches} left out ({Readable(share):.1%} of the time)",)
+    said = (
+        f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "
+        "every layer "
+        f"({Readable(share):.1%} of the time) and are not compared"
+    )
+    return (said,)
 
 
 def sides_of(

@@ -62,9 +62,7 @@ VERBS = (
     "plot",
     "explain",
     "reproduce",
-    "datasets list",
-    "datasets path",
-    "datasets fetch",
+    "datasets",
 )
 
 
@@ -201,10 +199,10 @@ def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
 
 
 def test_datasets_are_listed_and_found(sweep):
-    listed = run("datasets", "list").stdout
+    listed = run("datasets").stdout
     assert "h200-yolov4-tiny" in listed
     assert "h200-sweep" not in listed
-    assert run("datasets", "path", "h200-sweep").stdout.strip() == str(sweep)
+    assert run("datasets", "h200-sweep").stdout.strip() == str(sweep)
 
 
 def test_doctor_lists_checks():
@@ -272,7 +270,7 @@ def test_advice_leaves_out_the_launches_of_layers_that_the_table_lacks(tmp_path)
         (["merge", "none.parquet"], "no such file"),
         (["train", "no-such-dataset"], "no such file or dataset"),
         (["metrics", "gld_eficiency"], "Did you mean gld_efficiency"),
-        (["datasets", "path", "nothing"], "no dataset is called"),
+        (["datasets", "nothing"], "no dataset is called"),
         (["collect", "yolov4-tiny", "--precision", "fp8", "--dry-run"], "has no such precision"),
         (["collect", "conv", "--backend", "wmma_fp61", "--dry-run"], "Did you mean wmma_fp16"),
         (["collect", "yolov4tiny"], "Workloads are: yolov4-tiny"),
@@ -365,6 +363,6 @@ def test_of_many_warnings_alike_one_stands_for_all(capsys):
 def test_the_folder_of_the_datasets_is_named_by_its_path_from_here(root, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("COLUMNS", "80")
-    lines = run("datasets", "list").stdout.splitlines()
+    lines = run("datasets").stdout.splitlines()
     assert lines[-1] == "here: in datasets"
     assert max(map(len, lines)) <= 80

@@ -158,7 +158,7 @@ def test_layers_of_other_names_are_aligned_by_the_shapes_in_the_provenance(tmp_p
 def test_launches_outside_the_layers_are_warned_of_on_stderr(sweep):
     result = run(sweep, *SIDES, "--where", "batch=1", "--top", "0", "--model", "none")
     assert result.exit_code == 0, result.output
-    assert "launches outside every layer" in result.stderr
+    assert "launches lie outside every layer" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def table(tmp_path_factory):
     ("words", "meant"),
     [
         (("train", "h200-yolo4-tiny"), "h200-yolov4-tiny"),
-        (("datasets", "path", "nazir"), "nazir2024"),
+        (("datasets", "nazir"), "nazir2024"),
         (("plot", "tims", "{table}"), "times"),
         (("plot", "stalls", "{table}", "--layer", "conv_001"), "conv_01"),
         (("explain", "{table}", "--baseline", "cublas", "--target", "cudn"), "cudnn"),
@@ -151,7 +151,7 @@ def test_doctor_says_before_it_measures_that_it_cannot_write(tmp_path):
 def test_the_folder_of_the_data_sets_stands_once_and_whole(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "60")
-    shown = run("datasets", "list").output.splitlines()
+    shown = run("datasets").output.splitlines()
     assert shown[-1] == f"here: in {ROOT / 'datasets'}"
     assert "…" not in "".join(shown)
 

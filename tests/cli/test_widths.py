@@ -21,7 +21,7 @@ VERBS = {
     "merge": ("merge", "{kernels}", "--out", "{folder}/l.parquet"),
     "inspect": ("inspect", "{layers}"),
     "metrics": ("metrics",),
-    "datasets": ("datasets", "list"),
+    "datasets": ("datasets",),
     "train": ("train", "{layers}", "--model", "dt", "--splits", "2"),
     "rank": (
         *("rank", "{layers}", "--model", "dt", "--resamples", "2", "--permutations", "20"),
