@@ -213,31 +213,26 @@ def datasets(
     from perfml.datasets import DATASETS, fetch, find
 
     if name is not None:
-        path = str(fetch(name))
-        output.result({"name": name, "path": path}, [path])
+        place = str(fetch(name))
+        output.result({"name": name, "path": place}, [place])
         return
-    places = {each: find(each) for each in DATASETS}
     absent = "not here: perfml datasets NAME"
-    found = [
-        {"name": name, "what": each.what, "path": str(places[name] or absent)}
-        for name, each in DATASETS.items()
+    found = [(each, find(each.name)) for each in DATASETS.values()]
+    listed = [
+        {"name": each.name, "what": each.what, "path": str(path or absent)} for each, path in found
     ]
-    output.result({"datasets": found})
+    output.result({"datasets": listed})
     # a folder that many share stands in a line of its own, where no column cuts it
-    folders = Counter(path.parent for path in places.values() if path)
+    folders = Counter(path.parent for _, path in found if path)
     shared = max(folders, key=folders.__getitem__, default=None)
-    here = f"{Path.cwd()}{os.sep}"
     rows = [
-        [
-            name,
-            each.what,
-            "here" if (path := places[name]) and path.parent == shared else path or absent,
-        ]
-        for name, each in DATASETS.items()
+        [each.name, each.what, "here" if path and path.parent == shared else str(path or absent)]
+        for each, path in found
     ]
-    output.table(["name", "what", "where"], [[*map(str, row)] for row in rows])
+    output.table(["name", "what", "where"], rows)
     if shared and not output.as_json:
-        output.result({}, [f"here: in {str(shared).removeprefix(here)}"], whole=True)
+        here = str(shared).removeprefix(f"{Path.cwd()}{os.sep}")
+        output.result({}, [f"here: in {here}"], whole=True)
 
 
 def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
