@@ -17,43 +17,6 @@ from perfml.cli.complete import backends, conditions, datasets, layers, models
 from perfml.cli.output import Output
 from perfml.errors import PerfmlError, did_you_mean
 
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        help="Profile, folder of profiles, run, table, dataset.csv, or a dataset's name; "
-        "FILE@3: its fourth launch.",
-        autocompletion=datasets,
-    ),
-]
-Other = Annotated[
-    str | None,
-    typer.Argument(
-        help="The target, where two are compared; the first is the baseline then.",
-        autocompletion=datasets,
-    ),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        help="Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",
-        autocompletion=conditions,
-    ),
-]
-Kernel = Annotated[
-    str | None,
-    typer.Option("--kernel", help="Only kernels with this in their name, or a regular expression."),
-]
-KernelB = Annotated[
-    str | None,
-    typer.Option("--kernel-b", help="The target's kernel, where it differs from --kernel."),
-]
-Skip = Annotated[
-    int,
-    typer.Option(
-        "--skip", min=0, help="Leave out the first launches (of those that --kernel keeps)."
-    ),
-]
 Layers = Annotated[
     list[str] | None,
     typer.Option(
@@ -63,54 +26,52 @@ Layers = Annotated[
         autocompletion=layers,
     ),
 ]
-Launches = Annotated[
-    Path | None, typer.Option("--launches", help="The Kernels table behind a Layers table.")
-]
 LayerMap = Annotated[
     Path | None,
     typer.Option("--layer-map", help="Ordered kernel patterns, for programs without NVTX ranges."),
 ]
-By = Annotated[str, typer.Option("--by", help="Column that tells baseline and target apart.")]
-Baseline = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline", help="The side to compare with, such as cublas.", autocompletion=backends
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target", help="The side that is compared, such as cudnn.", autocompletion=backends
-    ),
-]
+
+
+def _option(
+    kind: Any, help_: str, default: Any = None, *names: str, **more: Any
+) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(*names, help=help_, **more)], default
+
+
+def _argument(kind: Any, help_: str, default: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Argument(help=help_, autocompletion=datasets)], default
+
 
 SELECTION: dict[str, tuple[Any, Any]] = {
-    "dataset": (Dataset, ...),
-    "other": (Other, None),
-    "where": (Where, None),
-    "kernel": (Kernel, None),
-    "kernel_b": (KernelB, None),
-    "skip": (Skip, 0),
+    "dataset": _argument(
+        str,
+        "Profile, folder of profiles, run, table, dataset.csv, or a dataset's name; "
+        "FILE@3: its fourth launch.",
+        ...,
+    ),
+    "other": _argument(
+        str | None, "The target, where two are compared; the first is the baseline then.", None
+    ),
+    "where": _option(
+        list[str] | None,
+        "Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",
+        autocompletion=conditions,
+    ),
+    "kernel": _option(str | None, "Only kernels with this in their name, or a regular expression."),
+    "kernel_b": _option(str | None, "The target's kernel, where it differs from --kernel."),
+    "skip": _option(int, "Leave out the first launches (of those that --kernel keeps).", 0, min=0),
     "layer": (Layers, None),
-    "launches": (Launches, None),
+    "launches": _option(Path | None, "The Kernels table behind a Layers table."),
     "layer_map": (LayerMap, None),
-    "by": (By, "backend"),
-    "baseline": (Baseline, None),
-    "target": (Target, None),
+    "by": _option(str, "Column that tells baseline and target apart.", "backend"),
+    "baseline": _option(
+        str | None, "The side to compare with, such as cublas.", autocompletion=backends
+    ),
+    "target": _option(
+        str | None, "The side that is compared, such as cudnn.", autocompletion=backends
+    ),
 }
 """Types and defaults of what says what is asked about."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        *("--verbose", "-v"),
-        count=True,
-        show_default=False,
-        help="More notes; -vv shows tracebacks.",
-    ),
-]
 
 
 def _print_schema(value: bool) -> None:
@@ -122,21 +83,25 @@ def _print_schema(value: bool) -> None:
         raise typer.Exit
 
 
-JsonSchema = Annotated[
-    bool,
-    typer.Option(
+OUTPUT: dict[str, tuple[Any, Any]] = {
+    "as_json": _option(bool, "Print one JSON document on stdout.", False, "--json"),
+    "json_schema": _option(
+        bool,
+        "Print the JSON Schema of what --json prints.",
+        False,
         "--json-schema",
         callback=_print_schema,
         is_eager=True,
-        help="Print the JSON Schema of what --json prints.",
     ),
-]
-
-OUTPUT: dict[str, tuple[Any, Any]] = {
-    "as_json": (Json, False),
-    "json_schema": (JsonSchema, False),
-    "quiet": (Quiet, False),
-    "verbose": (Verbose, 0),
+    "quiet": _option(bool, "No progress and no notes.", False, "--quiet", "-q"),
+    "verbose": _option(
+        int,
+        "More notes; -vv shows tracebacks.",
+        0,
+        *("--verbose", "-v"),
+        count=True,
+        show_default=False,
+    ),
 }
 """Types and defaults of how an answer is printed."""
 
@@ -150,7 +115,9 @@ PROTOCOL = typer.Option(
     help="leave-one-layer-out, leave-one-shape-out, by-run, random, ...; train takes several, "
     "with commas.",
 )
-PREDICT = typer.Option("--predict", help="What models predict: a time, or the backend.")
+PREDICT = typer.Option(
+    "--predict", help="What models predict: time, log-time, time-per-flop, time-per-byte, backend."
+)
 SPLITS = typer.Option("--splits", min=2, help="Random splits.")
 RESAMPLES = typer.Option("--resamples", min=2, help="Bootstrap resamples.")
 
