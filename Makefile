@@ -36,11 +36,11 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> report, in a
 	@mkdir -p $(DEMO)
 	@echo "21 layers of YOLOv4-Tiny under three libraries, as recorded on an H200 (fp32, batch 1):"
 	@$(PERFML) ingest $(RECORDED) --out $(DEMO)/kernels.parquet --quiet > $(DEMO)/log.txt
-	@$(PERFML) merge $(DEMO)/kernels.parquet --layers 'conv_.*' --out $(DEMO)/layers.parquet --quiet >> $(DEMO)/log.txt
-	@$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --out $(DEMO)/report.html --quiet
+	@$(PERFML) merge $(DEMO)/kernels.parquet --layer 'conv_.*' --out $(DEMO)/layers.parquet --quiet >> $(DEMO)/log.txt
+	@$(PERFML) report $(DEMO)/layers.parquet $(WHERE) --launches $(DEMO)/kernels.parquet --out $(DEMO)/report.html --quiet
 	@echo "Next, in this folder:"
-	@echo "  $(PERFML) explain $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --baseline cublas --target cudnn"
-	@echo "  $(PERFML) advise $(DEMO)/layers.parquet $(WHERE) --kernels $(DEMO)/kernels.parquet --top 3"
+	@echo "  $(PERFML) explain $(DEMO)/layers.parquet $(WHERE) --launches $(DEMO)/kernels.parquet --baseline cublas --target cudnn"
+	@echo "  $(PERFML) advise $(DEMO)/layers.parquet $(WHERE) --launches $(DEMO)/kernels.parquet --top 3"
 	@echo "  $(PERFML) rank $(DEMO)/layers.parquet $(WHERE) --resamples 20"
 
 PYTEST := $(BIN)/python -m pytest

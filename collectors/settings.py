@@ -67,7 +67,7 @@ class Settings:
         1, "Time the run in so many fresh processes; intervals are then taken over them.", least=1
     )
     warmup: int = _option(5, "Iterations before the measured ones.", least=0)
-    seed: int = _option(0, "Seed of weights and inputs.", least=0)
+    seed: int = _option(0, "Seed of all random choices.", least=0)
     profiler: str = _option("auto", "auto takes the best that works here.", choices=PROFILERS)
     metrics: tuple[str, ...] = ("default",)
     raw_metrics: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Settings:
                 re.compile(self.layers)
             except re.error as error:
                 msg = "not a regular expression"
-                raise InputError(msg, where="--layers", found=str(error)) from error
+                raise InputError(msg, where="--layer", found=str(error)) from error
 
     @property
     def ncu_metrics(self) -> tuple[str, ...]:

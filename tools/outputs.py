@@ -46,7 +46,7 @@ COMMANDS = {
     "inspect-kernels": "inspect WORK/kernels.parquet",
     "inspect-layers": "inspect WORK/layers.parquet",
     "roofline-layers": f"roofline {FP32}",
-    "roofline-kernels": "roofline h200-conv --by kernel",
+    "roofline-kernels": "roofline h200-conv --per kernel",
     "advise": f"advise {FP32} --top 1000",
     "advise-planted": "advise h200-planted --top 1000",
     "explain-layer": f"explain {FP32} {LIBRARIES} --layer conv_20 --model none",
@@ -56,9 +56,9 @@ COMMANDS = {
     "explain-conv": "explain h200-conv --baseline tile8 --target unrolled --top 99 --model none",
     "explain-attention": "explain h200-attention --baseline separate --target fused --model none",
     "rank": f"rank {FP32} --model dt,gbr --resamples 3 --seed 0",
-    "rank-backends": f"rank {FP32} --task classification --resamples 3 --seed 0",
+    "rank-backends": f"rank {FP32} --predict backend --resamples 3 --seed 0",
     "train": f"train {FP32} --model dt,lmt --splits 3 --seed 0",
-    "train-backends": f"train {FP32} --task classification --model dt,lr --splits 3 --seed 0",
+    "train-backends": f"train {FP32} --predict backend --model dt,lr --splits 3 --seed 0",
     "select": f"select {FP32} --most 2 --seed 0",
 }
 """Output -> its verb and options; the first two write the tables that others read."""

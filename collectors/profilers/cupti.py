@@ -277,7 +277,7 @@ def profile(
     rows = [row for row in counted.rows if in_layers(row.ranges, options.layers)]
     if not rows:
         msg = "no kernel launch was measured"
-        cure = "Check --layers; without iterations, every launch of the program is measured."
+        cure = "Check --layer; without iterations, every launch of the program is measured."
         raise ProfilerError(msg, found=record.unfinished or "none in the layers", cure=cure)
     table = folder / f"{name}.csv"
     write_counters(table, rows, metrics, measurement)

@@ -1,7 +1,7 @@
 """The command line: one thin function a verb, in the order data walks through them.
 
-Here to change: a verb is one function in the module of its room, added by that module's
-``register``; options that several verbs share stand in ``dataset.py`` and ``output.py``.
+Here to change: a verb is one function in the module of its room, declared by `verb.verb`; options
+that several verbs share stand in ``options.py``, and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,40 +29,17 @@ from perfml.cli import (
     prove,
     report,
     reproduce,
-    schema,
     sweep,
     tables,
 )
-from perfml.cli.output import Commands, refused
+from perfml.cli.output import refused
+from perfml.cli.verb import app as app
 
-app = typer.Typer(
-    cls=Commands,
-    name="perfml",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help=(
-        "Which hardware metrics explain a GPU latency, and can the answer be trusted?\n\n"
-        "Data walks collect -> ingest -> merge -> train -> rank -> explain -> report."
-    ),
+VERBS = (
+    *(advise, collect, explain, gate, inspected, models, plan, plot, predict, prove, report),
+    *(reproduce, sweep, tables, agents),
 )
-collect.register(app)
-sweep.register(app)
-tables.register(app)
-inspected.register(app)
-models.register(app)
-plan.register(app)
-explain.register(app)
-advise.register(app)
-predict.register(app)
-prove.register(app)
-gate.register(app)
-report.register(app)
-plot.register(app)
-reproduce.register(app)
-schema.register(app)
-agents.register(app)
+"""Modules whose import adds their verbs."""
 
 
 def _version(value: bool) -> None:

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfml.cli.dataset import (
-    BriefAnswer,
-    Dataset,
-    KernelPattern,
-    PeaksFile,
-    Skip,
-    Where,
-    by_kernel,
-    launches_behind,
-    peaks_given,
-    read,
-)
-from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.cli.step import show_step
-from perfml.errors import PerfmlError, did_you_mean
-
-Layer = Annotated[list[str] | None, typer.Option(help="Only this layer; repeatable.")]
-Launches = Annotated[Path | None, typer.Option(help="The Kernels table behind a Layers table.")]
+from perfml.cli import options
+from perfml.cli.output import Output
+from perfml.cli.reading import read, show_step
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
+from perfml.errors import PerfmlError
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command()(advise)
-    app.command()(roofline)
+class Per(StrEnum):
+    """What a row of a roofline is."""
+
+    layer = "layer"
+    kernel = "kernel"
 
 
+@verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")
 def advise(
-    dataset: Dataset,
-    layer: Layer = None,
-    top: Annotated[int, typer.Option(min=1, help="Show so many findings.")] = 10,
-    kernel: KernelPattern = None,
-    skip: Skip = 0,
-    kernels: Launches = None,
+    selection: Selection,
+    output: Output,
+    top: options.Top = 10,
     rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
-    peaks: PeaksFile = None,
-    where: Where = None,
-    brief: BriefAnswer = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    peaks: options.Peaks = None,
+    brief: options.Brief = False,
 ) -> None:
     """Say what slow layers suffer from, and what helps.
 
@@ -55,7 +39,7 @@ def advise(
     Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
     perfml advise profile.ncu-rep
     """
-    out = Output(as_json, quiet, verbose)
+    from perfml.datasets.choosing import layers_named
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
     from perfml.explain.lines import advice_with_lines
@@ -64,92 +48,76 @@ def advise(
     from perfml.report.verbs import advice_document
     from perfml.util.json_values import json_value
 
-    found = read(dataset, out, where, kernel, skip)
-    given = by_kernel(found, out)
-    layers, launches = given.layers, launches_behind(given, kernels, where)
+    found = read(selection, output, in_layers=True).first
+    given = found.in_layers
     advice = check(
-        layers,
-        kernels=launches,
-        peaks=peaks_given(peaks, layers),
+        given.layers,
+        kernels=given.kernels,
+        peaks=options.peaks_named(peaks, given.layers["device"]),
         rules=rules,
-        layers=layer,
+        layers=layers_named(given.layers, selection.layers),
         account=found.account,
         sources=found.sources,
     )
-    advice = advice_with_lines(advice, launches, reports_behind(found, launches))
+    advice = advice_with_lines(advice, given.kernels, reports_behind(found, given.kernels))
     for warning in advice.warnings:
-        out.warn(warning)
-    rows = launches if found.ranged else found.timed
+        output.warn(warning)
+    rows = given.kernels if found.ranged else found.timed
     levels = kernel_levels(rows, found.sources) if rows is not None else ()
     if brief:
-        short = brief_advice(advice, (dataset,), levels)
-        out.result(short.to_dict(), short.lines)
+        short = brief_advice(advice, selection.names, levels)
+        output.result(short.to_dict(), short.lines)
         return
     if found.ranged and not is_ordinary(found.sources):
         levels = ()  # the layers say it
-    if found.account is not None and not as_json:
-        show_step(out, found.account)
-    shown = advice_document(advice, top, everything=bool(out.verbose), levels=levels)
-    out.document({"table": dataset, "kernels": json_value(levels), **advice.to_dict()}, shown)
+    if found.account is not None and not output.as_json:
+        show_step(output, found.account)
+    shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
+    document = {"table": found.name, "kernels": json_value(levels), **advice.to_dict()}
+    output.document(document, shown)
 
 
+@verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")
 def roofline(
-    dataset: Dataset,
-    layer: Layer = None,
-    by: Annotated[str, typer.Option(help="layer or kernel.")] = "layer",
-    peaks: PeaksFile = None,
-    kernel: KernelPattern = None,
-    skip: Skip = 0,
-    kernels: Launches = None,
-    where: Where = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    selection: Selection,
+    output: Output,
+    per: Annotated[Per, typer.Option(help="What a row is: a layer or a kernel.")] = Per.layer,
+    peaks: options.Peaks = None,
 ) -> None:
     """Place layers or kernels under the roofs of their device.
 
     Example: perfml roofline h200-yolov4-tiny --where batch=8 --where precision=fp32;
-    perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --by kernel
+    perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --per kernel
     """
-    out = Output(as_json, quiet, verbose)
     from perfml.account.time_sources import time_notes
+    from perfml.datasets.choosing import layers_named
     from perfml.datasets.loading import DEVICE_FACTS
     from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
     from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
 
-    if by not in ("layer", "kernel"):
-        msg = f"--by must be layer or kernel, not {by!r}"
-        raise PerfmlError(msg)
-    given = by_kernel(read(dataset, out, where, kernel, skip), out)
-    layers, launches = given.layers, launches_behind(given, kernels, where)
-    table = with_described_flops(layers, given.provenance) if by == "layer" else launches
+    given = read(selection, output, in_layers=True).first.in_layers
+    by_kernel = per is Per.kernel
+    table = given.kernels if by_kernel else with_described_flops(given.layers, given.provenance)
     if table is None:
         msg = "only merged layers are known"
-        raise PerfmlError(msg, cure="Give the Kernels table with --kernels.")
-    if layer:
-        known = set(table["layer"].dropna())
-        for name in layer:
-            if name not in known:
-                msg = f"no layer is called {name!r}"
-                found = ", ".join(sorted(map(str, known))[:12])
-                raise PerfmlError(
-                    msg, found=found, cure=did_you_mean(name, known, "Name one of these.")
-                )
-        table = table[table["layer"].isin(layer)]
+        raise PerfmlError(msg, cure="Give the Kernels table with --launches.")
+    if (names := layers_named(table, selection.layers)) is not None:
+        table = table[table["layer"].isin(names)]
     devices = sorted(map(str, table["device"].dropna().unique()))
-    roofs = peaks_of(devices, peaks_given(peaks, table), table.attrs.get(DEVICE_FACTS))
+    named = options.peaks_named(peaks, table["device"])
+    roofs = peaks_of(devices, named, table.attrs.get(DEVICE_FACTS))
     rows = usual_roofline(table, roofs)
     if REPORTED in roofs.kinds.values():
         ran = {str(each) for each in table["precision"].dropna()} - {"unknown", *roofs.values}
         if ran:
-            out.warn(
+            output.warn(
                 f"the report does not say what its GPU reaches in {', '.join(sorted(ran))}, so "
                 "those bounds are unknown: perfml doctor --measure-peaks --out peaks.json, then "
                 "--peaks peaks.json"
             )
     notes = time_notes(("", table))
-    result = {"table": dataset, "peaks": roofs.to_dict(), "rows": rows, "time_notes": list(notes)}
-    shown = roofline_document(rows, roofs, by_kernel=by == "kernel", time_notes=notes)
-    out.document(result, shown)
+    answer = {"table": given.name, "peaks": roofs.to_dict(), "rows": rows}
+    shown = roofline_document(rows, roofs, by_kernel=by_kernel, time_notes=notes)
+    output.document({**answer, "time_notes": list(notes)}, shown)

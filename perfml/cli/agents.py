@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfml.cli.verb import app
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
@@ -38,11 +39,7 @@ _INSTRUCTIONS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verb to the command line."""
-    app.command()(mcp)
-
-
+@app.command()
 def mcp(
     allow_run: Annotated[
         bool,

@@ -2,69 +2,50 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.output import Output
+from perfml.cli.verb import verb
 from perfml.errors import PerfmlError, did_you_mean
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command()(doctor)
-    app.command(no_args_is_help=True)(_with_settings(collect))
-
-
-def _with_settings(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options of `collectors.settings`, in place of its ``**options``."""
+def _settings() -> list[Parameter]:
+    """Return the options of `collectors.settings` that ``**settings`` stand for."""
     from collectors.settings import command_line_options
 
-    own = inspect.signature(verb, eval_str=True)
-    named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    added = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in command_line_options()]
-    at = next(place for place, each in enumerate(named) if each.name == "metrics")
-
-    @functools.wraps(verb)
-    def command(*given: Any, **options: Any) -> None:
-        verb(*given, **options)
-
-    parameters = [*named[:at], *added, *named[at:]]
-    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
+    return [each for each in command_line_options() if each.name != "layers"]
 
 
+@verb()
 def doctor(
+    output: Output,
     measure_peaks: Annotated[
         bool,
         typer.Option("--measure-peaks", help="Also measure copy and GEMM rates, with torch."),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --measure-peaks: write them to this JSON file.")
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    out: options.OptionalOut = None,
 ) -> None:
     """Say what works on this machine, and the cure for what does not.
+
+    With --measure-peaks, --out is the JSON file for them.
 
     Example: perfml doctor;
     perfml doctor --measure-peaks --out peaks.json
     """
-    out_ = Output(as_json, quiet, verbose)
     from collectors.doctor import diagnose, measured_peaks
 
     if out is not None and not measure_peaks:
         msg = "--out is the file of the measured peaks"
         raise PerfmlError(msg, where=str(out), cure="Add --measure-peaks.")
-    out_.place(out)
+    output.place(out)
     checks = diagnose()
     document = None
     if measure_peaks:
@@ -74,19 +55,21 @@ def doctor(
             from perfml.explain.roofs.peaks import save_peaks
 
             save_peaks(document, out)
-    out_.result({"checks": checks, "peaks": document})
-    out_.table(
+    output.result({"checks": checks, "peaks": document})
+    output.table(
         ["", "what", "found"],
         [[each.status, each.name, each.found] for each in checks],
     )
     cures = [f"  {each.name}: {each.cure}" for each in checks if each.cure]
-    if cures and not as_json:
-        out_.result({}, ["", "What helps, where you need it:", *cures])
+    if cures and not output.as_json:
+        output.result({}, ["", "What helps, where you need it:", *cures])
     if any(each.status == "fail" for each in checks):
         raise typer.Exit(1)
 
 
+@verb(no_args_is_help=True, more=_settings())
 def collect(
+    output: Output,
     what: Annotated[
         list[str],
         typer.Argument(
@@ -95,17 +78,10 @@ def collect(
             "torch:FILE.py:FUNCTION), or -- and any command."
         ),
     ],
-    backend: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="cublas, cudnn, inductor, tensorrt; repeatable. Of the workloads of "
-            "perfml's own kernels, all versions by default."
-        ),
-    ] = None,
-    precision: Annotated[
-        list[str] | None, typer.Option(help="fp32, tf32, fp16, bf16, int8; repeatable.")
-    ] = None,
-    batch: Annotated[list[int] | None, typer.Option(help="Batch size; repeatable.")] = None,
+    backend: options.Backends = None,
+    precision: options.Precisions = None,
+    batch: options.Batches = None,
+    layer: options.Layers = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,27 +97,23 @@ def collect(
     cudnn_benchmark: Annotated[
         bool, typer.Option(help="Let cuDNN measure which kernels to use; off, as in PyTorch.")
     ] = False,
-    settings: Annotated[
+    own: Annotated[
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE, a setting of the workload's own; repeatable."),
     ] = None,
-    layer_map: Annotated[
-        Path | None, typer.Option(help="Ordered kernel patterns, for programs without NVTX ranges.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    layer_map: options.LayerMap = None,
+    out: Annotated[Path, options.OUT] = Path("runs"),
     launcher: Annotated[
         str, typer.Option(help="Goes in front of every command: 'srun --gres=gpu:1'.")
     ] = "",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds each command may take.")] = 1800,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-    **options: Any,
+    timeout: options.Timeout = 1800,
+    dry_run: options.DryRun = False,
+    **settings: Any,
 ) -> None:
     """Profile a built-in workload, or any program, layer by layer.
 
-    Finished runs are kept: the same command after an interruption does only what is missing.
+    Finished runs are kept: the same command after an interruption does only what is missing. Of
+    the workloads of perfml's own kernels all backends are measured where none is named.
 
     Every kernel of attention, conv, qkv and planted is first compared with a reference in double
     precision, on fresh random inputs; a wrong one fails its run and is not measured.
@@ -152,7 +124,6 @@ def collect(
 
     Example: perfml collect --out run/ -- python train.py --steps 3
     """
-    out_ = Output(as_json, quiet, verbose)
     from collectors.collect import collect as measure
     from collectors.workloads import default_backends, is_workload, workloads
 
@@ -162,13 +133,13 @@ def collect(
         cure = f"Workloads are: {', '.join(workloads())}, torch:LIBRARY/NAME. "
         cure += "Any command goes behind --."
         raise PerfmlError(msg, cure=did_you_mean(what[0], workloads(), cure))
-    if settings and not built_in:
+    if own and not built_in:
         msg = "--set is for built-in workloads"
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
     if built_in:
         _check_choices(what[0], backend or [], precision or [])
-    _tell_what_is_lacking(out_, metrics)
-    with out_.progress("collecting") as progress:
+    _tell_what_is_lacking(output, metrics)
+    with output.progress("collecting") as progress:
         results = measure(
             what[0] if built_in else None,
             command=() if built_in else what,
@@ -177,7 +148,7 @@ def collect(
             batches=batch or (1,),
             metrics=metrics or ("default",),
             workload_options=(
-                _options(cfg, weights, cudnn_benchmark, settings or []) if built_in else ()
+                _options(cfg, weights, cudnn_benchmark, own or []) if built_in else ()
             ),
             layer_map=layer_map,
             out=out,
@@ -185,27 +156,28 @@ def collect(
             timeout_s=timeout,
             dry_run=dry_run,
             progress=progress,
-            tell=out_.tell,
-            **options,
+            tell=output.tell,
+            layers="|".join(layer) if layer else None,
+            **settings,
         )
     for each in results:
         for warning in each.warnings:
-            out_.warn(f"{each.run_id}: {warning}")
-    out_.result({"out": str(out), "runs": results})
-    out_.table(
+            output.warn(f"{each.run_id}: {warning}")
+    output.result({"out": str(out), "runs": results})
+    output.table(
         ["run", "status", "folder", "note"],
         [
             [each.run_id, each.status, str(each.folder), each.message or _checked(each.record)]
             for each in results
         ],
     )
-    if dry_run and not as_json:
+    if dry_run and not output.as_json:
         for each in results:
-            out_.result({}, map(shlex.join, each.commands), whole=True)
+            output.result({}, map(shlex.join, each.commands), whole=True)
     failed = [each for each in results if each.status == "failed"]
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
-        out_.fail(told, "The same command does only those again.")
+        output.fail(told, "The same command does only those again.")
 
 
 def _check_choices(name: str, backends: list[str], precisions: list[str]) -> None:
@@ -227,7 +199,7 @@ def _check_known(name: str, option: str, chosen: list[str], known: Sequence[str]
             raise PerfmlError(msg, where=option, found=value, cure=cure)
 
 
-def _tell_what_is_lacking(out_: Output, metrics: list[str] | None) -> None:
+def _tell_what_is_lacking(output: Output, metrics: list[str] | None) -> None:
     """Say before anything runs which counters an explanation will miss."""
     from collectors.run_spec import metric_names
     from perfml.metrics import load_catalogue
@@ -238,7 +210,7 @@ def _tell_what_is_lacking(out_: Output, metrics: list[str] | None) -> None:
     lacking = load_catalogue().lacking(known)
     if lacking:
         named = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if lacking[4:] else "")
-        out_.warn(f"explain will lack {named}; --metrics default measures them too")
+        output.warn(f"explain will lack {named}; --metrics default measures them too")
 
 
 def _checked(record: dict[str, Any] | None) -> str:

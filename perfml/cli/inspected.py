@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.dataset import Dataset, KernelPattern, Skip
-from perfml.cli.output import Json, Output, Quiet, Verbose
-from perfml.cli.step import show_step
-from perfml.cli.tables import run_summary, show_runs
+from perfml.cli import options
+from perfml.cli.output import Output
+from perfml.cli.partitioned import show_runs
+from perfml.cli.reading import show_step
+from perfml.cli.tables import run_summary
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 from perfml.util.words import count
 
@@ -24,15 +27,10 @@ KERNELS = 20
 """Kernels that are listed without -v."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verb to the command line."""
-    app.command()(inspect)
-
-
+@verb("dataset", "kernel", "skip", "layer_map")
 def inspect(
-    table: Dataset,
-    kernel: KernelPattern = None,
-    skip: Skip = 0,
+    selection: Selection,
+    output: Output,
     redact: Annotated[
         bool,
         typer.Option(
@@ -40,16 +38,11 @@ def inspect(
             help="Without names of hosts and users, paths, environment; a run's folder too.",
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --redact: where to write what can be shared.")
-    ] = None,
+    out: options.OptionalOut = None,
     hide: Annotated[
         list[str] | None,
         typer.Option(help="With --redact: a further word to strike out; repeatable."),
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
 ) -> None:
     """Show what a table or a profile holds and where it came from.
 
@@ -59,9 +52,8 @@ def inspect(
     Example: perfml inspect profile.ncu-rep;
     perfml inspect layers.parquet --redact --out shared.parquet
     """
-    out_ = Output(as_json, quiet, verbose)
     from perfml.account.time_sources import time_notes
-    from perfml.datasets import LaunchChoice, read_given
+    from perfml.datasets import read_inputs
     from perfml.explain.timelines import timeline
     from perfml.metrics import load_catalogue
     from perfml.tables import read_table
@@ -69,16 +61,17 @@ def inspect(
     if (out is not None or hide) and not redact:
         msg = "--out and --hide belong to --redact"
         raise PerfmlError(msg, cure="Add --redact, or leave them out.")
+    table = selection.names[0]
     path = Path(table)
     if redact and path.is_dir():
-        _redact_folder(path, out, hide or [], out_)
+        _redact_folder(path, out, hide or [], output)
         return
     if redact:
-        found, launches = _redact_table(read_table(path), out, hide or [], out_), None
+        found, launches = _redact_table(read_table(path), out, hide or [], output), None
     else:
-        given = read_given(table, choice=LaunchChoice(kernel, skip))
+        given = read_inputs(selection).first
         if given.note:
-            out_.warn(f"{given.title}: {given.note}")
+            output.warn(f"{given.title}: {given.note}")
         found, launches = given.as_read(), given.kernels
     frame, runs = found.frame, run_summary(found.frame)
     notes = time_notes(("", frame))
@@ -98,31 +91,34 @@ def inspect(
         "provenance": found.provenance,
     }
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
-    out_.result(document, [f"{found.kind} table, {counts}"])
-    show_runs(out_, runs, (*(() if clock is None else clock.account()), *notes), "Runs")
+    output.result(document, [f"{found.kind} table, {counts}"])
+    show_runs(output, runs, "Runs")
+    said = [*(() if clock is None else clock.account()), *notes]
+    if said and not output.as_json:
+        output.result({}, said)
     account = None if redact else given.account
     if account is None:
-        _show_kernels(out_, kernels)
-    elif not out_.as_json:
-        show_step(out_, account)
+        _show_kernels(output, kernels)
+    elif not output.as_json:
+        show_step(output, account)
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
     heads = ["metric", "unit", "rows", "lowest", "highest"]
-    out_.table(heads, shown, spare=("unit", "rows"))
+    output.table(heads, shown, spare=("unit", "rows"))
     provenance = found.provenance
     facts = [(key, value) for key, value in provenance.items() if isinstance(value, (str, int))]
-    out_.table(["provenance", ""], facts)
+    output.table(["provenance", ""], facts)
     records = provenance.get("sources", [])
     keys = ("run_id", "path", "format", "tool_version")
     sources = [(*map(each.get, keys), str(each.get("sha256"))[:12]) for each in records]
     if sources:
         heads = ["run", "source", "format", "tool version", "sha256"]
-        out_.table(heads, sources, spare=("tool version", "sha256", "format"))
+        output.table(heads, sources, spare=("tool version", "sha256", "format"))
     from perfml.metrics import StudyNote
 
     said = provenance.get("warnings", [])
-    out_.warn_all(said if out_.verbose else StudyNote.without(said))
+    output.warn_all(said if output.verbose else StudyNote.without(said))
 
 
 def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -162,12 +158,12 @@ def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]
 
 
-def _show_kernels(out_: Output, kernels: list[dict[str, Any]]) -> None:
+def _show_kernels(output: Output, kernels: list[dict[str, Any]]) -> None:
     """Print the list of kernels with their calls and times."""
     from perfml.kernel_names import kernel_label
     from perfml.util.words import number, percentage
 
-    shown = kernels if out_.verbose else kernels[:KERNELS]
+    shown = kernels if output.verbose else kernels[:KERNELS]
     names = ("total_us", "mean_us", "least_us", "largest_us")
     rows = [
         (
@@ -183,7 +179,7 @@ def _show_kernels(out_: Output, kernels: list[dict[str, Any]]) -> None:
     left = len(kernels) - len(shown)
     more = f"; {left} more with -v or --json" if left else ""
     title = f"Kernels, the longest in all first{more}"
-    out_.table(["time", "calls", "total, µs", "mean", "min", "max", "kernel"], rows, title)
+    output.table(["time", "calls", "total, µs", "mean", "min", "max", "kernel"], rows, title)
 
 
 def _metric_ranges(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -200,7 +196,7 @@ def _metric_ranges(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output) -> Table:
+def _redact_table(found: Table, out: Path | None, hide: list[str], output: Output) -> Table:
     from perfml.redact import redact_table
     from perfml.tables import write_table
 
@@ -208,11 +204,11 @@ def _redact_table(found: Table, out: Path | None, hide: list[str], out_: Output)
     if out is not None:
         write_table(found.frame, out, kind=found.kind, provenance=found.provenance)
     if dropped:
-        out_.note(f"left out: {', '.join(dropped)}")
+        output.note(f"left out: {', '.join(dropped)}")
     return found
 
 
-def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output) -> None:
+def _redact_folder(folder: Path, out: Path | None, hide: list[str], output: Output) -> None:
     from perfml.redact import redact_run
 
     if out is None:
@@ -220,6 +216,6 @@ def _redact_folder(folder: Path, out: Path | None, hide: list[str], out_: Output
         raise PerfmlError(msg, where="--redact", cure="Name it with --out FOLDER.")
     written, left = redact_run(folder, out, hide=hide)
     if left:
-        out_.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
+        output.warn(f"not copied, because what they hold cannot be vouched for: {', '.join(left)}")
     document = {"out": str(out), "written": [path.name for path in written], "left": left}
-    out_.result(document, [f"{count(len(written), 'file')} -> {out}"])
+    output.result(document, [f"{count(len(written), 'file')} -> {out}"])

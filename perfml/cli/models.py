@@ -1,222 +1,164 @@
-"""The verbs that answer: train, rank."""
+"""The verbs that answer from models: train, rank."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.complete import models
-from perfml.cli.dataset import Dataset, Seed, Where, load_dataset
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.options import Predicted
+from perfml.cli.output import Output
+from perfml.cli.reading import read
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perfml.modeling.results import Evaluation
-    from perfml.tables import Table
     from perfml.util.typing import Progress
 
-Models = Annotated[
-    str | None,
-    typer.Option("--model", help="Comma-separated: dt,gbr,lmt or dt,lr,rf.", autocompletion=models),
-]
-Features = Annotated[
-    str, typer.Option(help="default, published, collected, before-run, or names with commas.")
-]
-Target = Annotated[str, typer.Option(help="time, log-time, time-per-flop, time-per-byte.")]
 
-
-class Task(StrEnum):
-    """What is predicted: the time, or which backend ran."""
-
-    regression = "regression"
-    classification = "classification"
-
-
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command()(train)
-    app.command()(rank)
-
-
+@verb("dataset", "where", "layer_map")
 def train(
-    dataset: Dataset,
-    task: Annotated[Task, typer.Option(help="Predict time, or the backend.")] = Task.regression,
-    model: Models = None,
-    protocol: Annotated[
-        str, typer.Option(help="Comma-separated protocols; a grouped one is always shown.")
-    ] = "random,leave-one-layer-out",
-    splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 20,
-    features: Features = "default",
-    target: Target = "time",
-    where: Where = None,
-    seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Also write the scores, as CSV.")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    selection: Selection,
+    output: Output,
+    predict: options.Predict = Predicted.time,
+    model: options.Model = None,
+    protocol: options.Protocol = "random,leave-one-layer-out",
+    splits: options.Splits = 20,
+    features: options.Features = "default",
+    seed: options.Seed = 0,
+    out: options.OptionalOut = None,
 ) -> None:
     """Train models and score them on random splits and unseen layers.
 
+    A grouped protocol is always shown. --out also writes the scores, as CSV.
+
     Example: perfml train layers.parquet --model gbr --where batch=1
     """
-    out_ = Output(as_json, quiet, verbose)
-    out_.place(out)
+    output.place(out)
     from perfml.modeling import evaluate
     from perfml.report.verbs import train_document
 
-    table = load_dataset(dataset, where, out_)
-    protocols = tuple(name.strip() for name in protocol.split(",") if name.strip())
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
+    protocols = options.words(protocol) or ()
     if protocols == ("random",):
         # a random split of repeats alone says nothing of unseen layers
         protocols = ("random", "leave-one-layer-out")
-    with out_.progress("training") as progress:
+    with output.progress("training") as progress:
         evaluation = evaluate(
-            table.frame,
-            task=task.value,
-            models=_names(model),
+            given.layers,
+            task=predict.task,
+            models=options.words(model),
             protocols=protocols,
-            features=feature_names(features),
-            target=target,
+            features=options.feature_names(features),
+            target=predict.target,
             splits=splits,
             seed=seed,
             progress=progress,
         )
     for warning in evaluation.warnings:
-        out_.warn(warning)
-    if out is not None:
-        from perfml.tables import replacing
-
-        with replacing(out) as temporary:
-            evaluation.scores.to_csv(temporary, index=False)
-    out_.document({"dataset": dataset, **evaluation.to_dict()}, train_document(evaluation))
+        output.warn(warning)
+    output.csv(evaluation.scores, out)
+    output.document({"dataset": given.name, **evaluation.to_dict()}, train_document(evaluation))
     for name, reason in evaluation.dropped.items():
-        out_.note(f"{name} left out: {reason}")
+        output.note(f"{name} left out: {reason}")
 
 
+@verb("dataset", "where", "launches", "layer_map")
 def rank(
-    dataset: Dataset,
-    task: Annotated[Task, typer.Option(help="Explain time, or the backend.")] = Task.regression,
-    model: Models = None,
-    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 50,
-    method: Annotated[
-        str | None,
-        typer.Option(help="builtin, permutation, group-permutation, drop-column, shapley."),
-    ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(help="The Kernels table of the same data: rank under both merge weights."),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 10,
-    features: Features = "default",
-    target: Target = "time",
-    where: Where = None,
+    selection: Selection,
+    output: Output,
+    predict: options.Predict = Predicted.time,
+    model: options.Model = None,
+    resamples: options.Resamples = 50,
+    method: options.Method = None,
+    top: options.Top = 10,
+    features: options.Features = "default",
     permutations: Annotated[
         int, typer.Option(min=19, help="Permutations of the times, for what chance gives.")
     ] = 40,
-    seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Also write the whole table, as CSV.")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    seed: options.Seed = 0,
+    out: options.OptionalOut = None,
 ) -> None:
     """Rank the metrics, with intervals and a test against chance.
 
     The p-value says how often a leading metric does as well with the times permuted between layers.
-    It needs five distinct layers. With --kernels also by weights that do not hold the row's own
-    time: does the ranking stay.
+    It needs five distinct layers. With --launches also by weights that do not hold the row's own
+    time: does the ranking stay. --out also writes the whole table, as CSV.
 
-    Example: perfml rank layers.parquet --where batch=1 --kernels kernels.parquet
+    Example: perfml rank layers.parquet --where batch=1 --launches kernels.parquet
     """
-    out_ = Output(as_json, quiet, verbose)
-    out_.place(out)
-    table = load_dataset(dataset, where, out_)
-    options: dict[str, Any] = {
-        "task": task.value,
-        "models": _names(model),
-        "features": feature_names(features),
-        "target": target,
-        "methods": _names(method),
+    output.place(out)
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
+    asked: dict[str, Any] = {
+        "task": predict.task,
+        "models": options.words(model),
+        "features": options.feature_names(features),
+        "target": predict.target,
+        "methods": options.words(method),
         "resamples": resamples,
         "permutations": permutations,
         "seed": seed,
     }
-    if kernels is not None:
-        _rank_both(dataset, table, kernels, options, top, out, out_)
+    if selection.launches is not None:
+        _rank_both(given.name, given.layers, given.launches, asked, top, output, out)
         return
     from perfml.modeling import rank as rank_metrics
     from perfml.report.verbs import rank_document
 
-    with out_.progress("ranking") as progress:
-        ranking = rank_metrics(table.frame, progress=progress, **options)
-        unseen = _unseen(table.frame, options, progress, out_)
+    with output.progress("ranking") as progress:
+        ranking = rank_metrics(given.layers, progress=progress, **asked)
+        unseen = _unseen(given.layers, asked, progress, output)
     for warning in ranking.warnings:
-        out_.warn(warning)
-    if out is not None:
-        from perfml.tables import replacing
-
-        with replacing(out) as temporary:
-            ranking.table.to_csv(temporary, index=False)
+        output.warn(warning)
+    output.csv(ranking.table, out)
     scores = None if unseen is None else unseen.to_dict()["scores"]
-    document = {"dataset": dataset, **ranking.to_dict(), "unseen": scores}
-    out_.document(document, rank_document(ranking, top, unseen))
+    document = {"dataset": given.name, **ranking.to_dict(), "unseen": scores}
+    output.document(document, rank_document(ranking, top, unseen))
 
 
 def _unseen(
-    layers: pd.DataFrame, options: dict[str, Any], progress: Progress, out_: Output
+    layers: pd.DataFrame, asked: dict[str, Any], progress: Progress, output: Output
 ) -> Evaluation | None:
     """Return the scores of the ranked models on unseen layers, from the means that are ranked."""
     from perfml.modeling import evaluate
     from perfml.modeling.own_data import in_few_folds
 
     same = ("task", "models", "features", "target", "seed")
-    given = {name: options[name] for name in same}
+    given = {name: asked[name] for name in same}
     protocol = in_few_folds("leave-one-layer-out", layers["layer"].nunique())
     try:
         scored: Evaluation = evaluate(
             layers, protocols=protocol, progress=progress, average=True, quick=True, **given
         )
     except PerfmlError as error:
-        out_.warn(f"the models have no score on unseen layers: {error.what}")
+        output.warn(f"the models have no score on unseen layers: {error.what}")
         return None
     return scored
 
 
 def _rank_both(
-    dataset: str,
-    table: Table,
-    kernels: Path,
-    options: dict[str, Any],
+    name: str,
+    layers: pd.DataFrame,
+    launches: pd.DataFrame,
+    asked: dict[str, Any],
     top: int,
+    output: Output,
     out: Path | None,
-    out_: Output,
 ) -> None:
+    """Rank by the weights of the row's own times, and of mean times."""
     from perfml.modeling import rank_both_weights
     from perfml.report.verbs import weights_document
-    from perfml.tables import read_table, replacing
 
-    launches = read_table(kernels, kind="kernels").frame
-    with out_.progress("ranking twice") as progress:
-        both = rank_both_weights(table.frame, launches, progress=progress, **options)
+    with output.progress("ranking twice") as progress:
+        both = rank_both_weights(layers, launches, progress=progress, **asked)
     for warning in both.own.warnings:
-        out_.warn(warning)
-    if out is not None:
-        with replacing(out) as temporary:
-            both.table.to_csv(temporary, index=False)
-    document = {"dataset": dataset, **both.own.to_dict(), "weights": both.to_dict()}
-    out_.document(document, weights_document(both, top))
-
-
-def _names(models: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in models.split(",") if name.strip()) if models else None
-
-
-def feature_names(names: str) -> str | tuple[str, ...]:
-    """Return a feature set's name, or the names that were listed with commas."""
-    from perfml.modeling.features import FEATURE_SETS
-
-    return names if names in FEATURE_SETS else tuple(_names(names) or ())
+        output.warn(warning)
+    output.csv(both.table, out)
+    document = {"dataset": name, **both.own.to_dict(), "weights": both.to_dict()}
+    output.document(document, weights_document(both, top))

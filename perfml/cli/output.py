@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -21,24 +21,14 @@ from typer.core import TyperGroup
 from perfml.cli.help import whole_words, write_verbs
 from perfml.cli.versions import marked
 from perfml.errors import PerfmlError, did_you_mean, plain
-from perfml.util.files import require_place
+from perfml.util.files import replacing, require_place
 from perfml.util.json_values import json_value
 from perfml.util.signals import interruptible
 
 if TYPE_CHECKING:
-    from perfml.report.document import Document
+    import pandas as pd
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        *("--verbose", "-v"),
-        count=True,
-        show_default=False,
-        help="More notes; -vv shows tracebacks.",
-    ),
-]
+    from perfml.report.document import Document
 
 PIPE_WIDTH = 200
 """Columns from which on a pipe is not folded."""
@@ -75,7 +65,7 @@ class Output:
     """The running command's output, for errors that end it."""
 
     verb: str | None = None
-    """The running command's name, such as ``datasets list``; None outside the command line."""
+    """The running command's name; None outside the command line."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
         self.as_json = as_json
@@ -129,6 +119,12 @@ class Output:
 
         table = value_table(columns, rows, title, spare)
         sys.stdout.write(table_text(table, width=_width(), styled=_styled()))
+
+    def csv(self, table: pd.DataFrame, out: Path | None) -> None:
+        """Write a table as CSV, where --out names a file."""
+        if out is not None:
+            with replacing(out) as temporary:
+                table.to_csv(temporary, index=False)
 
     def note(self, text: str) -> None:
         """Print a note on stderr, with ``-v``."""
@@ -222,7 +218,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words name, and note what it is called."""
         name, command, rest = super().resolve_command(ctx, args)
-        Output.verb = f"{name} {rest[0]}" if hasattr(command, "commands") and rest else name
+        Output.verb = name
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:

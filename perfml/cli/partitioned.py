@@ -13,7 +13,7 @@ from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
-    from perfml.ingest.folder import IngestSettings
+    from perfml.ingest.profiles import IngestSettings
     from perfml.merge.rule import Weights
     from perfml.merge.write import MergeResult
 
@@ -25,60 +25,66 @@ SHOWN = 40
 
 
 @contextmanager
-def tables_of(kernels: Path, out_: Output) -> Iterator[Path]:
+def tables_of(kernels: Path, output: Output) -> Iterator[Path]:
     """Give Kernels tables on disk: those named, or one of a profile or run, for the time being."""
     tables = kernels.rglob("*.parquet") if kernels.is_dir() else iter(())
-    if not kernels.exists() or kernels.suffix == ".parquet" or next(tables, None) is not None:
+    ranged = kernels.suffix == ".parquet" and not (kernels.is_file() and _rangeless(kernels))
+    if not kernels.exists() or ranged or next(tables, None) is not None:
         yield kernels
         return
-    from perfml.cli.dataset import read
+    from perfml.cli.reading import read
+    from perfml.datasets import Selection
     from perfml.tables import write_table
 
-    given = read(kernels, out_)
+    given = read(Selection((str(kernels),)), output, in_layers=True).first.in_layers
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
         made = Path(folder) / "kernels.parquet"
         write_table(given.launches, made, kind="kernels", provenance=given.provenance)
         yield made
 
 
-def merge(out_: Output, kernels: Path, out: Path, weights: Weights, layers: str | None) -> None:
+def merge(
+    output: Output, kernels: Path, out: Path, weights: Weights, layers: Sequence[str]
+) -> None:
     """Merge a table of kernels, or a folder of them, and say what came of it."""
-    with out_.progress("merging") as progress:
+    with output.progress("merging") as progress:
         if out.suffix == ".csv":
             merged = _published(kernels, out, weights, layers)
         else:
             from perfml.merge.batches import merge_files
 
             merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
+    from perfml.ingest.run_labels import run_name
+
+    one, more = "launch outside every layer is", "launches outside every layer are"
     for row in merged.unattributed:
         if row["share"] > 0.05:
-            out_.warn(
-                f"{row['run_id']}: {count(int(row['launches']), 'launch', 'launches')} outside "
-                "every layer take "
-                f"{Readable(row['share']):.1%} of the run's time and are left out"
+            output.warn(
+                f"{run_name(row['run_id'])}: {count(int(row['launches']), one, more)} left out "
+                f"({Readable(row['share']):.1%} of the time)"
             )
-    out_.warn_all([*merged.warnings, *merged.time_notes])
+    output.warn_all([*merged.warnings, *merged.time_notes])
     document = {"out": str(out), "weights": weights, **json_object(merged)}
-    out_.result(
+    output.result(
         document, [f"{count(merged.rows, 'row')}, {count(merged.layers, 'layer')} -> {out}"]
     )
-    show_runs(out_, merged.runs)
+    show_runs(output, merged.runs)
 
 
 def ingest(
-    out_: Output, files: list[Path], folder: Path, settings: IngestSettings, jobs: int | None
+    output: Output, files: list[Path], folder: Path, settings: IngestSettings, jobs: int | None
 ) -> None:
     """Read profiles into a folder of tables, and say what came of it."""
     from perfml.errors import PerfmlError
     from perfml.ingest.folder import ingest_folder
-    from perfml.ingest.substitutes import formulas
+    from perfml.ingest.substitutes import formulas, substitutes_note
 
-    with out_.progress("reading") as progress:
+    with output.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)
-    out_.warn_all(landed.warnings)
-    out_.note_all(formulas(landed.substituted))
+    output.warn_all([*landed.warnings, *substitutes_note(landed.substituted)])
+    output.note_all(formulas(landed.substituted))
     for source, error in landed.failed:
-        out_.warn(f"{source} is left out: {error}")
+        output.warn(f"{source} is left out: {error}")
     document = {"out": str(folder), **json_object(landed)}
     if landed.failed:
         total = len(landed.failed)
@@ -93,33 +99,25 @@ def ingest(
         )
         if runs
     )
-    out_.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
+    output.result(document, [f"{count(landed.kernels, 'kernel')}, {counts} -> {folder}"])
 
 
-def run_heads(run: Mapping[str, Any]) -> list[str]:
-    """Return the heads of a table of runs, for people."""
-    return ["µs an iteration" if name == "us_per_iteration" else name for name in run]
-
-
-def run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return the rows of a table of runs; times have four digits."""
-    return [
+def show_runs(output: Output, runs: Sequence[Mapping[str, Any]], caption: str = "") -> None:
+    """Print the table of runs; of very many, the first. Times have four digits."""
+    heads = ["µs an iteration" if name == "us_per_iteration" else name for name in runs[0]]
+    rows = [
         [
             number(value, 4) if name == "us_per_iteration" and value is not None else value
             for name, value in run.items()
         ]
-        for run in runs
+        for run in runs[:SHOWN]
     ]
-
-
-def show_runs(out_: Output, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print the table of runs; of very many, the first."""
-    out_.table(run_heads(runs[0]), run_rows(runs[:SHOWN]), spare=SPARE)
+    output.table(heads, rows, caption, SPARE)
     if len(runs) > SHOWN:
-        out_.note(f"{len(runs) - SHOWN} more runs: --json lists all")
+        output.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 
 
-def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -> MergeResult:
+def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]) -> MergeResult:
     """Merge into the published schema, which is text and takes all layers at once."""
     from perfml.datasets import to_published
     from perfml.merge.batches import merge_files
@@ -132,3 +130,19 @@ def _published(kernels: Path, out: Path, weights: Weights, layers: str | None) -
             frame = to_published(read_table(table, kind="layers").frame)
             frame.to_csv(temporary, index=False)
     return merged
+
+
+def _rangeless(path: Path) -> bool:
+    """Tell from its statistics that no launch of a table lies in a range."""
+    import pyarrow.parquet as pq
+
+    from perfml.tables import readable
+
+    with readable(path):
+        groups = pq.read_metadata(path)
+    if "layer" not in groups.schema.names:
+        return False
+    place = groups.schema.names.index("layer")
+    columns = [groups.row_group(number).column(place) for number in range(groups.num_row_groups)]
+    known = [each.statistics for each in columns if each.statistics is not None]
+    return bool(known) and all(each.null_count and not each.num_values for each in known)

@@ -7,43 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.dataset import Dataset, Seed, Where, load_dataset
-from perfml.cli.models import Features, Target, Task, feature_names
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.options import Predicted
+from perfml.cli.output import Output
+from perfml.cli.reading import read
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
 from perfml.util.words import number, percentage
 
 if TYPE_CHECKING:
     from perfml.modeling.selection.budget_plan import Plan
 
-Model = Annotated[str, typer.Option(help="One model: dt, gbr, lmt or dt, lr, rf.")]
-Protocol = Annotated[
-    str, typer.Option(help="leave-one-layer-out, leave-one-shape-out, by-run, random, ...")
-]
 
-
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command()(select)
-    app.command()(plan)
-
-
+@verb("dataset", "where", "layer_map")
 def select(
-    dataset: Dataset,
-    task: Annotated[Task, typer.Option(help="Predict time, or the backend.")] = Task.regression,
-    model: Model = "dt",
-    protocol: Protocol = "leave-one-layer-out",
-    most: Annotated[int, typer.Option(min=1, help="Largest set tried.")] = 3,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(min=0, max=10, help="How much worse than the best still suffices."),
-    ] = None,
-    features: Features = "published",
-    target: Target = "log-time",
-    where: Where = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    selection: Selection,
+    output: Output,
+    predict: options.Predict = Predicted.log_time,
+    model: options.Model = "dt",
+    protocol: options.Protocol = "leave-one-layer-out",
+    most: options.Most = 3,
+    tolerance: Annotated[float | None, options.TOLERANCE] = None,
+    features: options.Features = "published",
+    seed: options.Seed = 0,
 ) -> None:
     """Find the fewest metrics that predict about as well as all.
 
@@ -51,82 +37,76 @@ def select(
 
     Example: perfml select layers.parquet --where batch=1 --where precision=fp32
     """
-    out_ = Output(as_json, quiet, verbose)
     from perfml.modeling import smallest_sufficient_set
     from perfml.report.verbs import select_document
 
-    table = load_dataset(dataset, where, out_)
-    with out_.progress("selecting") as progress:
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
+    with output.progress("selecting") as progress:
         chosen = smallest_sufficient_set(
-            table.frame,
-            task=task.value,
-            model=model,
+            given.layers,
+            task=predict.task,
+            model=model or "dt",
             protocol=protocol,
-            features=feature_names(features),
-            target="time" if task is Task.classification else target,
+            features=options.feature_names(features),
+            target=predict.target,
             tolerance=tolerance,
             most=most,
             seed=seed,
             progress=progress,
         )
     for warning in chosen.warnings:
-        out_.warn(warning)
-    out_.document({"dataset": dataset, **chosen.to_dict()}, select_document(chosen))
+        output.warn(warning)
+    output.document({"dataset": given.name, **chosen.to_dict()}, select_document(chosen))
 
 
+@verb("dataset", "where", "layer_map")
 def plan(
-    dataset: Dataset,
+    selection: Selection,
+    output: Output,
     passes: Annotated[int, typer.Option(min=1, help="Budget of ncu's replay passes.")] = 3,
-    task: Annotated[Task, typer.Option(help="Predict time, or the backend.")] = Task.regression,
-    model: Model = "dt",
-    protocol: Protocol = "leave-one-layer-out",
-    most: Annotated[int, typer.Option(min=1, help="Largest set tried.")] = 6,
-    features: Features = "published",
-    target: Target = "log-time",
-    where: Where = None,
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the metrics, for: perfml collect --metrics FILE.txt")
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    predict: options.Predict = Predicted.log_time,
+    model: options.Model = "dt",
+    protocol: options.Protocol = "leave-one-layer-out",
+    most: options.Most = 6,
+    features: options.Features = "published",
+    seed: options.Seed = 0,
+    out: options.OptionalOut = None,
 ) -> None:
     """Choose what to collect next within a budget of replay passes.
 
     Passes are Nsight Compute's, measured on one chip; CUPTI, which perfml collect takes where it
     can, mostly needs one less, at a hundredth of the time. Every budget's error is shown, on
-    layers that took no part in the choice, beside all metrics'.
+    layers that took no part in the choice, beside all metrics'. --out writes the metrics, for
+    perfml collect --metrics FILE.txt.
 
     Example: perfml plan layers.parquet --passes 3 --out metrics.txt
     """
-    out_ = Output(as_json, quiet, verbose)
-    out_.place(out)
+    output.place(out)
     from perfml.modeling import plan as make_plan
 
-    table = load_dataset(dataset, where, out_)
-    with out_.progress("planning") as progress:
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
+    with output.progress("planning") as progress:
         made = make_plan(
-            table.frame,
+            given.layers,
             passes=passes,
-            task=task.value,
-            model=model,
+            task=predict.task,
+            model=model or "dt",
             protocol=protocol,
-            features=feature_names(features),
-            target="time" if task is Task.classification else target,
+            features=options.feature_names(features),
+            target=predict.target,
             most=most,
             seed=seed,
             progress=progress,
         )
     for warning in made.warnings:
-        out_.warn(warning)
+        output.warn(warning)
     if out is not None:
         _write(made, out)
-    document = {"dataset": dataset, "out": str(out) if out else None, **made.to_dict()}
-    out_.result(document, [made.verdict])
-    _show(made, out_)
-    if out is not None and not as_json:
-        out_.result({}, [f"Collect them with: perfml collect WORKLOAD --metrics {out}"])
+    document = {"dataset": given.name, "out": str(out) if out else None, **made.to_dict()}
+    output.result(document, [made.verdict])
+    _show(made, output)
+    if out is not None and not output.as_json:
+        output.result({}, [f"Collect them with: perfml collect WORKLOAD --metrics {out}"])
 
 
 def _write(made: Plan, out: Path) -> None:
@@ -143,7 +123,7 @@ def _write(made: Plan, out: Path) -> None:
         temporary.write_text(made.to_text(), encoding="utf-8")
 
 
-def _show(made: Plan, out_: Output) -> None:
+def _show(made: Plan, output: Output) -> None:
     from perfml.report.labels import percent
 
     shown: list[list[Any]] = []
@@ -166,7 +146,7 @@ def _show(made: Plan, out_: Output) -> None:
                 else ", ".join(row["metrics"]),
             ]
         )
-    out_.table(
+    output.table(
         [
             "budget",
             "passes",
@@ -181,7 +161,7 @@ def _show(made: Plan, out_: Output) -> None:
         shown,
     )
     wanted = made.stability[made.stability["budget"].astype(str) == str(made.budget)]
-    out_.table(
+    output.table(
         ["metric", "share of searches"],
         [
             [metric, percent(share)]

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.complete import backends, datasets, layers
-from perfml.cli.dataset import (
-    KernelPattern,
-    Seed,
-    Skip,
-    Where,
-    by_kernel,
-    launches_behind,
-    read_several,
-)
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.complete import datasets
+from perfml.cli.output import Output
+from perfml.cli.reading import read
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from perfml.datasets import Inputs
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -49,12 +46,10 @@ class Figure(StrEnum):
     attribution = "attribution"
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verb to the command line."""
-    app.command()(plot)
-
-
+@verb("layer", "baseline", "target", "kernel", "skip", "launches", "layer_map", "where")
 def plot(
+    selection: Selection,
+    output: Output,
     figure: Annotated[
         Figure | None,
         typer.Argument(help="Which one, such as times; --list describes all."),
@@ -68,64 +63,49 @@ def plot(
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Describe the figures.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="A .png, .svg or .pdf file; FIGURE.png without.")
-    ] = None,
-    layer: Annotated[str | None, typer.Option(help="One layer.", autocompletion=layers)] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="Of filters: whose times.", autocompletion=backends)
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(help="Of ratios, attribution.", autocompletion=backends)
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Of ratios, attribution.", autocompletion=backends)
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="regression or classification.")] = None,
-    model: Annotated[str | None, typer.Option(help="dt, gbr, lmt; or dt, lr, rf.")] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Of importances: builtin, permutation, ...")
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="Of predictions: leave-one-layer-out, random, ...")
-    ] = None,
-    splits: Annotated[int | None, typer.Option(min=2, help="Random splits.")] = None,
-    resamples: Annotated[int | None, typer.Option(min=2, help="Bootstrap resamples.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Metrics drawn.")] = None,
-    kernel: KernelPattern = None,
-    skip: Skip = 0,
-    kernels: Annotated[
-        Path | None, typer.Option(help="The Kernels table behind a Layers table.")
-    ] = None,
+    out: options.OptionalOut = None,
+    backend: options.Backends = None,
+    predict: Annotated[options.Predicted | None, options.PREDICT] = None,
+    model: options.Model = None,
+    method: options.Method = None,
+    protocol: Annotated[str | None, options.PROTOCOL] = None,
+    splits: Annotated[int | None, options.SPLITS] = None,
+    resamples: Annotated[int | None, options.RESAMPLES] = None,
+    top: Annotated[int | None, options.TOP] = None,
     width: Annotated[
         float | None, typer.Option(min=200, max=4000, help="Width in points (1/72 inch).")
     ] = None,
-    where: Where = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Draw one figure of one or more datasets into a file.
+
+    A .png, .svg or .pdf file: FIGURE.png where --out names none.
 
     Example: perfml plot times h200-yolov4-tiny --where batch=1 --out times.svg;
     perfml plot kernels kernels.parquet --layer conv_03 --out kernels.png
     """
-    out_ = Output(as_json, quiet, verbose)
     if show:
-        _describe(out_)
+        _describe(output)
         return
     if figure is None or not dataset:
         msg = f"plot needs a figure ({', '.join(Figure)}) and a dataset; see perfml plot --list."
         raise typer.BadParameter(msg)
+    if predict is not None and predict.target != "time":
+        msg = "figures are of the time or of the backend"
+        raise PerfmlError(msg, where="--predict", found=predict, cure="Choose time or backend.")
     target_file = _file(figure, out)
-    out_.place(target_file)
+    output.place(target_file)
+    from perfml.datasets.choosing import layers_named
+    from perfml.report.figures.registry import Request, draw_plot
+
+    inputs = read(replace(selection, names=tuple(dataset)), output, in_layers=True)
+    layers = layers_named(inputs.first.in_layers.layers, selection.layers)
     asked = {
-        "layer": layer,
-        "backend": backend,
-        "baseline": baseline,
-        "target": target,
-        "task": task,
+        "layer": options.only_one("--layer", layers),
+        "backend": options.only_one("--backend", backend),
+        "baseline": selection.baseline,
+        "target": selection.target,
+        "task": predict and predict.task,
         "model": model,
         "method": method,
         "protocol": protocol,
@@ -134,10 +114,9 @@ def plot(
         "top": top,
         "seed": seed or None,
     }
-    from perfml.report.figures.registry import Request, draw_plot
-
-    table, launches, provenance = _tables(dataset, out_, kernels, where, kernel, skip)
-    with out_.progress("drawing") as progress:
+    table, launches = _tables(inputs)
+    provenance = inputs.first.provenance
+    with output.progress("drawing") as progress:
         ax = draw_plot(figure.value, Request(table, launches, provenance, asked, width, progress))
         _save(ax, target_file)
     size = target_file.stat().st_size
@@ -147,20 +126,19 @@ def plot(
         "out": str(target_file),
         "bytes": size,
     }
-    out_.result(document, [f"Figure: {target_file.resolve()}"])
+    output.result(document, [f"Figure: {target_file.resolve()}"])
 
 
-def _describe(out_: Output) -> None:
-    from perfml.report.figures.registry import PLOTS
+def _describe(output: Output) -> None:
+    from perfml.report.figures.registry import PLOTS, flag
 
     rows = [
-        (name, each.what, ", ".join(f"--{option}" for option in each.options) or "-")
-        for name, each in PLOTS.items()
+        (name, each.what, ", ".join(map(flag, each.options)) or "-") for name, each in PLOTS.items()
     ]
     columns = ["figure", "what it shows", "options"]
     keys = ("figure", "what", "options")
-    out_.result({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
-    out_.table(columns, rows)
+    output.result({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
+    output.table(columns, rows)
 
 
 def _file(figure: Figure, out: Path | None) -> Path:
@@ -173,34 +151,21 @@ def _file(figure: Figure, out: Path | None) -> Path:
     return found
 
 
-def _tables(
-    datasets: Sequence[str],
-    out_: Output,
-    kernels: Path | None,
-    where: list[str] | None,
-    kernel: str | None,
-    skip: int,
-) -> tuple[pd.DataFrame, pd.DataFrame | None, dict[str, Any]]:
-    """Return the rows of every dataset, the launches behind them, and the first provenance."""
+def _tables(inputs: Inputs) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the rows of every input, and the launches behind them."""
     import pandas as pd
 
     from perfml.explain.compared import make_side
     from perfml.report.figures.registry import named_apart
 
-    read = read_several(datasets, out_, where, kernel, skip)
-    given = [by_kernel(each, out_) for each in read]
+    given = [each.in_layers for each in inputs.tables]
     sides = [make_side(each.name, each.layers, each.kernels) for each in given]
-    tables = [side.layers for side in sides]
-    launches = [side.kernels for side in sides]
-    if kernels is not None:
-        behind = launches_behind(given[0], kernels, where)
-        launches = [behind, *[None] * (len(datasets) - 1)]
-    names = [Path(each).stem for each in datasets]
-    tables = named_apart(tables, names)
-    behind_all = [each for each in named_apart(launches, names) if each is not None]
-    frame = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    whole = pd.concat(behind_all, ignore_index=True) if behind_all else None
-    return frame, whole, given[0].provenance
+    tables = named_apart([side.layers for side in sides], inputs.names)
+    launches = named_apart([side.kernels for side in sides], inputs.names)
+    behind = [each for each in launches if each is not None]
+    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0], (
+        pd.concat(behind, ignore_index=True) if behind else None
+    )
 
 
 def _save(ax: Any, path: Path) -> None:

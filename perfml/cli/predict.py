@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from perfml.cli import options
 from perfml.cli.complete import datasets
-from perfml.cli.dataset import Dataset, PeaksFile, Seed, Where, launches_behind, peaks_given, read
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli.output import Output
+from perfml.cli.reading import read
+from perfml.cli.verb import verb
+from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verb to the command line."""
-    app.command()(predict)
-
-
+@verb("dataset", "launches", "layer_map", "where")
 def predict(
-    dataset: Dataset,
-    model: Annotated[
+    selection: Selection,
+    output: Output,
+    reference: Annotated[
         str,
         typer.Option(
             help="What to compare with: atlas, or a table or folder of runs of other networks.",
             autocompletion=datasets,
         ),
     ] = "atlas",
-    top: Annotated[int, typer.Option(min=0, help="Slow layers to explain.")] = 3,
-    kernels: Annotated[
-        Path | None, typer.Option(help="The Kernels table behind a Layers table.")
-    ] = None,
-    peaks: PeaksFile = None,
-    where: Where = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    top: options.Top = 3,
+    peaks: options.Peaks = None,
+    seed: options.Seed = 0,
 ) -> None:
     """Say which layers are slower than layers like them usually are.
 
@@ -46,30 +38,29 @@ def predict(
 
     Example: perfml collect torch:torchvision/resnet18 --out run/; perfml predict run/
     """
-    out = Output(as_json, quiet, verbose)
     from perfml.predict.compare import predict as compare
-    from perfml.predict.reference import kept, reference
+    from perfml.predict.reference import kept
+    from perfml.predict.reference import reference as rows_of
     from perfml.report.sections.predicted import predict_document
 
-    given = read(dataset, out, where)
+    given = read(selection, output).first
     if not given.ranged:
         msg = "no launch of this lies in a range, so there are no layers to compare"
         cure = "Name them (with perfml.layers(model): ...), or use perfml collect torch:..."
-        raise PerfmlError(msg, where=dataset, cure=cure)
-    layers = given.layers
-    with out.progress("comparing") as progress:
+        raise PerfmlError(msg, where=given.name, cure=cure)
+    with output.progress("comparing") as progress:
         found = compare(
-            layers,
-            reference(model),
+            given.layers,
+            rows_of(reference),
             provenance=given.provenance,
-            reference_name=model,
-            kernels=launches_behind(given, kernels, where),
-            peaks=peaks_given(peaks, layers),
+            reference_name=reference,
+            kernels=given.kernels,
+            peaks=options.peaks_named(peaks, given.layers["device"]),
             top=top,
             seed=seed,
             progress=progress,
-            kept=kept(model),
+            kept=kept(reference),
         )
     for warning in found.warnings:
-        out.warn(warning)
-    out.document({"dataset": dataset, **found.to_dict()}, predict_document(found))
+        output.warn(warning)
+    output.document({"dataset": given.name, **found.to_dict()}, predict_document(found))

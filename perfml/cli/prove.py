@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfml.cli.output import Json, Output, Quiet, Verbose
+from perfml.cli import options as shared
+from perfml.cli.output import Output
+from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
@@ -26,12 +28,9 @@ _ITERATIONS = ("--iterations", "2", "--warmup", "2")
 """Of a built-in workload: the second measured iteration is examined."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verb to the command line."""
-    app.command(no_args_is_help=True)(prove)
-
-
+@verb(no_args_is_help=True)
 def prove(
+    output: Output,
     what: Annotated[
         list[str],
         typer.Argument(
@@ -39,11 +38,9 @@ def prove(
             "or a folder that this verb has written."
         ),
     ],
-    backend: Annotated[
-        str | None, typer.Option(help="Of a built-in workload: cublas, cudnn, inductor, ...")
-    ] = None,
-    precision: Annotated[str, typer.Option(help="Of a built-in workload.")] = "fp32",
-    batch: Annotated[int, typer.Option(min=1, help="Of a built-in workload.")] = 1,
+    backend: shared.Backends = None,
+    precision: shared.Precisions = None,
+    batch: shared.Batches = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="Of experiments; later launches are left open.")
     ] = 60,
@@ -57,15 +54,10 @@ def prove(
         Path | None,
         typer.Option(help="What perfml explain --json printed: are its first causes proven?"),
     ] = None,
-    layer: Annotated[str | None, typer.Option(help="Only launches in this range.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Launches to list, the longest first.")] = 20,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the program may take.")] = 600,
-    out: Annotated[Path, typer.Option(help="Folder for experiments.csv and log.txt.")] = Path(
-        "prove"
-    ),
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    layer: shared.Layers = None,
+    top: shared.Top = 20,
+    timeout: shared.Timeout = 600,
+    out: Annotated[Path, shared.OUT] = Path("prove"),
 ) -> None:
     """Find what limits each kernel launch by experiment, on the GPU.
 
@@ -80,7 +72,7 @@ def prove(
 
     Example: perfml prove slow/ --explained explain.json
     """
-    out_ = Output(as_json, quiet, verbose)
+    out_ = output
     from perfml.experiments.limits import breakdown
     from perfml.experiments.record import FILE, read_experiments
     from perfml.experiments.responses import responses
@@ -89,11 +81,15 @@ def prove(
     if len(what) == 1 and (folder / FILE).is_file():
         experiments = read_experiments(folder / FILE)
     else:
-        options = (backend, precision, batch)
+        options = (
+            shared.only_one("--backend", backend),
+            shared.only_one("--precision", precision, "fp32"),
+            shared.only_one("--batch", batch, 1),
+        )
         experiments = _measured(out_, what, options, seconds, rounds, timeout, out)
     found = [(each, breakdown(each)) for each in responses(experiments)]
     found.sort(key=lambda pair: -pair[0].time_us)
-    if layer is not None:
+    if layer:
         found = _inside(found, layer)
     verdicts = [_verdict(each, cause) for each, _ in found]
     examined = _findings(explained, [each for each, _ in found])
@@ -112,7 +108,7 @@ def prove(
         for row, said in zip(rows, verdicts, strict=False):
             row.insert(3, _briefly(said))
     out_.table(head, rows)
-    if as_json:
+    if output.as_json:
         return
     for kernel, reason in experiments.skipped[:5]:
         out_.warn(f"{kernel}: not examined ({reason})")
@@ -123,15 +119,14 @@ def prove(
 
 
 def _inside(
-    found: list[tuple[Responses, Breakdown]], layer: str
+    found: list[tuple[Responses, Breakdown]], layers: Sequence[str]
 ) -> list[tuple[Responses, Breakdown]]:
-    """Return the launches in a range."""
-    chosen = [pair for pair in found if layer in pair[0].launch.ranges]
-    if not chosen:
-        names = sorted({each.launch.ranges[-1] for each, _ in found if each.launch.ranges})
-        msg = "no examined launch lies in this range"
-        raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
-    return chosen
+    """Return the launches in some ranges."""
+    from perfml.datasets.choosing import layer_names
+
+    known = sorted({name for each, _ in found for name in each.launch.ranges})
+    wanted = set(layer_names(known, layers))
+    return [pair for pair in found if wanted & set(pair[0].launch.ranges)]
 
 
 def _briefly(said: Verdict | None) -> str:

@@ -1,18 +1,17 @@
-"""The verb that measures many runs: a plan, a live table, a summary with costs."""
+"""The verb that measures many runs: a plan, a line a change, a summary with costs."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfml.cli.output import INTERRUPTED, Json, Output, Quiet, Verbose
+from perfml.cli import options
+from perfml.cli.output import INTERRUPTED, Output
+from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
@@ -29,12 +28,9 @@ class Where(StrEnum):
     slurm = "slurm"
 
 
-def register(app: typer.Typer) -> None:
-    """Add this room's verbs to the command line."""
-    app.command(no_args_is_help=True)(sweep)
-
-
+@verb(no_args_is_help=True)
 def sweep(
+    output: Output,
     file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="The matrix of runs.")],
     executor: Annotated[
         Where,
@@ -50,48 +46,43 @@ def sweep(
     pin: Annotated[
         bool, typer.Option("--pin", help="Give each GPU's runs their own share of the processors.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; default: the file's out, or runs.")
-    ] = None,
+    out: options.OptionalOut = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on: measure what is missing or failed.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Profile a matrix of runs, on every GPU at once.
 
     A run that fails does not stop the others; after an interruption --resume does what is left.
+    Runs go to the folder --out, or else the file's out, or runs.
 
     Example: perfml sweep sweep.yaml --dry-run
 
     Example: perfml sweep sweep.yaml --gpus 2 --out runs/
     """
-    out_ = Output(as_json, quiet, verbose)
     from collectors.sweep.spec import read_sweep
 
     plan = read_sweep(file)
     folder = out or plan.out or Path("runs")
-    if plan.twins and not quiet:
-        out_.warn(f"{plan.twins} combinations are the same run as another and are measured once")
+    if plan.twins and not output.quiet:
+        output.warn(f"{plan.twins} combinations are the same run as another and are measured once")
     if dry_run:
-        _show_plan(out_, plan, folder)
+        _show_plan(output, plan, folder)
         return
     where = _executor(executor, scheduler, gpus, pin, plan)
     from collectors.sweep.driver import run_sweep
 
     try:
-        with _progress(out_, plan) as observer:
-            outcome = run_sweep(plan, folder, where, resume=resume, observer=observer)
+        observer = (lambda change: None) if output.quiet else _line
+        outcome = run_sweep(plan, folder, where, resume=resume, observer=observer)
     except KeyboardInterrupt:
         sys.stderr.write(
             "interrupted: no run is half written; go on with\n"
             f"  perfml sweep {file} --out {folder} --resume\n"
         )
         raise typer.Exit(INTERRUPTED) from None
-    _show_outcome(out_, plan, outcome)
+    _show_outcome(output, plan, outcome)
 
 
 def _executor(
@@ -109,7 +100,7 @@ def _executor(
     return Executor(executor.value, numbers, scheduler or "", options, pin)
 
 
-def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
+def _show_plan(output: Output, plan: Sweep, folder: Path) -> None:
     from collectors.sweep.driver import finished_runs
 
     kept = finished_runs(plan.runs, folder)
@@ -120,17 +111,17 @@ def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:
     }
     left = len(plan.runs) - len(kept)
     summary = f"{len(rows)} runs, {len(kept)} done before, {left} to measure into {folder}"
-    out_.table(["run", "state"], rows)
-    out_.result(document, [summary])
+    output.table(["run", "state"], rows)
+    output.result(document, [summary])
 
 
-def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
+def _show_outcome(output: Output, plan: Sweep, outcome: Outcome) -> None:
     for run_id, sentences in outcome.warnings.items():
         for sentence in sentences:
-            out_.warn(f"{run_id}: {sentence}")
+            output.warn(f"{run_id}: {sentence}")
     if len(outcome.devices) > 1:
         shares = ", ".join(f"{count} on {name}" for name, count in outcome.devices.items())
-        out_.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
+        output.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
     counts = dict.fromkeys(("done", "failed", "pending"), 0)
     for each in outcome.states:
         counts[each.state] = counts.get(each.state, 0) + 1
@@ -152,8 +143,8 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         "summary": summary,
         "runs": outcome.states,
     }
-    out_.result(document)
-    out_.table(
+    output.result(document)
+    output.table(
         ["run", "state", "GPU", "attempts", "s", "launches", ""],
         [
             [
@@ -169,36 +160,17 @@ def _show_outcome(out_: Output, plan: Sweep, outcome: Outcome) -> None:
         ],
     )
     measured = counts["done"] - outcome.kept
-    if not out_.as_json:
+    if not output.as_json:
         text = (
             f"{len(outcome.states)} runs: {measured} measured, {outcome.kept} kept, "
             f"{counts['failed']} failed; {_duration(outcome.seconds)}, "
             f"{_duration(outcome.gpu_seconds)} of GPU time, {outcome.launches:,} launches"
         )
         lost = f"; {outcome.lost} attempts lost with their worker" if outcome.lost else ""
-        out_.result({}, [text + lost])
+        output.result({}, [text + lost])
     if outcome.failed:
         what = f"{len(outcome.failed)} of {len(outcome.states)} runs failed"
-        out_.fail(what, "--resume does only those again.")
-
-
-@contextmanager
-def _progress(out_: Output, plan: Sweep) -> Iterator[Callable[[Change], None]]:
-    """Give an observer: a live table on a terminal, a line a change elsewhere."""
-    if out_.quiet:
-        yield lambda change: None
-    elif not sys.stderr.isatty():
-        yield _line
-    else:
-        from rich.console import Console
-        from rich.live import Live
-
-        table = _LiveTable(len(plan.runs))
-        console = Console(stderr=True)
-        with Live(
-            get_renderable=table.render, console=console, refresh_per_second=4, transient=True
-        ):
-            yield table
+        output.fail(what, "--resume does only those again.")
 
 
 def _line(change: Change) -> None:
@@ -217,57 +189,6 @@ def _line(change: Change) -> None:
         text += ": " + change.message.splitlines()[0]
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-class _LiveTable:
-    """What every worker is at, and how far the sweep is; drawn anew several times a second."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.began = time.monotonic()
-        self.counts = {"kept": 0, "done": 0, "failed": 0}
-        self.busy: dict[str, tuple[Change, float]] = {}
-        self.failures: list[str] = []
-
-    def __call__(self, change: Change) -> None:
-        """Take a change in."""
-        if change.state == "running":
-            self.busy[change.worker] = (change, time.monotonic())
-            return
-        self.counts[change.state] += 1
-        self.busy = {
-            worker: entry for worker, entry in self.busy.items() if entry[0].run_id != change.run_id
-        }
-        if change.state == "failed":
-            self.failures.append(change.message.splitlines()[0])
-
-    def render(self) -> Any:
-        """Return the table."""
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        now = time.monotonic()
-        table = Table(box=None, pad_edge=False)
-        for name in ("GPU", "run", "attempt", "s"):
-            table.add_column(name, justify="right" if name in ("attempt", "s") else "left")
-        for worker, (change, since) in sorted(self.busy.items()):
-            place = f"{change.host}:{change.gpu}" if change.gpu else worker
-            cells = (place, change.run_id, str(change.attempt), f"{now - since:.0f}")
-            table.add_row(*map(Text, cells))
-        lines = [Text(each, style="red") for each in self.failures[-3:]]
-        return Group(table, *lines, Text(self._so_far(now)))
-
-    def _so_far(self, now: float) -> str:
-        ended = sum(self.counts.values())
-        text = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        text = f"{ended}/{self.total}" + (f" ({text})" if text else "")
-        measured = self.counts["done"] + self.counts["failed"]
-        spent = now - self.began
-        if measured:
-            left = spent / measured * (self.total - ended)
-            return f"{text}, {_duration(spent)}, about {_duration(left)} left"
-        return f"{text}, {_duration(spent)}"
 
 
 def _duration(seconds: float) -> str:

@@ -1,12 +1,13 @@
 """Datasets: recorded by this project, or published and fetched by hash; never made up.
 
-`load` turns what a user names (a table, a published ``dataset.csv``, a dataset's name, a profile,
-a folder of profiles) into a Layers table; `read_given` gives the launches behind it as well. Every
+A `Selection` says what a user asks about: names (a table, a published ``dataset.csv``, a data set,
+a profile, a folder of profiles), and which of their rows, launches and layers. `read_inputs` turns
+it into tables, for every verb and every function; `read_input` and `load` do so of one name. Every
 ``load_*`` takes and returns what `load_h200_yolov4_tiny` does; `find` gives a dataset's folder.
 
-Here to change: a recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``,
-or, where it proves something, a folder of ``studies/data``; what a word on the command line may
-name, in ``loading.py``.
+Here to change: what a name may be, in ``opening.py``; what may be selected, in ``selection.py``; a
+recorded dataset is a folder of ``datasets/`` and an entry of ``registry.py``, or, where it proves
+something, a folder of ``studies/data``.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfml.datasets.registry import DATASETS, Dataset, fetch, find
+from perfml.datasets.selection import Selection
 from perfml.util.lazy import lazily
 
 if TYPE_CHECKING:
-    from perfml.datasets.choosing import LaunchChoice
-    from perfml.datasets.loading import Given, load, read_given
+    from perfml.datasets.loading import Input
+    from perfml.datasets.opening import Inputs, load, read_input, read_inputs
     from perfml.datasets.published import from_published, to_published
 
 _HOMES = {
-    "Given": "loading",
-    "LaunchChoice": "choosing",
-    "load": "loading",
+    "Input": "loading",
+    "Inputs": "opening",
+    "load": "opening",
     "load_atlas": "loaders",
     "load_h200_yolov4_tiny": "loaders",
     "load_nazir2024": "loaders",
-    "read_given": "loading",
+    "read_input": "opening",
+    "read_inputs": "opening",
     "from_published": "published",
     "to_published": "published",
 }
@@ -36,8 +39,9 @@ _HOMES = {
 __all__ = [
     "DATASETS",
     "Dataset",
-    "Given",
-    "LaunchChoice",
+    "Input",
+    "Inputs",
+    "Selection",
     "fetch",
     "find",
     "from_published",
@@ -45,7 +49,8 @@ __all__ = [
     "load_atlas",
     "load_h200_yolov4_tiny",
     "load_nazir2024",
-    "read_given",
+    "read_input",
+    "read_inputs",
     "to_published",
 ]
 

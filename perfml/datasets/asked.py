@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pandas as pd
 
 from perfml.datasets.frames import load_dataset, read
+from perfml.datasets.selection import Source
 from perfml.merge.rule import merge
 from perfml.modeling.ranking import rank as ranking
 from perfml.modeling.scoring import evaluate as scoring
@@ -32,12 +32,12 @@ def _opened(
 
 
 def _launches(X: Any) -> Any:
-    return read(X) if isinstance(X, str | Path) else X
+    return read(X) if isinstance(X, Source) else X
 
 
 def _layers(X: Any) -> Any:
     """Return the layers of a path or of a Kernels table; anything else as it is."""
-    if isinstance(X, str | Path):
+    if isinstance(X, Source):
         return load_dataset(X)
     launches = isinstance(X, pd.DataFrame) and {"kernel", "run_id", "time_us"} <= set(X.columns)
     return merge(X) if launches else X

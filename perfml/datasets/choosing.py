@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,46 +11,6 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.kernel_names import function_name, shortened
 from perfml.util.words import count
-
-_NTH = re.compile(r"(?P<name>.+)@(?P<nth>[0-9]{1,9})")
-
-
-@dataclass(frozen=True)
-class LaunchChoice:
-    """Which launches of a profile are meant; by default all.
-
-    Attributes
-    ----------
-    kernel
-        Regular expression, or part of the kernel's name; None for every kernel.
-    skip
-        Launches left out at the start of every run, counted among those that `kernel` leaves (as
-        Nsight Compute's ``--launch-skip`` does).
-    nth
-        One launch by its place in the whole profile, from 0 (``FILE@3`` is the fourth).
-    """
-
-    kernel: str | None = None
-    skip: int = 0
-    nth: int | None = None
-
-    def __bool__(self) -> bool:
-        """Return whether anything is left out."""
-        return self.kernel is not None or self.skip > 0 or self.nth is not None
-
-
-def split_place(argument: str) -> tuple[str, int | None]:
-    """Split ``FILE@3`` into the file and the launch's place, from 0.
-
-    Examples
-    --------
-    >>> split_place("a.ncu-rep@3")
-    ('a.ncu-rep', 3)
-    >>> split_place("me@host.ncu-rep")
-    ('me@host.ncu-rep', None)
-    """
-    match = _NTH.fullmatch(argument)
-    return (match["name"], int(match["nth"])) if match else (argument, None)
 
 
 def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
@@ -90,36 +49,84 @@ def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = Tru
     return frame.reset_index(drop=True)
 
 
-def chosen_launches(kernels: pd.DataFrame, choice: LaunchChoice, *, where: str) -> pd.DataFrame:
+def chosen_launches(
+    kernels: pd.DataFrame, *, nth: int | None, kernel: str | None, skip: int, where: str
+) -> pd.DataFrame:
     """Keep the launches that are meant.
 
     Parameters
     ----------
     kernels
         A Kernels table.
-    choice
-        What is meant.
+    nth
+        One launch by its place in the whole profile, from 0.
+    kernel, skip
+        As in `perfml.datasets.selection.Selection`.
     where
         What the user named, for errors.
 
     Returns
     -------
     DataFrame
-        Launches in their order. Of a layer's repeat that `LaunchChoice.skip` cuts nothing is kept:
-        a part of a layer is no repeat of it.
+        Launches in their order. Of a layer's repeat that `skip` cuts nothing is kept: a part of a
+        layer is no repeat of it.
 
     Raises
     ------
     PerfmlError
         If nothing is left.
     """
-    if choice.nth is not None:
-        kernels = _nth(kernels, choice.nth, where)
-    if choice.kernel is not None:
-        kernels = _named(kernels, choice.kernel, where)
-    if choice.skip:
-        kernels = _later(kernels, choice.skip, where)
+    if nth is not None:
+        kernels = _nth(kernels, nth, where)
+    if kernel is not None:
+        kernels = _named(kernels, kernel, where)
+    if skip:
+        kernels = _later(kernels, skip, where)
     return kernels.reset_index(drop=True)
+
+
+def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None:
+    """Return the layers of a table that are meant; None where all are.
+
+    Raises
+    ------
+    PerfmlError
+        As for `layer_names`.
+    """
+    known = [str(name) for name in table["layer"].dropna().unique()]
+    return layer_names(known, wanted) if wanted else None
+
+
+def layer_names(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the layers that are meant: by name, or by a pattern of whole names.
+
+    Parameters
+    ----------
+    known
+        All layers.
+    wanted
+        Names and regular expressions.
+
+    Raises
+    ------
+    PerfmlError
+        If one is neither a layer's name nor a pattern that matches any.
+    """
+    names: list[str] = []
+    for each in wanted:
+        if each in known:
+            names.append(each)
+            continue
+        try:
+            matching = [name for name in known if re.fullmatch(each, name)]
+        except re.error:
+            matching = []
+        if not matching:
+            msg = f"no layer is called {each!r}"
+            cure = did_you_mean(each, known, "Name one of these.")
+            raise PerfmlError(msg, found=", ".join(sorted(known)[:12]), cure=cure)
+        names += matching
+    return list(dict.fromkeys(names))
 
 
 def _nth(kernels: pd.DataFrame, nth: int, where: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.loading import load
+from perfml.datasets.opening import load
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import find, get
 from perfml.metrics import PUBLISHED

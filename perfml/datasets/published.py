@@ -103,7 +103,7 @@ def to_published(layers: pd.DataFrame) -> pd.DataFrame:
         raise TableError(
             msg,
             where=f"row {int(np.flatnonzero(nameless.to_numpy())[0])}",
-            cure="Ingest with --backend NAME.",
+            cure="Ingest with --label backend=NAME.",
         )
     published = layers.reindex(columns=list(PUBLISHED)).astype(float)
     published.insert(0, "type", layers["backend"].astype(str))

@@ -230,14 +230,11 @@ def _sides(
     """Return two sides, and which of their kernels answer to each other without ranges."""
     given = (baseline, target)
     if isinstance(baseline, str | Path) and isinstance(target, str | Path):
-        from perfml.datasets.choosing import LaunchChoice
-        from perfml.datasets.loading import read_pair, without_guesses
-        from perfml.explain.load import given_sides
+        from perfml.datasets import Selection, read_inputs
+        from perfml.explain.load import load_sides
 
-        pair = (str(baseline), str(target))
-        read = without_guesses(read_pair(pair, choices=(LaunchChoice(), LaunchChoice())))
-        names = [Path(name).name for name in pair]
-        return given_sides(names if names[0] != names[1] else pair, read)
+        loaded = load_sides(read_inputs(Selection((str(baseline), str(target)))))
+        return loaded.baseline, loaded.target, loaded.alignment
     sides = [
         each if isinstance(each, Side) else make_side(name, _table(each))
         for name, each in zip(("baseline", "target"), given, strict=True)
@@ -248,9 +245,9 @@ def _sides(
 def _table(given: pd.DataFrame | str | Path) -> pd.DataFrame:
     if isinstance(given, pd.DataFrame):
         return given
-    from perfml.datasets.loading import read_given
+    from perfml.datasets import read_input
 
-    read = read_given(given)
+    read = read_input(given)
     return read.table if read.kernels is None else read.launches
 
 

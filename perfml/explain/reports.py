@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets import Given
-from perfml.datasets.choosing import split_place
+from perfml.datasets import Input
+from perfml.datasets.selection import split_place
 from perfml.errors import InputError, MissingExtraError
 from perfml.readers import Source, recognise
 from perfml.readers.ncu import report
@@ -46,7 +46,7 @@ class Report:
     has_instructions: bool = True
 
 
-def reports_behind(given: Given, kernels: pd.DataFrame | None = None) -> list[Report]:
+def reports_behind(given: Input, kernels: pd.DataFrame | None = None) -> list[Report]:
     """Return the reports that a table was read from; none where it was read from other files.
 
     Parameters
@@ -56,8 +56,7 @@ def reports_behind(given: Given, kernels: pd.DataFrame | None = None) -> list[Re
     kernels
         Launches of the runs that are asked for; all runs by default.
     """
-    path = Path(given.name)
-    path = path if path.exists() else Path(split_place(given.name)[0])
+    path = Path(split_place(given.name)[0])
     runs = None if kernels is None else set(kernels["run_id"].dropna().astype(str))
     files = Counter(each.get("run_id") for each in given.sources)
     found = []

@@ -13,7 +13,7 @@ _HOMES = {
     "ingest": "profiles",
     "ingest_runs": "profiles",
     "ingest_folder": "folder",
-    "IngestSettings": "folder",
+    "IngestSettings": "profiles",
     "IngestResult": "folder",
     "LayerMap": "layer_map",
     "read_layer_map": "layer_map",

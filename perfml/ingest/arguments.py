@@ -95,12 +95,14 @@ def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
             f"{workload}: {len(members)} runs were started with different arguments ({arguments})"
         )
         if user is not None:
-            warnings.append(f"{warning}; they count as repeats, because --workload names them all")
+            warnings.append(
+                f"{warning}; they count as repeats, because --label workload names them all"
+            )
             continue
         names |= {place: f"{workload} {labels[place]}" for place in members}
         warnings.append(
             f"{warning}, so they are workloads of their own; if they are repeats of each other, "
-            f"say so with --workload {workload}"
+            f"say so with --label workload={workload}"
         )
     return ToldApart(names, warnings)
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,12 +29,10 @@ from perfml.errors import Failed, InputError, PerfmlError
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import started_by, told_apart
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
-from perfml.ingest.layer_map import LayerMap
-from perfml.ingest.profiles import group_runs, ingest_runs
-from perfml.ingest.run_labels import SHAPES, Identity, read_manifest
-from perfml.ingest.substitutes import substitutes_note
+from perfml.ingest.profiles import IngestSettings, group_runs, ingest_runs
+from perfml.ingest.run_labels import SHAPES, read_manifest
 from perfml.metrics import load_catalogue
-from perfml.readers import ReadOptions, Source, recognise
+from perfml.readers import Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
 from perfml.util.digest import sha256_of, sha256_of_file
 from perfml.util.files import cannot_write
@@ -54,22 +52,6 @@ WORTH_PROCESSES = 8.0
 _TRIAL = 3
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration", "process")
 _REAL = ("time_us", "ncu_time_us", "launches", "stands_for")
-
-
-@dataclass(frozen=True)
-class IngestSettings:
-    """What the user tells of all profiles; as for `perfml.ingest.ingest`."""
-
-    identity: Identity = field(default_factory=Identity)
-    options: ReadOptions = field(default_factory=ReadOptions)
-    layer_map: LayerMap | None = None
-    layer: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        mapped = self.layer_map.as_dict() if self.layer_map is not None else None
-        plain = {"identity": asdict(self.identity), "options": asdict(self.options)}
-        return {**plain, "layer_map": mapped, "layer": self.layer}
 
 
 class LeftOut(Failed):
@@ -217,7 +199,6 @@ def _ingested(
         if landed.added or landed.replaced:
             known.write_schema()
     landed.warnings = list(dict.fromkeys([*landed.warnings, *warnings]))
-    landed.warnings += substitutes_note(landed.substituted)
     return landed
 
 
@@ -320,13 +301,7 @@ def _write_at(home: str, unit: _Unit, incoming: Path, settings: IngestSettings) 
 def _write(unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
     """Read one unit and write its runs into the incoming folder."""
     try:
-        kernels = ingest_runs(
-            unit.groups,
-            identity=settings.identity,
-            options=settings.options,
-            layer_map=settings.layer_map,
-            layer=settings.layer,
-        )
+        kernels = ingest_runs(unit.groups, settings=settings)
         if unit.workload is not None:
             kernels.frame["workload"] = unit.workload
         parts = list(_parts(kernels, unit, settings))
@@ -340,9 +315,8 @@ def _write(unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
         plain = PerfmlError(error.what, where=error.where, found=error.found, cure=error.cure)
         return _Written(unit, error=plain)
     read = kernels.provenance["sources"]
-    # what stands in for metrics is said once over all units
-    told = tuple(text for text in kernels.warnings if text not in substitutes_note(read))
     stand_ins = tuple({"substituted": each.get("substituted", {})} for each in read)
+    told = kernels.warnings
     return _Written(unit, tuple(written), len(kernels.frame), told, substituted=stand_ins)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from perfml.ingest.run_labels import (
     pair_key,
     read_manifest,
 )
-from perfml.ingest.substitutes import substitutes_note
 from perfml.ingest.timing import join_timing, with_gaps
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
@@ -52,6 +51,34 @@ _TIMED = TRACES | {"timing-csv"}
 """Formats of times that counters of the same run take over."""
 
 
+@dataclass(frozen=True)
+class IngestSettings:
+    """What the user tells of all profiles.
+
+    Attributes
+    ----------
+    identity
+        Overrides the workload, backend, precision or batch of every run read.
+    options
+        What the user tells the readers.
+    layer_map
+        Ordered kernel patterns that give layers to programs without ranges.
+    layer
+        Name for all launches outside every range: a log of one layer has no other.
+    """
+
+    identity: Identity = field(default_factory=Identity)
+    options: ReadOptions = field(default_factory=ReadOptions)
+    layer_map: LayerMap | None = None
+    layer: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        mapped = self.layer_map.as_dict() if self.layer_map is not None else None
+        plain = {"identity": asdict(self.identity), "options": asdict(self.options)}
+        return {**plain, "layer_map": mapped, "layer": self.layer}
+
+
 @dataclass
 class _Run:
     """The files of one run, and what they hold."""
@@ -65,10 +92,7 @@ class _Run:
 def ingest(
     paths: Iterable[str | Path],
     *,
-    identity: Identity | None = None,
-    options: ReadOptions | None = None,
-    layer_map: LayerMap | None = None,
-    layer: str | None = None,
+    settings: IngestSettings | None = None,
     progress: Progress | None = None,
 ) -> Kernels:
     """Read profiles and join each run's metrics with its times.
@@ -77,14 +101,8 @@ def ingest(
     ----------
     paths
         Exports, run folders, folders of either, or archives of exports or run folders.
-    identity
-        Overrides the workload, backend, precision or batch of every run read.
-    options
-        What the user tells the readers.
-    layer_map
-        Ordered kernel patterns that give layers to programs without ranges.
-    layer
-        Name for all launches outside every range: a log of one layer has no other.
+    settings
+        What the user tells of all of them.
     progress
         Called as ``progress(done, total, name)``.
 
@@ -100,14 +118,7 @@ def ingest(
     """
     notes: list[str] = []
     with unpacked(paths) as found:
-        kernels = ingest_runs(
-            group_runs(found.paths, notes),
-            identity=identity,
-            options=options,
-            layer_map=layer_map,
-            layer=layer,
-            progress=progress,
-        )
+        kernels = ingest_runs(group_runs(found.paths, notes), settings=settings, progress=progress)
     if not notes:
         return kernels
     said = (*notes, *kernels.warnings)
@@ -118,13 +129,12 @@ def ingest(
 def ingest_runs(
     groups: Sequence[tuple[list[Path], Path | None]],
     *,
-    identity: Identity | None = None,
-    options: ReadOptions | None = None,
-    layer_map: LayerMap | None = None,
-    layer: str | None = None,
+    settings: IngestSettings | None = None,
     progress: Progress | None = None,
 ) -> Kernels:
     """Read runs whose files `group_runs` has put together; otherwise as `ingest`."""
+    settings = settings or IngestSettings()
+    user = settings.identity
     total = sum(len(files) for files, _ in groups)
     done = 0
     runs: list[_Run] = []
@@ -133,11 +143,11 @@ def ingest_runs(
         for path in files:
             if progress is not None:
                 progress(done, total, path.name)
-            found.append(read(path, options))
+            found.append(read(path, settings.options))
             done += 1
         document = read_manifest(manifest) if manifest is not None else {}
-        if layer_map is not None:
-            document = {**document, "layer_map": layer_map.as_dict()}
+        if settings.layer_map is not None:
+            document = {**document, "layer_map": settings.layer_map.as_dict()}
         runs.append(_Run(files, found, document, manifest is not None))
     frames: list[pd.DataFrame] = []
     sources: list[dict[str, Any]] = []
@@ -145,14 +155,14 @@ def ingest_runs(
     warnings: list[str] = []
     started: list[Started] = []
     for run in _paired_nvprof(runs):
-        frame, notes = _one_run(run, identity or Identity())
-        if layer is not None:
-            frame["layer"] = frame["layer"].fillna(layer)
+        frame, notes = _one_run(run, user)
+        if settings.layer is not None:
+            frame["layer"] = frame["layer"].fillna(settings.layer)
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         condition = tuple(str(frame[name].iloc[0]) for name in CONDITION)
         started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
-        named = run.manifest.get("workload") or (identity and identity.workload)
+        named = run.manifest.get("workload") or user.workload
         guess = {} if named else {"workload_from": "file name"}
         sources += [{"run_id": run_id, **guess, **each.provenance} for each in run.found]
         prefix = f"{run_id}/" if run.collected else ""
@@ -164,9 +174,8 @@ def ingest_runs(
         warnings += notes
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
-    warnings += substitutes_note(sources)
     warnings += _copies(sources)
-    apart = told_apart(started, identity.workload if identity is not None else None)
+    apart = told_apart(started, user.workload)
     for place, name in apart.names.items():
         frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
     warnings += apart.warnings

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from perfml.errors import InputError
+from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.util.files import parse_json, read_document
 
 MANIFEST = "run.json"
@@ -38,6 +39,7 @@ _SUFFIXES = re.compile(
     r"(\.(csv|txt|log|ncu-rep|nvvp|nvprof|sqlite|db|gz|xz|bz2|profile|(?:(?:layers|graph)\.)?json|nsys-rep))+$",
     re.IGNORECASE,
 )
+_DIGEST = re.compile(r"-[0-9a-f]{8,10}$")
 _TIMING = re.compile(r"[_\-.]timing$")
 
 
@@ -49,6 +51,26 @@ class Identity:
     backend: str | None = None
     precision: str | None = None
     batch: int | None = None
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> Identity:
+        """Read an identity off words such as ``backend=cublas``.
+
+        Raises
+        ------
+        PerfmlError
+            If a word names no part of an identity, or a batch is no number.
+        """
+        known = [each.name for each in fields(cls)]
+        found: dict[str, Any] = {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if name not in known or not value or (name == "batch" and not value.isdecimal()):
+                msg = f"--label needs NAME=VALUE, not {word!r}"
+                cure = f"Names are: {', '.join(known)}; a batch is a number."
+                raise PerfmlError(msg, cure=did_you_mean(name, known, cure))
+            found[name] = int(value) if name == "batch" else value
+        return cls(**found)
 
     def over(self, other: Identity) -> Identity:
         """Return this identity, with `other` where this one says nothing."""
@@ -66,6 +88,17 @@ def stem(path: str | Path) -> str:
     """
     name = Path(path).name
     return _SUFFIXES.sub("", name) or name
+
+
+def run_name(run_id: object) -> str:
+    """Return what a user calls a run: its id without the digest of its file or settings.
+
+    Examples
+    --------
+    >>> run_name("vectors-aa2946d0")
+    'vectors'
+    """
+    return _DIGEST.sub("", str(run_id))
 
 
 def pair_key(path: str | Path) -> str:

@@ -44,7 +44,7 @@ def merge_files(
     out: str | Path,
     *,
     weights: Weights = "own",
-    layers: str | None = None,
+    layers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> MergeResult:
     """Merge a Kernels table on disk into a Layers table on disk.
@@ -58,7 +58,7 @@ def merge_files(
     weights
         As `perfml.merge.merge` has them.
     layers
-        A regular expression: keep layers whose whole name matches. All are kept without.
+        Names, or patterns of whole names, of the layers that are kept; all without.
     progress
         Called as ``progress(done, total, what)`` with launches read.
 
@@ -105,33 +105,35 @@ def _mean_times(reader: WholeLayers, choice: LayerChoice) -> pd.DataFrame:
 
 
 class LayerChoice:
-    """Which layers are merged: those whose whole name matches a regular expression, else all."""
+    """Which layers are merged: those of some names, or that patterns match as a whole; or all."""
 
-    def __init__(self, pattern: str | None) -> None:
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._wanted = tuple(wanted)
         try:
-            self._pattern = None if pattern is None else re.compile(pattern)
+            self._patterns = [re.compile(each) for each in wanted]
         except re.error as error:
             msg = "not a regular expression"
-            raise PerfmlError(msg, where="--layers", found=str(error)) from error
+            raise PerfmlError(msg, where="--layer", found=str(error)) from error
         self._names: dict[str, bool] = {}
 
     def rows(self, launches: pd.DataFrame) -> npt.NDArray[np.intp]:
         """Return the rows of the launches that are merged."""
         layer = launches["layer"]
-        if self._pattern is None:
+        if not self._wanted:
             return np.flatnonzero(layer.notna().to_numpy())
         for name in layer.dropna().unique():
-            self._names.setdefault(name, bool(self._pattern.fullmatch(str(name))))
+            meant = name in self._wanted or any(each.fullmatch(name) for each in self._patterns)
+            self._names.setdefault(name, meant)
         chosen = [name for name, matches in self._names.items() if matches]
         return np.flatnonzero(layer.isin(chosen).to_numpy())
 
     def nothing(self, kernels: int) -> PerfmlError:
         """Return the error that no launch of so many lies in a layer that is merged."""
-        if self._pattern is None or not self._names:
+        if not self._wanted or not self._names:
             return no_layer(kernels)
-        msg = f"no layer's name matches {self._pattern.pattern!r}"
+        msg = f"no layer's name matches {', '.join(map(repr, self._wanted))}"
         found = ", ".join([*self._names][:5])
-        return PerfmlError(msg, where="--layers", found=found, cure="Patterns match whole names.")
+        return PerfmlError(msg, where="--layer", found=found, cure="Patterns match whole names.")
 
 
 @dataclass(frozen=True)

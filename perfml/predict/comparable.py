@@ -32,7 +32,7 @@ _INGEST = (
     "named.parquet"
 )
 _OTHER_GPU = (
-    "Compare with runs of other networks on the same GPU: --model FOLDER. Or measure a network "
+    "Compare with runs of other networks on the same GPU: --reference FOLDER. Or measure a network "
     "with its shapes: perfml collect torch:LIBRARY/MODEL (or torch:FILE.py:FUNCTION) --out run/"
 )
 

@@ -201,7 +201,7 @@ def _require_networks(known: pd.DataFrame, name: str) -> None:
     networks = known["workload"].nunique()
     if networks < LEAST_NETWORKS:
         msg = f"too few other networks to compare with: {LEAST_NETWORKS} are needed"
-        cure = "Leave out --model, or give a table of more networks with their shapes."
+        cure = "Leave out --reference, or give a table of more networks with their shapes."
         raise PerfmlError(msg, where=name, found=str(networks), cure=cure)
 
 

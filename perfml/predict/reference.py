@@ -6,7 +6,7 @@ import functools
 
 import pandas as pd
 
-from perfml.datasets import find, read_given
+from perfml.datasets import find, read_input
 from perfml.datasets.parts import part_files, read_parts
 from perfml.errors import PerfmlError
 from perfml.predict.describe import prepare_layers
@@ -35,7 +35,7 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
         # without the launches, which take longer to read than all else
         table = read_parts(folder, "layers")
         return prepare_layers(table.frame, table.provenance)
-    given = read_given(name)
+    given = read_input(name)
     rows = prepare_layers(given.layers, given.provenance)
     if rows["kind"].isna().all():
         msg = "this cannot be compared with: it does not say what its layers compute"

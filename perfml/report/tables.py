@@ -147,3 +147,14 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return text in ("-", "–")
     return True
+
+
+def said_once(rows: list[list[Cell]]) -> list[list[Cell]]:
+    """Return rows whose last cell stands once: a later row that says the same names the first."""
+    first: dict[str, str] = {}
+    for row in rows:
+        text = row[-1].text
+        if text in first and text != "–":
+            row[-1] = Cell(f"As above, for {first[text]}.")
+        first.setdefault(text, row[0].text)
+    return rows

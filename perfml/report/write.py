@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError
 from perfml.metrics import StudyNote
 from perfml.report.build import build_report
@@ -122,7 +123,7 @@ def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def report(
-    data: pd.DataFrame | str | Path,
+    data: pd.DataFrame | Source,
     *,
     out: str | Path | None = "report.html",
     kernels: pd.DataFrame | None = None,
@@ -164,13 +165,11 @@ def report(
     if isinstance(data, pd.DataFrame):
         layers = data
     else:
-        from perfml.datasets.loading import read_given
+        from perfml.datasets import read_input
 
-        given = read_given(data)
-        layers = given.layers if given.ranged else given.kernel_layers
-        given = given if given.ranged else given.by_kernel()
-        provenance = given.provenance
-        kernels = given.kernels if kernels is None else kernels
+        given = read_input(data)
+        layers, provenance = given.reported_layers, given.provenance
+        kernels = given.in_layers.kernels if kernels is None else kernels
     document, _ = analysed(
         layers,
         kernels,

@@ -29,9 +29,7 @@ DOES_NOT_CARRY = "does not carry over"
 ELSEWHERE = "recorded elsewhere, not computed here"
 VERDICTS = (REPRODUCED, SPREAD, NOT_REPRODUCED, NOT_TESTABLE, CARRIES, DOES_NOT_CARRY, ELSEWHERE)
 
-_NO_FILE = (
-    "The published file is not at hand: perfml datasets fetch nazir2024, or name it with --data."
-)
+_NO_FILE = "The published file is not at hand: perfml datasets nazir2024, or name it with --data."
 USUAL, POSSIBLE = 0.95, 0.05
 CHANCE_OF_ORDER = 1 / 6
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.datasets import fetch, find, from_published, read_given
+from perfml.datasets import fetch, find, from_published, read_input
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
 from perfml.util.digest import sha256_of_file
@@ -128,7 +128,7 @@ def find_recording() -> Recording | None:
     folder = find(RECORDED)
     if folder is None:
         return None
-    given = read_given(folder)
+    given = read_input(folder)
     kept = [_one_condition(frame) for frame in (given.layers, given.launches)]
     return Recording(RECORDED, kept[0], kept[1])
 

@@ -117,7 +117,7 @@ def version_steps():
 
 @functools.cache
 def _tables():
-    return load_tables(str(DATA), [])
+    return load_tables(str(DATA))
 
 
 def _side(backend, version):

@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from collectors.sweep import read_sweep
-from perfml.ingest.profiles import ingest
+from perfml.ingest.profiles import IngestSettings, ingest
 from perfml.readers.options import ReadOptions
 from perfml.redact import redact_table
 from perfml.tables import Table, write_table
@@ -75,7 +75,8 @@ def packed(runs: Path, ladder: str) -> tuple[Table, list[Version]]:
         there[Version.of(json.loads(path.read_text(encoding="utf-8")))] = path.parent
     versions = wanted(ladder)
     found = ingest(
-        [there[each] for each in versions if each in there], options=ReadOptions(raw=True)
+        [there[each] for each in versions if each in there],
+        settings=IngestSettings(options=ReadOptions(raw=True)),
     )
     names = [name for name in found.frame.columns if "__" not in name or name in RAW]
     frame = found.frame[names].dropna(axis="columns", how="all").reset_index(drop=True)

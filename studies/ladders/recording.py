@@ -89,7 +89,7 @@ class Recording:
             command += ["--metrics", name]
         for pair in run.settings or self.settings:
             command += ["--set", pair]
-        return [*command, "--layers", run.layers] if run.layers else command
+        return [*command, "--layer", run.layers] if run.layers else command
 
 
 def main(recording: Recording, arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.ingest.profiles import ingest
+from perfml.ingest.profiles import IngestSettings, ingest
 from perfml.readers.options import ReadOptions
 from perfml.util.files import write_text
 from studies.ladders.qkv_columns import qkv_columns
@@ -96,7 +96,9 @@ def request_rows(kernels: pd.DataFrame) -> list[dict[str, Any]]:
 
 def document(folder: Path) -> dict[str, Any]:
     """Return what is kept of a recording."""
-    kernels = ingest([folder / "runs"], options=ReadOptions(raw=True)).frame
+    kernels = ingest(
+        [folder / "runs"], settings=IngestSettings(options=ReadOptions(raw=True))
+    ).frame
     manifests = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/run.json"))]
     machine = manifests[0]["environment"]
     kept = ("gpu", "driver", "cuda", "torch", "perfml", "time")
@@ -142,7 +144,7 @@ def speed_of_light(runs: Path) -> list[dict[str, Any]]:
     for path in sorted(runs.glob("conv-wmma-tf32-*/run.json")):
         if LIGHT["compute"] not in path.read_text():
             continue
-        frame = ingest([path.parent], options=ReadOptions(raw=True)).frame
+        frame = ingest([path.parent], settings=IngestSettings(options=ReadOptions(raw=True))).frame
         means = frame.groupby("layer", observed=True)[list(LIGHT.values())].mean()
         return [
             {"layer": layer, **{name: float(f"{row[raw]:.4g}") for name, raw in LIGHT.items()}}

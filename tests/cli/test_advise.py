@@ -30,3 +30,10 @@ def test_the_verb_refuses_a_layer_that_does_not_exist(root):
     result = run("advise", root / "datasets" / "h200-yolov4-tiny", "--layer", "conv_99")
     assert result.exit_code == 1
     assert "conv_99" in result.stderr
+
+
+def test_what_helps_several_layers_is_told_once(recorded):
+    shown = run("advise", recorded / "ncu" / "vectors.csv", "-q").stdout
+    told = [line for line in shown.splitlines() if "what to do: " in line]
+    actions = [line for line in told if "As above, for" not in line]
+    assert 0 < len(set(actions)) == len(actions) < len(told)

@@ -61,7 +61,7 @@ def test_of_a_single_kernel_the_answer_begins_with_it_and_says_nothing_twice():
 
 def test_json_is_one_document_whose_terms_add_up(tables):
     result = run(
-        tables["layers"], *SIDES, "--where", "batch=1", "--kernels", tables["kernels"],
+        tables["layers"], *SIDES, "--where", "batch=1", "--launches", tables["kernels"],
         "--layer", "conv_03", "--json", "-q",
     )  # fmt: skip
     document = json.loads(result.stdout)

@@ -111,7 +111,7 @@ def test_backends_of_several_datasets_are_told_apart(files, tmp_path):
         (("times", "layers.parquet", "--out", "t.gif"), "Name it FILE.png"),
         (("times", "missing.parquet"), "no such file"),
         (("roofline", "layers.parquet", "--layer", "nope"), "no layer is called 'nope'"),
-        (("stalls", "layers.parquet", "--layer", "nope"), "no such layer"),
+        (("stalls", "layers.parquet", "--layer", "nope"), "no layer is called"),
     ],
 )
 def test_what_cannot_be_drawn_says_why_and_leaves_no_file(words, said, files, monkeypatch):

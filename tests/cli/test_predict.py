@@ -28,7 +28,7 @@ def tables(tmp_path_factory):
 
 
 def test_the_slow_layer_comes_first_with_what_is_usual(tables):
-    words = ["predict", str(tables / "mine.parquet"), "--model", str(tables / "others.parquet")]
+    words = ["predict", str(tables / "mine.parquet"), "--reference", str(tables / "others.parquet")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     first = next(line for line in result.stdout.splitlines() if line.startswith("layer"))
@@ -40,7 +40,7 @@ def test_the_slow_layer_comes_first_with_what_is_usual(tables):
 
 
 def test_what_cannot_be_compared_is_an_error_that_says_what_to_do(tables):
-    words = ["predict", str(tables / "bare.parquet"), "--model", str(tables / "others.parquet")]
+    words = ["predict", str(tables / "bare.parquet"), "--reference", str(tables / "others.parquet")]
     result = CliRunner().invoke(app, [*words, "--json"])
     assert result.exit_code == 1
     error = json.loads(result.stdout)["error"]
@@ -55,7 +55,7 @@ def test_a_profile_without_ranges_has_no_layers(recorded):
 
 
 def test_a_reference_without_shapes_is_refused(tables):
-    words = ["predict", str(tables / "mine.parquet"), "--model", "h200-qkv"]
+    words = ["predict", str(tables / "mine.parquet"), "--reference", "h200-qkv"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "does not say what its layers compute" in result.stderr

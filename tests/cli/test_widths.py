@@ -21,7 +21,7 @@ VERBS = {
     "merge": ("merge", "{kernels}", "--out", "{folder}/l.parquet"),
     "inspect": ("inspect", "{layers}"),
     "metrics": ("metrics",),
-    "datasets": ("datasets", "list"),
+    "datasets": ("datasets",),
     "train": ("train", "{layers}", "--model", "dt", "--splits", "2"),
     "rank": (
         *("rank", "{layers}", "--model", "dt", "--resamples", "2", "--permutations", "20"),
@@ -32,9 +32,9 @@ VERBS = {
     "explain": ("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn"),
     "explain --more": (
         *("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn", "--more"),
-        *("--kernels", "{kernels}"),
+        *("--launches", "{kernels}"),
     ),
-    "advise": ("advise", "{layers}", "--kernels", "{kernels}"),
+    "advise": ("advise", "{layers}", "--launches", "{kernels}"),
     "roofline": ("roofline", "{layers}"),
     "gate": ("gate", "{layers}", "{layers}"),
     "doctor": ("doctor",),

@@ -8,14 +8,16 @@ import pytest
 from collectors.settings import OPTIONS as SETTINGS
 from collectors.settings import Settings
 from collectors.sweep.options import OPTIONS as SWEPT
-from perfml.cli.collect import _with_settings, collect
+from perfml.cli import app
 from perfml.errors import InputError
 from perfml.redact import KEPT
 
 
 def test_every_option_is_one_of_the_command_line_with_its_default():
-    parameters = inspect.signature(_with_settings(collect)).parameters
-    for name in SETTINGS:
+    commands = {each.callback.__name__: each.callback for each in app.registered_commands}
+    parameters = inspect.signature(commands["collect"]).parameters
+    assert "layer" in parameters
+    for name in SETTINGS.keys() - {"layers"}:
         assert parameters[name].default == getattr(Settings, name)
 
 

@@ -14,7 +14,7 @@ from perfml.explain import known_peaks, roofline
 from perfml.explain.load import load_tables
 from perfml.explain.roofs.by_layer import PIPE, UNKNOWN
 from perfml.explain.roofs.peaks import REPORTED
-from perfml.ingest import ingest
+from perfml.ingest import IngestSettings, ingest
 from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
 from tests.support.ncu_pages import raw_page
@@ -110,7 +110,9 @@ def test_the_time_is_that_of_every_other_output_and_rates_are_over_the_counted_o
 
 
 def test_operations_of_a_full_set_report_are_derived_and_marked_so(tmp_path):
-    kernels = ingest([DATA / "ncu" / "both_forms.csv.xz"], options=ReadOptions(raw=True))
+    kernels = ingest(
+        [DATA / "ncu" / "both_forms.csv.xz"], settings=IngestSettings(options=ReadOptions(raw=True))
+    )
     counts = [name for name in kernels.frame if str(name).endswith("_pred_on.sum")]
     frame, provenance = kernels.frame.drop(columns=counts), kernels.provenance
     [source] = provenance["sources"]
@@ -271,7 +273,7 @@ def test_a_device_of_which_the_profile_says_nothing_is_refused_with_what_would_s
     text = (recorded / "ncu" / "details_with_output.csv").read_text(encoding="utf-8")
     path = tmp_path / "details.csv"
     path.write_text(text, encoding="utf-8")
-    result = run(path, "--by", "kernel")
+    result = run(path, "--per", "kernel")
     assert result.exit_code == 1
     assert "device__attribute_" in result.stderr
     assert "--page raw" in result.stderr
@@ -340,7 +342,7 @@ def test_busy_cycles_of_tensor_cores_are_their_roof_where_operations_are_not_kno
 
 
 def test_kernels_have_their_own_place(root):
-    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--by", "kernel")
+    words = (root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "--per", "kernel")
     rows = json.loads(run(*words, "--json").stdout)["rows"]
     assert len(rows) == 3
     assert "implicit_gemm" in rows[0]["kernel"]
@@ -352,7 +354,6 @@ def test_kernels_have_their_own_place(root):
     ("words", "said"),
     [
         (["--layer", "conv_99"], "conv_99"),
-        (["--by", "warp"], "layer or kernel"),
         (["--peaks", "nothing.json"], "no such file"),
     ],
 )
@@ -365,9 +366,9 @@ def test_the_verb_s_errors_say_what_to_do(root, words, said):
 def test_merged_layers_alone_have_no_kernels_to_place(tmp_path):
     table = load(FOLDER)
     write_table(table.frame, tmp_path / "layers.parquet", kind="layers", provenance={})
-    result = run(tmp_path / "layers.parquet", *CONDITION, "--by", "kernel")
+    result = run(tmp_path / "layers.parquet", *CONDITION, "--per", "kernel")
     assert result.exit_code == 1
-    assert "--kernels" in result.stderr
+    assert "--launches" in result.stderr
 
 
 def test_our_l2_rate_is_what_the_profiler_calls_busy(root):

@@ -8,7 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from perfml.datasets import LaunchChoice, read_given
+from perfml.datasets import read_input
 from perfml.explain import reports
 from perfml.explain.reports import Report, code_of, reports_behind
 from perfml.readers import Source
@@ -26,20 +26,20 @@ def places(given):
 
 
 def test_all_launches_of_a_report_that_is_named_plainly_count():
-    assert places(read_given(REPORT)) is None
+    assert places(read_input(REPORT)) is None
 
 
 def test_the_launch_that_is_named_counts_alone():
-    assert places(read_given(f"{REPORT}@3")) == {3}
+    assert places(read_input(f"{REPORT}@3")) == {3}
 
 
 def test_skipped_launches_and_other_kernels_do_not_count():
-    whole = read_given(REPORT).untimed
+    whole = read_input(REPORT).untimed
     kernel = whole["kernel"].iloc[0].split("(")[0]
     named = [row for row, name in enumerate(whole["kernel"]) if kernel in name]
-    assert places(read_given(REPORT, choice=LaunchChoice(kernel))) == set(named)
-    expected = read_given(REPORT, choice=LaunchChoice(skip=2)).untimed
-    kept = places(read_given(REPORT, choice=LaunchChoice(skip=2)))
+    assert places(read_input(REPORT, kernel=kernel)) == set(named)
+    expected = read_input(REPORT, skip=2).untimed
+    kept = places(read_input(REPORT, skip=2))
     assert len(kept) == len(expected)
     assert min(kept) >= 2
 
@@ -47,7 +47,7 @@ def test_skipped_launches_and_other_kernels_do_not_count():
 def test_reports_in_a_folder_are_found_by_their_content(tmp_path):
     shutil.copy(REPORT, tmp_path / "a.ncu-rep")
     shutil.copy(DATA / "ncu" / "conv_03_range.ncu-rep", tmp_path / "b.ncu-rep")
-    found = reports_behind(read_given(tmp_path))
+    found = reports_behind(read_input(tmp_path))
     assert [each.source.path.name for each in found] == ["a.ncu-rep", "b.ncu-rep"]
 
 
@@ -56,14 +56,14 @@ def test_a_collected_run_that_was_read_from_its_table_has_the_report_beside_it(t
     shutil.copy(REPORT, tmp_path / "metrics.ncu-rep")
     manifest = {"run_id": "r", "workload": "vectors", "backend": "cuda", "batch": 1}
     (tmp_path / "run.json").write_text(json.dumps(manifest))
-    (found,) = reports_behind(read_given(tmp_path))
+    (found,) = reports_behind(read_input(tmp_path))
     assert (found.source.path.name, found.run_id) == ("metrics.ncu-rep", "r")
 
 
 def test_a_side_has_the_reports_of_its_own_runs_alone(tmp_path):
     shutil.copy(REPORT, tmp_path / "a.ncu-rep")
     shutil.copy(DATA / "ncu" / "conv_03_range.ncu-rep", tmp_path / "b.ncu-rep")
-    given = read_given(tmp_path)
+    given = read_input(tmp_path)
     launches = given.launches
     side = launches[launches["workload"] == "b"]
     (found,) = reports_behind(given, side)
@@ -72,7 +72,7 @@ def test_a_side_has_the_reports_of_its_own_runs_alone(tmp_path):
 
 def test_tables_and_other_profiles_have_none(tmp_path):
     shutil.copy(PAGE, tmp_path / "a.csv")
-    assert reports_behind(read_given(tmp_path / "a.csv")) == []
+    assert reports_behind(read_input(tmp_path / "a.csv")) == []
 
 
 def test_a_kernel_is_looked_up_in_the_first_report_that_has_it(monkeypatch, tmp_path):
@@ -104,5 +104,5 @@ def test_a_report_behind_both_sides_is_opened_once(monkeypatch, tmp_path):
 
 def test_a_report_that_was_read_to_have_no_instructions_is_not_opened_again(monkeypatch):
     monkeypatch.setattr(reports, "instructions", lambda *_: pytest.fail("opened again"))
-    given = read_given(REPORT)
+    given = read_input(REPORT)
     assert code_of((reports_behind(given), set(given.untimed["kernel"]))) == [{}]

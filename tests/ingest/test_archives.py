@@ -10,7 +10,7 @@ import zlib
 import pandas as pd
 import pytest
 
-from perfml.datasets import read_given
+from perfml.datasets import read_input
 from perfml.errors import InputError
 from perfml.ingest import ingest
 from perfml.ingest.folder import ingest_folder
@@ -52,7 +52,7 @@ def test_its_profiles_are_those_of_the_folder(kind, tmp_path):
     pd.testing.assert_frame_equal(found.frame, expected.frame)
     assert found.warnings == expected.warnings
     assert [each.name for each in path.parent.iterdir()] == [kind]
-    pd.testing.assert_frame_equal(read_given(path).launches, expected.frame)
+    pd.testing.assert_frame_equal(read_input(path).launches, expected.frame)
 
 
 def test_a_collected_run_in_it_is_one_run_with_its_times(tmp_path):

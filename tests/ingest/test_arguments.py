@@ -5,8 +5,8 @@ import lzma
 
 import pytest
 
+from perfml.ingest import IngestSettings, ingest_folder
 from perfml.ingest.arguments import Started, differing_arguments
-from perfml.ingest.folder import ingest_folder
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.tables import read_table
@@ -36,11 +36,11 @@ def test_they_become_workloads_of_their_own_and_a_warning_names_the_argument(run
     [warning] = [text for text in kernels.warnings if "different arguments" in text]
     assert "--size 512" in warning
     assert "--size 1024" in warning
-    assert "--workload gemm" in warning
+    assert "--label workload=gemm" in warning
 
 
 def test_they_are_repeats_where_the_user_says_so(runs):
-    kernels = ingest([runs], identity=Identity(workload="gemm"))
+    kernels = ingest([runs], settings=IngestSettings(Identity("gemm")))
     assert set(kernels.frame["workload"]) == {"gemm"}
     assert any("count as repeats" in text for text in kernels.warnings)
 

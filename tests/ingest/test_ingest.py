@@ -9,7 +9,7 @@ import pytest
 from perfml.errors import InputError
 from perfml.ingest.folder import ingest_folder
 from perfml.ingest.layer_map import LayerMap
-from perfml.ingest.profiles import ingest
+from perfml.ingest.profiles import IngestSettings, ingest
 from perfml.ingest.run_labels import Identity
 from perfml.merge.rule import merge
 from perfml.tables import metric_columns
@@ -78,7 +78,7 @@ def test_shapes_beside_loose_profiles_travel_in_the_provenance(sweep, tmp_path):
 
 def test_what_the_user_says_names_the_run(recorded):
     path = recorded / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
-    frame = ingest([path], identity=Identity(backend="mine", batch=4)).frame
+    frame = ingest([path], settings=IngestSettings(Identity(backend="mine", batch=4))).frame
     assert set(frame["backend"]) == {"mine"}
     assert set(frame["batch"]) == {4}
 
@@ -115,7 +115,9 @@ def test_nvprof_metrics_take_their_times_from_a_log_of_the_same_program(recorded
 
 def test_a_log_of_one_layer_is_given_its_name(recorded):
     folder = recorded / "nvprof"
-    kernels = ingest([folder / "metrics.csv", folder / "summary.csv"], layer="conv_03")
+    kernels = ingest(
+        [folder / "metrics.csv", folder / "summary.csv"], settings=IngestSettings(layer="conv_03")
+    )
     layers = merge(kernels.frame)
     assert layers["layer"].tolist() == ["conv_03"]
     # a row of nvprof's summary stands for all launches of its kernel
@@ -127,7 +129,7 @@ def test_a_layer_map_gives_layers_to_a_trace_without_ranges(recorded):
     path = recorded / "nvprof" / "trace.txt"
     names = ingest([path]).frame["kernel"].tolist()
     layer_map = LayerMap((("conv_01", (names[0],)), ("conv_02", (names[1],))))
-    frame = ingest([path], layer_map=layer_map).frame
+    frame = ingest([path], settings=IngestSettings(layer_map=layer_map)).frame
     assert frame["layer"].tolist()[:2] == ["conv_01", "conv_02"]
 
 

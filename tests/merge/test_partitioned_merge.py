@@ -200,7 +200,7 @@ def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path)
 
 def test_only_layers_that_match_are_kept(recorded, tmp_path):
     path = write(recorded, tmp_path / "kernels.parquet", 300)
-    found = on_disk(path, tmp_path, layers="conv_0[1-3]")
+    found = on_disk(path, tmp_path, layers=["conv_0[1-3]"])
     kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
     same(found, merge(kept))
 

@@ -331,7 +331,7 @@ def test_the_command_ranks_under_both_weights(tmp_path):
     kernels = two_kernel_layers(noise=0.1)
     write_table(kernels, tmp_path / "k.parquet", kind="kernels", provenance={})
     write_table(merge(kernels), tmp_path / "layers.parquet", kind="layers", provenance={})
-    words = ["rank", str(tmp_path / "layers.parquet"), "--kernels", str(tmp_path / "k.parquet")]
+    words = ["rank", str(tmp_path / "layers.parquet"), "--launches", str(tmp_path / "k.parquet")]
     words += ["--model", "dt", "--resamples", "3", "-q"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output

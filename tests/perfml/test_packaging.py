@@ -124,6 +124,6 @@ for words in (
 
 @pytest.mark.slow
 def test_an_installed_perfml_walks_from_ingest_to_train(installed, tmp_path):
-    folder = start(installed, "-m", "perfml", "datasets", "path", "h200-yolov4-tiny").strip()
+    folder = start(installed, "-m", "perfml", "datasets", "h200-yolov4-tiny").strip()
     assert folder.startswith(str(installed))
     assert "leave-one-layer-out" in start(installed, "-c", WALK, folder, str(tmp_path))

@@ -105,7 +105,7 @@ def test_what_is_missing_of_every_layer_is_said_with_what_to_do(network, referen
     with pytest.raises(PerfmlError, match="and this on NVIDIA A100-SXM4-40GB") as gpu:
         predict(few.assign(device="NVIDIA A100-SXM4-40GB"), reference)
     assert "there are 9" in gpu.value.what
-    assert "--model FOLDER" in gpu.value.cure
+    assert "--reference FOLDER" in gpu.value.cure
     bare = network.drop(columns=list(FACTS), errors="ignore")
     counted = bare.assign(
         precision=None, dram_write_bytes=bare["dram_read_bytes"], flop_count_sp=1e9

@@ -148,6 +148,9 @@ def test_the_published_study_is_told_of_only_where_models_learn(verb, tmp_path):
 
 
 @others
-def test_it_is_told_with_v_and_by_rank():
+def test_it_is_told_with_v_and_where_models_learn_from_its_metrics():
     assert "published study" in run("advise", DEFAULT_SET, "-v").output
-    assert "published study" in CliRunner().invoke(app, ["rank", str(DEFAULT_SET)]).output
+    rank = ["rank", str(DEFAULT_SET)]
+    assert "published study" not in CliRunner().invoke(app, rank).output
+    words = [*rank, "--features", "published"]
+    assert "published study" in CliRunner().invoke(app, words).output

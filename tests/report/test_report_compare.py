@@ -258,6 +258,6 @@ def test_format_chooses_the_name_of_the_file(files, tmp_path, monkeypatch):
 
 
 def test_kernels_and_a_second_dataset_exclude_each_other(files):
-    result = run("report", *files, "--kernels", files[0])
+    result = run("report", *files, "--launches", files[0])
     assert result.exit_code == 1
-    assert "two datasets bring their own kernels" in result.stderr
+    assert "two inputs bring their own launches" in result.stderr

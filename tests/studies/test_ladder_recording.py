@@ -67,7 +67,7 @@ def test_a_run_is_the_command_that_perfml_collect_takes(tmp_path):
     text = " ".join(command[1:])
     assert text.startswith("-m perfml collect conv --json --backend wmma_fp16 --precision fp16")
     assert "--metrics published --metrics roofline --set sizes=conv1_b10" in text
-    assert text.endswith("--layers conv[12]_b1000")
+    assert text.endswith("--layer conv[12]_b1000")
 
 
 def test_a_run_may_have_settings_of_its_own(tmp_path):

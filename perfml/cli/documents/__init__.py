@@ -1,4 +1,4 @@
-"""What ``--json`` prints, verb by verb: the types that ``perfml schema`` turns into JSON Schema.
+"""What ``--json`` prints, verb by verb: the types that ``--json-schema`` turns into JSON Schema.
 
 Where a result is a dataclass, that is the type, `Extended` by what the verb adds; rows of its
 frames have their types beside them. A ``TypedDict`` stands here for what a verb alone puts
@@ -31,20 +31,11 @@ from perfml.predict.results import Prediction
 from perfml.util.json_schema import Extended, json_schema
 
 
-class Schema(TypedDict):
-    """Verbs and the versions of their documents."""
-
-    verbs: dict[str, int]
-
-
 class Error(TypedDict):
     """A command that failed."""
 
     error: Failed
 
-
-ERROR = "error"
-"""Name of the document that a failed command prints instead of its own."""
 
 _ADVISE = {"table": str, "kernels": list[answers.KernelLevel]}
 _RANK = {
@@ -61,9 +52,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
     "inspect": (tables.Inspect, tables.InspectRun),
     "metrics": (tables.Metrics, tables.MetricRequest),
-    "datasets list": (tables.Datasets,),
-    "datasets path": (tables.DatasetPath,),
-    "datasets fetch": (tables.DatasetPath,),
+    "datasets": (tables.Datasets, tables.DatasetPath),
     "train": (Extended("Train", Evaluation, {"dataset": str}),),
     "rank": (Extended("Rank", Ranking, _RANK),),
     "select": (Extended("Select", SufficientSet, {"dataset": str}),),
@@ -77,19 +66,26 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "report": (answers.Report,),
     "plot": (answers.Plot, answers.PlotList),
     "reproduce": (answers.Reproduce,),
-    "schema": (Schema,),
-    ERROR: (Error,),
 }
 """The types of a verb's documents (several where an option asks for something else), by verb."""
 
 
 def schema_of(verb: str, *, strict: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema of what a verb prints; `strict` forbids keys that it does not name."""
-    kinds = DOCUMENTS[verb]
-    name = f"{verb}/{version_of(verb)}"
+    """Return the JSON Schema of what a verb prints, errors among it.
+
+    Parameters
+    ----------
+    verb
+        A key of `DOCUMENTS`.
+    strict
+        Whether keys that it does not name are forbidden.
+    """
+    kinds = (*DOCUMENTS[verb], Error)
     schema = json_schema(kinds, title=f"perfml {verb} --json", strict=strict)
     for kind in kinds:
+        name = "error" if kind is Error else verb
         found = schema["$defs"][kind.__name__]
-        found["properties"] = {"schema": {"const": name}, **found["properties"]}
+        document = {"schema": {"const": f"{name}/{version_of(name)}"}}
+        found["properties"] = {**document, **found["properties"]}
         found["required"] = ["schema", *found["required"]]
     return schema

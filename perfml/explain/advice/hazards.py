@@ -18,7 +18,9 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.time_sources import time_notes
-from perfml.datasets.loading import DEVICE_FACTS, read_given
+from perfml.datasets.loading import DEVICE_FACTS
+from perfml.datasets.opening import read_input
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
@@ -161,7 +163,7 @@ class Advice:
 
 
 def advise(
-    table: pd.DataFrame | str | Path,
+    table: pd.DataFrame | Source,
     *,
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
@@ -217,14 +219,14 @@ def advise(
     True
     """
     if not isinstance(table, pd.DataFrame):
-        read = read_given(table)
-        read = read if read.ranged else read.by_kernel()
+        read = read_input(table).in_layers
         table, kernels = read.layers, read.kernels if kernels is None else kernels
         account = read.account if account is None else account
         sources = sources or read.sources
     book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
-    side = make_side("advice", table, kernels)
+    paths = [str(each["path"]) for each in sources if "path" in each]
+    side = make_side(paths[0] if len(paths) == 1 else "the table", table, kernels)
     launches = representative_launches(side.kernels) if side.kernels is not None else None
     merged = launches is None
     rows = merged_rows(side.layers) if launches is None else launches

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perfml.account.time_sources import time_note
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
@@ -72,7 +72,7 @@ def _times(request: Request) -> Axes:
 def _kernels(request: Request) -> Axes:
     if request.kernels is None:
         msg = "the kernels of a layer need the Kernels table"
-        raise PerfmlError(msg, cure="Give the Kernels table itself, or --kernels FILE.")
+        raise PerfmlError(msg, cure="Give the Kernels table itself, or --launches FILE.")
     layer = request.option("layer")
     if layer is None:
         times = request.kernels[request.kernels["layer"].notna()]
@@ -355,9 +355,9 @@ def draw_plot(name: str, request: Request) -> Axes:
         if value is not None and option not in plot.options
     ]
     if ignored:
-        heeded = ", ".join(f"--{option}" for option in plot.options) or "none"
-        msg = f"the figure {name} does not take --{ignored[0]}"
-        raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --kernels, --width.")
+        heeded = ", ".join(map(flag, plot.options)) or "none"
+        msg = f"the figure {name} does not take {flag(ignored[0])}"
+        raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --launches, --width.")
     ax = plot.draw(request)
     if plot.settings:
         _add_settings(ax, plot, request)
@@ -367,6 +367,11 @@ def draw_plot(name: str, request: Request) -> Axes:
         letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
         ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
     return ax
+
+
+def flag(option: str) -> str:
+    """Return what an option is called on the command line."""
+    return "--predict" if option == "task" else f"--{option}"
 
 
 def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
@@ -390,7 +395,7 @@ def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
 
 def plot(
     figure: str,
-    data: pd.DataFrame | str | Path,
+    data: pd.DataFrame | Source,
     *,
     kernels: pd.DataFrame | None = None,
     where: Sequence[str] = (),
@@ -438,10 +443,9 @@ def plot(
     if isinstance(data, pd.DataFrame):
         layers = data
     else:
-        from perfml.datasets.loading import read_given
+        from perfml.datasets import read_input
 
-        given = read_given(data, where=where)
-        given = given if given.ranged else given.by_kernel()
+        given = read_input(data, where=where).in_layers
         layers, provenance = given.layers, given.provenance
         kernels = given.kernels if kernels is None else kernels
     return draw_plot(figure, Request(layers, kernels, provenance, options, width, progress))

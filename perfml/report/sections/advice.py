@@ -25,7 +25,7 @@ from perfml.report.document import (
 )
 from perfml.report.labels import listed, percent
 from perfml.report.sections.first_screen import listed_table, more_with_other_sets
-from perfml.report.tables import amount, sentences_of, time_texts
+from perfml.report.tables import amount, said_once, sentences_of, time_texts
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def findings_table(
     most
         Rows in the short forms.
     """
-    rows = [_finding(row, first) for row in table.to_dict("records")]
+    rows = said_once([_finding(row, first) for row in table.to_dict("records")])
     columns = (
         *words(first),
         *numbers("saves up to, µs"),

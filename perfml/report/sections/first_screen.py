@@ -17,7 +17,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.labels import percent
-from perfml.report.tables import amount, share
+from perfml.report.tables import amount, said_once, share
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
         ]
         for each in found
     ]
+    rows = said_once(rows)
     columns = (
         *words("kernel"),
         *numbers("saves up to, µs"),
