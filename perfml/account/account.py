@@ -2,11 +2,8 @@
 
 A step ends when the host has left it and the device has done what was launched in it. From one
 such end to the next a person waits, so that the walls of all steps add up to the time from the
-first step's start to the last activity's end, whether the host runs ahead or not. On a device
-
-    wall = computing + copying + both + idle
-
-where computing and copying are unions on the clock.
+first step's start to the last activity's end, whether the host runs ahead or not. What a device did
+meanwhile is a `DeviceTime`, of unions on the clock.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
 
 ACCOUNT = "step"
@@ -27,17 +25,6 @@ _APART = 3.0
 AGREE = 1.1
 """Steps that differ by less than this factor agree. Of the 22 recordings of three steps of
 2026-11-25 the second and third agree to 1.1 in 16 (``studies/truth/steps.py``)."""
-
-
-@dataclass(frozen=True)
-class DeviceStep:
-    """A step on one device, in microseconds that add up to `wall_us`."""
-
-    wall_us: float
-    computing_us: float
-    copying_us: float
-    both_us: float
-    idle_us: float
 
 
 @dataclass(frozen=True)
@@ -114,8 +101,8 @@ class DeviceAccount:
     """
 
     device: int
-    step: DeviceStep
-    steps: tuple[DeviceStep, ...]
+    step: DeviceTime
+    steps: tuple[DeviceTime, ...]
     idle: tuple[Idle, ...]
     parts: tuple[Part, ...]
     copies: tuple[Copies, ...]
@@ -207,8 +194,8 @@ def account_in(provenance: Mapping[str, Any]) -> Account | None:
 def _device(document: Mapping[str, Any]) -> DeviceAccount:
     return DeviceAccount(
         int(document["device"]),
-        DeviceStep(**document["step"]),
-        tuple(DeviceStep(**row) for row in document["steps"]),
+        DeviceTime(**document["step"]),
+        tuple(DeviceTime(**row) for row in document["steps"]),
         tuple(Idle(**row) for row in document["idle"]),
         tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
         tuple(Copies(**row) for row in document["copies"]),

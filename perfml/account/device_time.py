@@ -1,13 +1,16 @@
-"""What each device did in an iteration, in microseconds that add up.
+"""What a device did in a time on the clock, in microseconds that add up.
 
-    wall = computing + copying + idle = kernels - side by side + copying + idle
+    wall = computing + copying + both + idle
 
-From the start of the first kernel to the end of the last one; what was idle before the first kernel
-is no part of it. Devices are never added up: each has an account of its own.
+It is the account of a step of a trace (`perfml.account.build`), which begins where the host begins
+it, and of an iteration or a layer of a table with starts: there it goes from the start of the first
+kernel to the end of the last one, and what was idle before is no part of it. Devices are never
+added up: each has an account of its own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,29 +40,32 @@ def repeat_keys(launches: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """The account of one device over one iteration, or over a layer of it.
+    """The account of one device over a step, an iteration, or a layer of it.
 
     Attributes
     ----------
     launches
-        Kernels, or CUDA graphs traced as a whole.
+        Kernels, or CUDA graphs traced as a whole; of a mean of steps no whole number.
     kernels_us
         The sum of their times.
     computing_us
-        While at least one of them ran: less than the sum where they run side by side.
+        While at least one of them ran, and no copy that is counted in `both_us`.
     copying_us
         While memory was copied or filled and no kernel ran.
     idle_us
-        Neither of the two, between the first kernel and the last.
+        None of it.
     gap_us
-        Median of what was idle before a launch.
+        Median of what was idle before a launch; of a step, of its idle times.
     longest_us
         The longest of it.
     device
         Which of the devices of a profile.
+    both_us
+        While kernels ran and memory was copied: known of a trace. A table of kernels does not tell
+        it apart, and has it in `computing_us`.
     """
 
-    launches: int
+    launches: float
     kernels_us: float
     computing_us: float
     copying_us: float
@@ -67,6 +73,7 @@ class DeviceTime:
     gap_us: float = 0.0
     longest_us: float = 0.0
     device: int = 0
+    both_us: float = 0.0
 
     JSON: ClassVar = (
         *("launches", "kernels_us", "computing_us", "copying_us", "idle_us", "gap_us"),
@@ -75,8 +82,8 @@ class DeviceTime:
 
     @property
     def busy_us(self) -> float:
-        """While the device worked: computing or copying."""
-        return self.computing_us + self.copying_us
+        """While the device worked: computing, copying, or both."""
+        return self.computing_us + self.copying_us + self.both_us
 
     @property
     def wall_us(self) -> float:
@@ -86,12 +93,14 @@ class DeviceTime:
     @property
     def side_by_side_us(self) -> float:
         """By how much kernels that ran side by side make their sum longer than the clock shows."""
-        return self.kernels_us - self.computing_us
+        return self.kernels_us - self.computing_us - self.both_us
 
-
-def busiest(devices: Sequence[DeviceTime]) -> DeviceTime:
-    """Return the account of the device that worked longest: no saving goes below its work."""
-    return max(devices, key=lambda each: each.busy_us)
+    @classmethod
+    def mean(cls, times: Sequence[DeviceTime]) -> DeviceTime:
+        """Return the mean of several times of one device."""
+        rows = np.array([dataclasses.astuple(each) for each in times], dtype=float)
+        *means, device, both = rows.mean(axis=0).tolist()
+        return cls(*means, device=int(device), both_us=both)
 
 
 def device_of(launches: pd.DataFrame) -> npt.NDArray[np.int64]:

@@ -6,7 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from perfml.account.account import Account, DeviceAccount, DeviceStep, Idle
+from perfml.account.account import Account, DeviceAccount, Idle
+from perfml.account.device_time import DeviceTime
 from perfml.cli import app
 from perfml.explain import explain
 from perfml.explain.steps import StepComparison
@@ -35,7 +36,7 @@ CAUSES = {
 
 def sides(one, other):
     def account(walls):
-        step = DeviceStep(sum(walls) / len(walls), 0.0, 0.0, 0.0, sum(walls) / len(walls))
+        step = DeviceTime(0, 0.0, 0.0, 0.0, sum(walls) / len(walls))
         idle = (Idle("loading", step.wall_us, ""),)
         device = DeviceAccount(0, step, (step,), idle, (), (), 0.0, 0.0)
         return Account("step", tuple(walls), False, (device,), (), False, 1.0)
