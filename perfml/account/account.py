@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
+from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
 """Key of an account in what a reader notes of its source."""
@@ -164,9 +165,7 @@ class Account:
         """The device that is idle least."""
         return min(self.devices, key=lambda each: each.step.idle_us)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+    to_dict = json_object
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Account:
@@ -194,8 +193,8 @@ def account_in(provenance: Mapping[str, Any]) -> Account | None:
 def _device(document: Mapping[str, Any]) -> DeviceAccount:
     return DeviceAccount(
         int(document["device"]),
-        DeviceTime(**document["step"]),
-        tuple(DeviceTime(**row) for row in document["steps"]),
+        DeviceTime.from_dict(document["step"]),
+        tuple(map(DeviceTime.from_dict, document["steps"])),
         tuple(Idle(**row) for row in document["idle"]),
         tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
         tuple(Copies(**row) for row in document["copies"]),

@@ -11,9 +11,9 @@ added up: each has an account of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -77,8 +77,14 @@ class DeviceTime:
 
     JSON: ClassVar = (
         *("launches", "kernels_us", "computing_us", "copying_us", "idle_us", "gap_us"),
-        *("longest_us", "device", "wall_us"),
+        *("longest_us", "device", "wall_us", "both_us"),
     )
+    JSON_OPTIONAL: ClassVar = ("both_us",)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> DeviceTime:
+        """Return what JSON has of one."""
+        return cls(**{name: value for name, value in document.items() if name != "wall_us"})
 
     @property
     def busy_us(self) -> float:

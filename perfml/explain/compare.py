@@ -29,7 +29,8 @@ from perfml.explain.launches import (
 )
 from perfml.explain.layer_parts import LayerParts
 from perfml.explain.nested import pieces_apart
-from perfml.explain.results import Causes, Explanation, LayerDiff, Ratio
+from perfml.explain.ratio import Ratio
+from perfml.explain.results import Explanation, LayerDiff
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.steps import StepComparison
 from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
@@ -47,6 +48,7 @@ from perfml.explain.times import (
 from perfml.explain.tree.contradictions import find_disagreements
 from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.tree.sentences import summary_sentences
+from perfml.explain.tree.told import Causes
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.align import Launched
-from perfml.explain.results import Causes, PairCauses, Ratio
+from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.told import Causes, PairCauses
 
 _LEAST = 1e-3
 """A factor nearer to 1 is none."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from perfml.explain.certainty import MOST
 from perfml.explain.compared import Side
-from perfml.explain.results import Causes, Ratio
+from perfml.explain.ratio import Ratio
 from perfml.explain.times import compare_times
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.told import Causes
 from perfml.util.words import micros
 
 _SHOWN = 2

@@ -17,7 +17,7 @@ from perfml.util.words import micros
 
 _TOLD = 0.2
 """Layers are named where what passes between their kernels differs by this part of their time."""
-_NUMBER = "repeat"
+_NUMBER, _CLOCK = "repeat", "gaps_known"
 MOST_LAYERS = 3
 """So many layers are named of a whole run."""
 
@@ -33,18 +33,12 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
         What its side is called.
     """
     rows = _placed(kernels)
-    if rows is None or kernels is None:
+    if rows is None:
         return None
     times = device_times(rows, [_NUMBER], moved_us(rows) if are_known(rows) else None)
     # of one launch alone nothing passes between
     times = times[(times["launches"] > 1) | (times["copying_us"] > 0)]
-    if times.empty:
-        return None
-    number, repeats = _usual(times)
-    devices = [account_of(row) for _, row in times[times[_NUMBER] == number].iterrows()]
-    devices.sort(key=lambda each: -each.busy_us)
-    moved = moved_by(rows[rows[_NUMBER] == number])
-    return Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
+    return None if times.empty else _usual(times, rows, name)
 
 
 def compare_clocks(
@@ -63,15 +57,6 @@ def layers_on_the_clock(
 ) -> dict[str, Waterfall]:
     """Say of which layers the clock shows something else than their kernels' times.
 
-    Parameters
-    ----------
-    baseline, target
-        Kernels tables.
-    names
-        What the sides are called.
-    pairs
-        Names of each layer on both sides.
-
     Returns
     -------
     dict
@@ -79,10 +64,7 @@ def layers_on_the_clock(
         side's time or more (without the longest gap, of one iteration), the one with the largest
         difference in microseconds first.
     """
-    sides = [
-        {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
-        for side, (table, name) in enumerate(zip((baseline, target), names, strict=True))
-    ]
+    sides = [_layers_of(*side) for side in zip((baseline, target), names, strict=True)]
     found = {}
     for layer, partner in pairs:
         both = _both(sides[0].get(layer), sides[1].get(partner))
@@ -129,12 +111,9 @@ def _several(
     kernels: pd.DataFrame | None, asked: Collection[str] | None = None
 ) -> dict[str, Timeline]:
     """Return the layers of a table that has several, of those asked for."""
-    if kernels is None or "layer" not in kernels:
+    if kernels is None or "layer" not in kernels or kernels["layer"].nunique() < 2:
         return {}
-    layers = set(kernels["layer"].dropna().astype(str))
-    if len(layers) < 2:
-        return {}
-    found = _layers_of(kernels, layers, "")
+    found = _layers_of(kernels)
     return {name: each for name, each in found.items() if asked is None or name in asked}
 
 
@@ -150,35 +129,35 @@ def _placed(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
         if not are_known(kernels):
             return None
         over = kernels["time_us"].cumsum()
-        kernels = kernels.assign(start_us=over - kernels["time_us"], gap_us=0.0)
+        follow = {"start_us": over - kernels["time_us"], "gap_us": 0.0}
+        kernels = kernels.assign(**follow, **{_CLOCK: "gap_us" in kernels})
     number = kernels.groupby(repeat_keys(kernels), dropna=False, sort=False).ngroup()
-    rows = kernels.assign(**{_NUMBER: number})
+    rows = kernels.assign(**{_NUMBER: number, _CLOCK: kernels.get(_CLOCK, True)})
     return rows[rows["start_us"].notna()].reset_index(drop=True)
 
 
-def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, Timeline]:
-    """Return the usual repeat of some layers: their kernels, and what was idle before each."""
+def _layers_of(kernels: pd.DataFrame | None, name: str = "") -> dict[str, Timeline]:
+    """Return the usual repeat of every layer: its kernels, and what was idle before each."""
     rows = _placed(kernels)
     if rows is None or "layer" not in rows:
         return {}
     copied = moved_us(rows) if are_known(rows) else np.zeros(len(rows))
     times = device_times(rows, ["layer", _NUMBER], copied)
-    found = {}
-    for layer, part in times[times["layer"].isin(layers)].groupby("layer", observed=True):
-        number, repeats = _usual(part)
-        devices = [account_of(row) for _, row in part[part[_NUMBER] == number].iterrows()]
-        devices.sort(key=lambda each: -each.busy_us)
-        moved = moved_by(rows[(rows[_NUMBER] == number) & (rows["layer"] == layer)])
-        found[str(layer)] = Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
-    return found
+    return {
+        str(layer): _usual(part, rows[rows["layer"] == layer], name)
+        for layer, part in times.groupby("layer", observed=True)
+    }
 
 
-def _usual(times: pd.DataFrame) -> tuple[int, int]:
-    """Return the repeat of the median time on the clock of its busiest device, and how many are."""
+def _usual(times: pd.DataFrame, rows: pd.DataFrame, name: str) -> Timeline:
+    """Return the repeat of the median time on the clock of its busiest device."""
     busy = times["computing_us"] + times["copying_us"]
-    wall = (busy + times["idle_us"]).rename("wall")
-    longest = pd.concat([times[_NUMBER], busy.rename("busy"), wall], axis=1)
+    longest = times.assign(busy=busy, wall=busy + times["idle_us"])
     longest = longest.sort_values("busy").drop_duplicates(_NUMBER, keep="last")
     ordered = longest.sort_values(["wall", _NUMBER], kind="stable")[_NUMBER]
     # of an even number the shorter one
-    return int(ordered.iloc[(len(ordered) - 1) // 2]), len(ordered)
+    number = ordered.iloc[(len(ordered) - 1) // 2]
+    devices = [account_of(row) for _, row in times[times[_NUMBER] == number].iterrows()]
+    devices.sort(key=lambda each: -each.busy_us)
+    moved = moved_by(rows[rows[_NUMBER] == number])
+    return Timeline(name, tuple(devices), len(ordered), moved, bool(rows[_CLOCK].all()))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.explain.certainty import TimeVerdict
-from perfml.explain.results import Ratio
+from perfml.explain.ratio import Ratio
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 
 TOLERANCE = 0.01

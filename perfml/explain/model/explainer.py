@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.model.attribution import ModelAttribution
 from perfml.explain.model.shapley import MAX_PLAYERS, exact_shapley
-from perfml.explain.results import ModelAttribution
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.layer_shapes import AMOUNTS
