@@ -16,6 +16,7 @@ from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.certainty import MOST, Certainty, TimeVerdict
+from perfml.explain.ratio import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 
@@ -64,6 +65,19 @@ class StepComparison:
         than all of the other side's, by more than the steps of either side differ.
         """
         return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
+
+    @property
+    def total(self) -> Ratio:
+        """The ratio of a step on the clock, which has no interval."""
+        return Ratio(
+            baseline_us=self.baseline.step_us,
+            target_us=self.target.step_us,
+            log_ratio=self.log_ratio,
+            log_low=None,
+            log_high=None,
+            repeats=self.repeats,
+            verdict=self.verdict,
+        )
 
     @property
     def difference_us(self) -> float:

@@ -49,6 +49,11 @@ class ModelAttribution:
     training_rows: int
 
     @property
+    def by_metric(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return dict(zip(self.values["metric"], self.values["log_ratio"].tolist(), strict=True))
+
+    @property
     def target(self) -> str:
         """What it was fitted to."""
         return "log-time"
