@@ -8,6 +8,7 @@ meanwhile is a `DeviceTime`, of unions on the clock.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,9 +111,10 @@ class DeviceAccount:
     launches: float
     graphs: float
 
-    def idle_us(self, *states: str) -> float:
-        """Return how long it was idle while the host was in some states."""
-        return sum(idle.us for idle in self.idle if idle.state in states)
+    @functools.cached_property
+    def traits(self) -> frozenset[str]:
+        """What the names of its kernels tell."""
+        return frozenset(trait for part in self.parts for trait in part.traits)
 
 
 @dataclass(frozen=True)

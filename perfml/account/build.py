@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -175,7 +175,7 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     sums: dict[Part, Floats] = {}
-    where: dict[Part, Counter[str]] = {}
+    where: dict[Part, defaultdict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
         if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or launches[at] > 0):
             continue
@@ -191,7 +191,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         amounts = sums.setdefault(part, np.zeros(2))
         amounts += (alone[at], launches[at])
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
-        where.setdefault(part, Counter())[place] += float(alone[at])
+        where.setdefault(part, defaultdict(float))[place] += float(alone[at])
     parts = [
         replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=times)
         for part, (us, times) in ((part, amounts.tolist()) for part, amounts in sums.items())
