@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,11 @@ from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
     from perfml.explain.model.explainer import Explainer
+
+_MERGED = (
+    "only merged layers were given: what vanished or appeared is known by name, not by time; give "
+    "the kernels table for that"
+)
 
 
 def explain(
@@ -96,16 +101,44 @@ def explain(
     """
     left, right, paired = _sides(baseline, target)
     warnings = check_conditions(left, right)
-    alignment = alignment or paired or align_layers(left.layers, right.layers)
-    ratios = layer_ratios(left, right, alignment, tolerance)
-    table = _overview(alignment.pairs, ratios)
-    chosen = _chosen(table, layers, top)
     explainer = None
     if training is not None and not isinstance(training, pd.DataFrame):
         explainer = training
     elif model is not None:
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         explainer = _learned(rows, model, seed, warnings)
+    return compare_sides(
+        left,
+        right,
+        alignment or paired or align_layers(left.layers, right.layers),
+        asked=layers,
+        top=top,
+        explainer=explainer,
+        tolerance=tolerance,
+        peaks=peaks,
+        advice=advice,
+        warnings=warnings,
+        progress=progress,
+    )
+
+
+def compare_sides(
+    left: Side,
+    right: Side,
+    alignment: Alignment,
+    *,
+    asked: Sequence[str] | None,
+    top: int,
+    explainer: Explainer | None,
+    tolerance: float,
+    peaks: Peaks | None,
+    advice: Advice | None,
+    warnings: Sequence[str],
+    progress: Progress | None,
+) -> Explanation:
+    """Explain two sides whose layers are aligned; parameters as of `explain`."""
+    ratios = layer_ratios(left, right, alignment, tolerance)
+    table = _overview(alignment.pairs, ratios)
     names = (left.name, right.name)
     clocks: dict[str, Waterfall] = {}
     step = gaps = None
@@ -124,35 +157,33 @@ def explain(
             launched[at],
             clocks.get(alignment.names[at][0]),
         )
-        for at in chosen
+        for at in _chosen(table, asked, top)
     ]
+    reader = DetailReader(left, right, pairs, explainer=explainer, peaks=peaks, advice=advice)
     details = []
-    if pairs:
-        reader = DetailReader(left, right, pairs, explainer=explainer, peaks=peaks, advice=advice)
     for done, pair in enumerate(pairs):
         if progress is not None:
             progress(done, len(pairs), pair.names[0])
         details.append(reader.read(pair))
-    if any(side.kernels is None for side in (left, right)):
-        warnings.append(
-            "only merged layers were given: what vanished or appeared is known by name, not by "
-            "time; give the kernels table for that"
-        )
     total = None if step is None else step.total
+    merged = left.kernels is None or right.kernels is None
+    waiting = list(clocks)[:MOST_LAYERS] if asked is None else asked
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=total or total_ratio(left, right, alignment, ratios, tolerance),
+        total=total_ratio(left, right, alignment, ratios, tolerance)
+        if step is None
+        else step.total,
         layers=table,
         details=tuple(details),
         only_baseline=alignment.only_baseline,
         only_target=alignment.only_target,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *((_MERGED,) if merged else ())),
         pairing=alignment.said,
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
             *(() if gaps is None else gaps.sentences()),
-            *_on_the_clock(clocks, None if layers is None else [each.names[0] for each in pairs]),
+            *(f"{name}: {clocks[name].of_layer()}" for name in waiting if name in clocks),
         ),
         gaps=gaps,
         step=step,
@@ -171,14 +202,6 @@ def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> 
     except PerfmlError as error:
         warnings.append(f"no model attribution: {error.what} (found: {error.found})")
         return None
-
-
-def _on_the_clock(clocks: Mapping[str, Waterfall], asked: Iterable[str] | None) -> list[str]:
-    """Say it of the layers that wait longest, or of those that were asked for alone."""
-    wanted = (
-        [*clocks][:MOST_LAYERS] if asked is None else [each for each in asked if each in clocks]
-    )
-    return [f"{name}: {clocks[name].of_layer()}" for name in wanted]
 
 
 def _sides(

@@ -91,6 +91,8 @@ class DetailReader:
     ) -> None:
         self.sides = baseline, target
         self.explainer = explainer
+        if not pairs:
+            return
         self._readers = LaunchReader(baseline), LaunchReader(target)
         self._same_device = same_device(baseline, target)
         self._advice = tuple(
