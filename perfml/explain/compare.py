@@ -171,9 +171,7 @@ def compare_sides(
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=total_ratio(left, right, alignment, ratios, tolerance)
-        if step is None
-        else step.total,
+        total=total or total_ratio(left, right, alignment, ratios, tolerance),
         layers=table,
         details=tuple(details),
         only_baseline=alignment.only_baseline,
