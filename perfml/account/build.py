@@ -174,6 +174,7 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
 
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
+    operators = any(origin.operator for origin in work.origins)
     sums: dict[Part, Floats] = {}
     where: dict[Part, defaultdict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
@@ -182,7 +183,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         traits = kernel_traits(activity.name)
         part = Part(
             _zone(traits.does, origin, at in written_out),
-            origin.operator or "",
+            origin.operator or ("" if operators else _innermost(origin)),
             origin.backward,
             _label(activity.name),
             traits.does,
@@ -197,6 +198,11 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         for part, (us, times) in ((part, amounts.tolist()) for part, amounts in sums.items())
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
+
+
+def _innermost(origin: Origin) -> str:
+    """Return the innermost range, which stands for the operator where nobody recorded operators."""
+    return next((name for name in origin.path[::-1] if not ITERATION.fullmatch(name)), "")
 
 
 _label = functools.lru_cache(maxsize=1 << 12)(kernel_label)
