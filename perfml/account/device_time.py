@@ -190,10 +190,8 @@ def device_times(
     frame = frame.sort_values("start_us", kind="stable")
     first = frame.groupby([*repeat, "device"], dropna=False, sort=False).cumcount() == 0
     frame["gap_us"] = frame["gap_us"].where(~first, 0.0).fillna(0.0)
-    inner = frame["gap_us"].where(~first)
-    groups = frame.assign(inner=inner).groupby(
-        [*keys, "device"], dropna=False, sort=False, observed=True
-    )
+    frame["inner"] = frame["gap_us"].where(~first)
+    groups = frame.groupby([*keys, "device"], dropna=False, sort=False, observed=True)
     found: pd.DataFrame = groups.agg(
         launches=("gap_us", "size"),
         kernels_us=("time_us", "sum"),
@@ -210,7 +208,7 @@ def device_times(
     else:
         known = groups["copied"].count() == found["launches"]
         found["copying_us"] = groups["copied"].sum().where(known, 0.0)
-    found[["gap_us", "longest_us"]] = found[["gap_us", "longest_us"]].fillna(0.0)
+    found = found.fillna({"gap_us": 0.0, "longest_us": 0.0})
     return found[found["computing_us"] > 0].reset_index()
 
 

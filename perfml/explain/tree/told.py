@@ -126,13 +126,11 @@ class Causes:
     @cached_property
     def totals(self) -> tuple[TermTotal, ...]:
         """Every term over all kernels, the largest first."""
-        sums: dict[str, float] = {}
-        terms: dict[str, Term] = {}
+        sums: dict[str, TermTotal] = {}
         for part in (part for pair in self.pairs for part in pair.contributions):
-            terms[part.term.id] = part.term
-            sums[part.term.id] = sums.get(part.term.id, 0.0) + part.log_ratio
-        totals = [TermTotal(terms[name], value) for name, value in sums.items()]
-        return tuple(sorted(totals, key=lambda total: -abs(total.log_ratio)))
+            known = sums.get(part.term.id, TermTotal(part.term, 0.0)).log_ratio
+            sums[part.term.id] = TermTotal(part.term, known + part.log_ratio)
+        return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
 
     @property
     def firm(self) -> bool:
@@ -151,41 +149,25 @@ class Causes:
     @cached_property
     def terms(self) -> Annotated[pd.DataFrame, TermRow]:
         """One `TermRow` a term."""
-        along, against = (
-            sum(abs(total.log_ratio) for total in self.totals if (total.log_ratio > 0) is slower)
-            for slower in (True, False)
-        )
-        rows = [
-            (
-                total.term.id,
-                total.term.label,
-                str(total.term.kind),
-                total.log_ratio,
-                total.factor,
-                total.term.residual,
-                abs(total.log_ratio) / whole
-                if (whole := along if total.log_ratio > 0 else against)
-                else 0.0,
-            )
-            for total in self.totals
-        ]
+        sizes = {True: 0.0, False: 0.0}
+        for total in self.totals:
+            sizes[total.log_ratio > 0] += abs(total.log_ratio)
+        rows = []
+        for total in self.totals:
+            term, value = total.term, total.log_ratio
+            share = abs(value) / (sizes[value > 0] or 1.0)
+            row = (term.id, term.label, str(term.kind), value, total.factor, term.residual, share)
+            rows.append(row)
         return pd.DataFrame(rows, columns=list(TermRow.__annotations__))
 
     @cached_property
     def by_kernel(self) -> Annotated[pd.DataFrame, KernelTermRow]:
         """One `KernelTermRow` a term of a pair, in launch order."""
         rows = [
-            (
-                pair.kernels,
-                pair.resource,
-                part.term.id,
-                part.term.label,
-                part.baseline,
-                part.target,
-                part.log_ratio,
-            )
+            (pair.kernels, pair.resource, term.id, term.label, one.baseline, one.target, value)
             for pair in self.pairs
-            for part in pair.contributions
+            for one in pair.contributions
+            for term, value in ((one.term, one.log_ratio),)
         ]
         return pd.DataFrame(rows, columns=list(KernelTermRow.__annotations__))
 
