@@ -240,9 +240,9 @@ class Waterfall:
         return moves.TERM if copies > abs(self._proven_idle_us) / 2 else _TERM
 
     @property
-    def cause_part(self) -> float:
-        """The part of the difference that is this cause's."""
-        return self.parts["copies" if self.cause is moves.TERM else "idle"] / self.wall_us
+    def cause_us(self) -> float:
+        """What this cause makes of the difference."""
+        return self.parts["copies" if self.cause is moves.TERM else "idle"]
 
     @property
     def hidden(self) -> bool:
@@ -266,9 +266,8 @@ class Waterfall:
 
     def action(self) -> str:
         """Say what to do on the side that waits or copies longer."""
+        waiting = self.target if self.cause_us > 0 else self.baseline
         copies = self.cause is moves.TERM
-        longer = self.parts["copies" if copies else "idle"]
-        waiting = self.target if longer > 0 else self.baseline
         return f"do in {waiting.name}: {waiting.moved.action() if copies else _TERM.action}"
 
     def points(self) -> tuple[str, str]:

@@ -143,7 +143,8 @@ class Explanation:
     pairing
         How kernels were paired where no ranges told, in sentences.
     gaps
-        Both sides on the clock, with the gaps between kernels; None unless both are traces.
+        Both sides on the clock, with the gaps between kernels; None where `step` tells that, or
+        starts are not known.
     step
         A step of both sides on the clock; `total` is its ratio then. None unless both are traces
         that tell what the host did.
