@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
+from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
 
 LOW = 0.6
@@ -97,30 +98,26 @@ def kernel_levels(
     spent = np.bincount(codes, np.nan_to_num(times), len(units))
     count = np.bincount(codes, launches, len(units))
     unknown = pd.Series(np.nan, index=kernels.index)
-    memory, issue = (
-        np.fmax.reduce(
-            [
-                unit_means(kernels.get(name, unknown).to_numpy(dtype=float), times, codes)
-                for name in names
-            ]
-        )
-        for names in (_MEMORY, ("issue_slot_utilization",))
-    )
+
+    def level(*names: str) -> Array:
+        columns = (kernels.get(name, unknown).to_numpy(dtype=float) for name in names)
+        return np.asarray(np.fmax.reduce([unit_means(each, times, codes) for each in columns]))
+
+    memory, issue = level(*_MEMORY), level("issue_slot_utilization")
     whole = float(spent.sum())
     found = []
     for place, key in enumerate(unit_keys(units)):
         fact = facts.get(key, {})
-        found.append(
-            KernelLevels(
-                units[place].label,
-                round(count[place]),
-                float(spent[place] / count[place]),
-                float(spent[place]) / whole if whole else math.nan,
-                float(fact.get("compute", math.nan)),
-                float(fact.get("memory", memory[place])),
-                float(issue[place]),
-            )
+        levels = KernelLevels(
+            units[place].label,
+            round(count[place]),
+            float(spent[place] / count[place]),
+            share=float(spent[place]) / whole if whole else math.nan,
+            compute=float(fact.get("compute", math.nan)),
+            memory=float(fact.get("memory", memory[place])),
+            issue=float(issue[place]),
         )
+        found.append(levels)
     return tuple(sorted(found, key=lambda each: -each.share))
 
 
