@@ -98,8 +98,8 @@ class DeviceAccount:
         Of `step`, by what the host did.
     parts, copies
         What it computed and copied; with `idle` they add up to the wall.
-    launches, graphs
-        Kernels, and CUDA graphs, launched in a step.
+    launches
+        Kernels launched in a step.
     """
 
     device: int
@@ -109,7 +109,6 @@ class DeviceAccount:
     parts: tuple[Part, ...]
     copies: tuple[Copies, ...]
     launches: float
-    graphs: float
 
     @functools.cached_property
     def traits(self) -> frozenset[str]:
@@ -135,8 +134,6 @@ class Account:
         Where the host waits for a device.
     trains
         Whether there is a backward pass.
-    covered
-        The part of the kernels' time that lies in layers.
     """
 
     marked_by: str
@@ -145,7 +142,6 @@ class Account:
     devices: tuple[DeviceAccount, ...]
     waits: tuple[Waiting, ...]
     trains: bool
-    covered: float
 
     @property
     def kept_us(self) -> tuple[float, ...]:
@@ -179,7 +175,6 @@ class Account:
             tuple(map(_device, document["devices"])),
             tuple(Waiting(**row) for row in document["waits"]),
             bool(document["trains"]),
-            float(document["covered"]),
         )
 
 
@@ -201,7 +196,6 @@ def _device(document: Mapping[str, Any]) -> DeviceAccount:
         tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
         tuple(Copies(**row) for row in document["copies"]),
         float(document["launches"]),
-        float(document["graphs"]),
     )
 
 

@@ -86,11 +86,6 @@ def account_of(
     pairs: dict[int, list[tuple[Activity, Origin]]] = {}
     for activity, origin in zip(recording.activities, origins, strict=True):
         pairs.setdefault(activity.device, []).append((activity, origin))
-    whole = inside = 0
-    for activity, origin in (pair for held in pairs.values() for pair in held):
-        if activity.kind is DeviceKind.KERNEL:
-            whole += activity.end - activity.start
-            inside += (activity.end - activity.start) * bool(origin.path)
     return Account(
         steps.name,
         walls,
@@ -101,7 +96,6 @@ def account_of(
         ),
         host.waits(steps.starts[int(warm_up)], steps.ends[-1]),
         any(origin.backward for origin in origins),
-        inside / whole if whole else 0.0,
     )
 
 
@@ -127,11 +121,6 @@ def _device(
     ]
     alone = _alone(work, start, end) / count
     counted = np.array([steps.of(origin.time) >= first for origin in work.origins])
-    graphs = {
-        id(origin.call)
-        for origin, counts in zip(work.origins, counted, strict=True)
-        if counts and origin.by_graph
-    }
     return DeviceAccount(
         number,
         DeviceTime.mean(times),
@@ -140,7 +129,6 @@ def _device(
         _parts(work, alone, counted / count),
         _copies(work, alone, counted / count),
         int((work.kernels & counted).sum()) / count,
-        len(graphs) / count,
     )
 
 

@@ -105,16 +105,15 @@ def causes() -> tuple[Cause, ...]:
 
 
 def _cause(row: Mapping[str, Any]) -> Cause:
-    kernels = tuple(map(_match, row.get("kernels", ())))
-    return Cause(**{**row, "idle": frozenset(row.get("idle", ())), "kernels": kernels})
+    kernels = tuple(KernelMatch(**_sets(each)) for each in row.get("kernels", ()))
+    return Cause(**{**_sets(row), "kernels": kernels})
 
 
-def _match(row: Mapping[str, Any]) -> KernelMatch:
-    zones, does, traits, unless = (
-        frozenset(row.get(name, ())) for name in ("zones", "does", "traits", "unless")
-    )
-    beside, only = (str(row.get(name, "")) for name in ("beside", "only"))
-    return KernelMatch(zones, does, traits, unless, beside, only, row.get("saves"))
+def _sets(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the table with its lists as sets."""
+    return {
+        k: frozenset(v) if isinstance(v, list) and k != "kernels" else v for k, v in row.items()
+    }
 
 
 @dataclass
@@ -209,14 +208,11 @@ class Finding:
         What it takes.
     step_us
         The step on the clock.
-    device
-        The number of the device.
     """
 
     cause: Cause
     amount: Amount
     step_us: float
-    device: int
 
     @property
     def saved_us(self) -> float:
@@ -232,7 +228,7 @@ def findings(account: Account) -> list[Finding]:
     device = account.busiest
     taken = amounts(account, device)
     found = [
-        Finding(cause, taken[cause.id], account.step_us, device.device)
+        Finding(cause, taken[cause.id], account.step_us)
         for cause in causes()
         if taken[cause.id].saved_us > 0
     ]

@@ -14,8 +14,8 @@ def account(*, idle=(), parts=(), copies=(), trains=False):
     sums = [sum(each.us for each in group) for group in (parts, copies, idle)]
     step = DeviceTime(1, sums[0], *sums)
     launches = sum(part.launches for part in parts)
-    device = DeviceAccount(0, step, (step,), idle, parts, copies, launches, 0.0)
-    return Account("step", (step.wall_us,), False, (device,), (), trains, 1.0)
+    device = DeviceAccount(0, step, (step,), idle, parts, copies, launches)
+    return Account("step", (step.wall_us,), False, (device,), (), trains)
 
 
 def part(kernel, us, *, operator="aten::op", launches=1.0, does="", traits=(), zone="", back=False):

@@ -74,9 +74,9 @@ def _sums(kernels: pd.DataFrame) -> Account:
     whole = sum(part.us for part in parts)
     launches = float(rows["n"].sum())
     step = DeviceTime(launches, whole, whole, 0.0, 0.0)
-    device = DeviceAccount(0, step, (step,), (), parts, (), launches, 0.0)
+    device = DeviceAccount(0, step, (step,), (), parts, (), launches)
     trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
-    return Account("", (whole,), False, (device,), (), trains, 1.0)
+    return Account("", (whole,), False, (device,), (), trains)
 
 
 def _part(row: Mapping[Any, Any]) -> Part:
