@@ -105,8 +105,9 @@ class DeviceTime:
     def mean(cls, times: Sequence[DeviceTime]) -> DeviceTime:
         """Return the mean of several times of one device."""
         rows = np.array([dataclasses.astuple(each) for each in times], dtype=float)
-        *means, device, both = rows.mean(axis=0).tolist()
-        return cls(*means, device=int(device), both_us=both)
+        names = (field.name for field in dataclasses.fields(cls))
+        means = dict(zip(names, rows.mean(axis=0).tolist(), strict=True))
+        return cls(**{**means, "device": times[0].device})
 
 
 def device_of(launches: pd.DataFrame) -> npt.NDArray[np.int64]:

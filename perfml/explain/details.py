@@ -23,8 +23,7 @@ from perfml.explain.launches import (
     launches_table,
     merged_launch,
 )
-from perfml.explain.layer_parts import LayerParts
-from perfml.explain.nested import pieces_apart
+from perfml.explain.layer_parts import LayerParts, pieces_apart
 from perfml.explain.ratio import Ratio
 from perfml.explain.results import LayerDiff
 from perfml.explain.roofs.peaks import Peaks

@@ -29,7 +29,7 @@ INSIDE_EXPLAIN = (
     ("launches", "times", "pairing", "steps"),
     ("limits", "load", "layer_times"),
     ("tree",),
-    ("moved", "gaps", "timelines", "layer_parts", "nested"),
+    ("moved", "gaps", "timelines", "layer_parts"),
     ("advice",),
     ("results", "details", "compare", "lines", "brief"),
 )
