@@ -223,12 +223,12 @@ def changes_between(baseline: tuple[str, ...], target: tuple[str, ...]) -> tuple
     found: list[Change] = []
     whole = (range(len(baseline)), range(len(target)))
     # an add in fp16 is another instantiation of the add in fp32, not another kernel
-    purposes = [tuple(map(kernel_purpose, names)) for names in (baseline, target)]
+    left, right = (tuple(map(kernel_purpose, names)) for names in (baseline, target))
     for change in _matched(baseline, target, *whole, equal="same"):
         if not len(change.baseline) or not len(change.target) or change.kind == "same":
             found.append(change)
         else:
-            found += _matched(*purposes, change.baseline, change.target, equal="variant")
+            found += _matched(left, right, change.baseline, change.target, equal="variant")
     return tuple(found)
 
 

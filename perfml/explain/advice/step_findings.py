@@ -72,9 +72,8 @@ def _sums(kernels: pd.DataFrame) -> Account:
     groups = rows.groupby(["kernel", "layer"], dropna=False, sort=False)[["us", "n"]].sum()
     parts = tuple(map(_part, groups.reset_index().to_dict("records")))
     whole = sum(part.us for part in parts)
-    launches = float(rows["n"].sum())
-    step = DeviceTime(launches, whole, whole, 0.0, 0.0)
-    device = DeviceAccount(0, step, (step,), (), parts, (), launches)
+    step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
+    device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
     trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
     return Account("", (whole,), False, (device,), (), trains)
 

@@ -210,8 +210,11 @@ def _flops(table: pd.DataFrame, derived: Collection[str]) -> tuple[np.ndarray, l
     counted = counted + (np.nan if counts is None else counts.to_numpy())
     flops = np.where(np.isnan(shape), counted, shape)
     how = "derived" if set(have) & set(derived) else "counted"
-    source = np.where(np.isnan(shape), np.where(np.isnan(counted), None, how), "shape")
-    return flops, source.tolist()
+    source: list[str | None] = [
+        "shape" if not np.isnan(a) else how if not np.isnan(b) else None
+        for a, b in zip(shape, counted, strict=True)
+    ]
+    return flops, source
 
 
 def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
