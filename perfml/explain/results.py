@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypedDict
 
@@ -20,6 +19,7 @@ from perfml.explain.ratio import Ratio
 from perfml.explain.steps import StepComparison
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.told import Causes
+from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.words import number, percentage
@@ -177,7 +177,12 @@ class Explanation:
 
     to_dict = json_object
 
-    def __repr__(self) -> str:
+    @property
+    def _title(self) -> str:
+        return f"{self.target} against {self.baseline}: {self.headline}"
+
+    def _overview(self, reasons: int) -> tuple[pd.DataFrame, list[str]]:
+        """Return the layers as people read them, and the first reasons of each that is detailed."""
         order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]
         table = self.layers.sort_values("share", ascending=False)[order]
         for name in ("baseline_us", "target_us"):
@@ -187,35 +192,14 @@ class Explanation:
         if self.baseline == self.target:
             sides = ("baseline", "target")
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
-        table = table.rename(columns={**heads, "share": "difference share"})
-        reasons = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:2]]
-        title = f"{self.target} against {self.baseline}: {self.headline}"
-        return screen(title, self.warnings, table, after=reasons, rest=".layers")
+        said = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:reasons]]
+        return table.rename(columns={**heads, "share": "difference share"}), said
+
+    def __repr__(self) -> str:
+        table, reasons = self._overview(2)
+        return screen(self._title, self.warnings, table, after=reasons, rest=".layers")
 
     def _repr_html_(self) -> str:
-        parts = [
-            f"<h4>{html.escape(self.target)} against {html.escape(self.baseline)}</h4>",
-            f"<p>{html.escape(self.headline)}</p>",
-            *(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in self.warnings),
-            *(f"<p>{html.escape(note)}</p>" for note in self.further_notes),
-            _html(self.layers),
-        ]
-        for each in self.details:
-            parts.append(f"<h5>{html.escape(each.layer)}</h5>")
-            parts.append(f"<p>{html.escape(each.time.sentence())}</p>")
-            parts += [f"<p>{html.escape(line)}</p>" for line in each.reasons]
-            parts.append(_html(each.kernels))
-            parts += ["<p>Causes</p>", _html(each.causes.terms.drop(columns="term"))]
-            if each.model is not None:
-                parts.append(f"<p>Model {html.escape(each.model.model)}</p>")
-                parts.append(_html(each.model.values))
-            parts += [f"<p>{html.escape(line)}</p>" for line in each.disagreements]
-            if len(each.advice):
-                shown = ["side", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
-                parts.append(_html(each.advice[shown]))
-        return "<div>" + "".join(parts) + "</div>"
-
-
-def _html(frame: pd.DataFrame) -> str:
-    text: str = frame.to_html(index=False, border=0, float_format=lambda value: f"{value:.4g}")
-    return text
+        table, reasons = self._overview(8)
+        notes = (*self.warnings, *self.further_notes)
+        return section(self._title, notes, table, after=". ".join(reasons))
