@@ -154,7 +154,7 @@ def roofline_document(
     Parameters
     ----------
     rows
-        One a layer or a kernel, from `perfml.explain.roofs.by_layer.usual_roofline`.
+        One a layer or a kernel, from `perfml.explain.roofs.table.usual_roofline`.
     peaks
         Of the device.
     by_kernel

@@ -31,7 +31,7 @@ INSIDE_EXPLAIN = (
     ("tree",),
     ("moved", "gaps", "timelines", "layer_parts"),
     ("advice",),
-    ("results", "details", "compare", "lines", "brief"),
+    ("results", "details", "compare", "lines", "brief", "experiments"),
 )
 """Folders and modules of `perfml.explain`, the lowest floor first."""
 
