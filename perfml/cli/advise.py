@@ -113,8 +113,9 @@ def roofline(
     out = Output(as_json, quiet, verbose)
     from perfml.account.time_sources import time_notes
     from perfml.datasets.loading import DEVICE_FACTS
-    from perfml.explain.roofs.table import usual_roofline, with_described_flops
+    from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
+    from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
 
     if by not in ("layer", "kernel"):
