@@ -134,6 +134,8 @@ class Account:
         Where the host waits for a device.
     trains
         Whether there is a backward pass.
+    pytorch
+        Whether PyTorch ran it.
     """
 
     marked_by: str
@@ -142,6 +144,7 @@ class Account:
     devices: tuple[DeviceAccount, ...]
     waits: tuple[Waiting, ...]
     trains: bool
+    pytorch: bool = True
 
     @property
     def kept_us(self) -> tuple[float, ...]:
@@ -175,6 +178,7 @@ class Account:
             tuple(map(_device, document["devices"])),
             tuple(Waiting(**row) for row in document["waits"]),
             bool(document["trains"]),
+            bool(document["pytorch"]),
         )
 
 

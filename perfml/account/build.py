@@ -64,7 +64,12 @@ class _Work:
 
 
 def account_of(
-    recording: Recording, steps: Steps, finder: Origins, origins: Sequence[Origin]
+    recording: Recording,
+    steps: Steps,
+    finder: Origins,
+    origins: Sequence[Origin],
+    *,
+    pytorch: bool = True,
 ) -> Account:
     """Return the account of a recording.
 
@@ -76,6 +81,8 @@ def account_of(
         Where its steps begin and end.
     finder, origins
         Where each of its activities was launched.
+    pytorch
+        Whether PyTorch ran it, so that its users are told lines of PyTorch.
     """
     ends = _ends(recording, steps, origins)
     bounds = np.array([steps.starts[0], *ends]) / 1e3
@@ -96,6 +103,7 @@ def account_of(
         ),
         host.waits(steps.starts[int(warm_up)], steps.ends[-1]),
         any(origin.backward for origin in origins),
+        pytorch,
     )
 
 

@@ -62,6 +62,8 @@ class Cause:
         Which kernels are its.
     instead
         Other lines to type, by the operator at which the host waits most often.
+    otherwise
+        ``remedy`` and ``also`` of a program that is not PyTorch's.
     launches
         Whether it shows in more launches, each of which takes the host's time.
     saves
@@ -72,19 +74,27 @@ class Cause:
 
     id: str
     words: str
-    saves: float
     remedy: str
-    also: str
+    saves: float = 0.0
+    also: str = ""
     idle: frozenset[str] = frozenset()
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
+    otherwise: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, account: Account) -> str:
         """Return the line to type for an account that has this cause."""
+        if not account.pytorch:
+            return self.otherwise.get("remedy", self.remedy)
         waits = account.waits[0].operator if account.waits else ""
         return self.instead.get(waits, self.remedy)
+
+    def action(self, account: Account) -> str:
+        """Return the line to type, and the sentence to it."""
+        also = self.also if account.pytorch else self.otherwise.get("also", self.also)
+        return f"{self.line(account)}. {also}" if also else self.line(account)
 
     def has_copies(self, copies: Copies) -> bool:
         """Return whether some copies are this cause's."""
@@ -93,15 +103,22 @@ class Cause:
         )
 
 
-NONE = Cause("", "", 0.0, "", "")
+NONE = Cause("", "", "")
 """Of what fits no cause."""
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Cause]]:
+    text = (files(__package__) / "causes.toml").read_text(encoding="utf-8")
+    return {
+        kind: {row["id"]: _cause(row) for row in rows} for kind, rows in tomllib.loads(text).items()
+    }
 
 
 @functools.cache
 def causes() -> tuple[Cause, ...]:
     """Return the causes of ``causes.toml``, in its order."""
-    text = (files(__package__) / "causes.toml").read_text(encoding="utf-8")
-    return tuple(map(_cause, tomllib.loads(text)["cause"]))
+    return tuple(_table()["cause"].values())
 
 
 def _cause(row: Mapping[str, Any]) -> Cause:
@@ -242,7 +259,7 @@ class Change:
     Attributes
     ----------
     id
-        Of a cause of ``causes.toml``, or of `OTHERS`.
+        Of a row of ``causes.toml``.
     us
         What the other side takes more.
     operators
@@ -260,45 +277,20 @@ class Change:
 
     @property
     def cause(self) -> Cause | None:
-        """The cause; None of `OTHERS`."""
-        return next((each for each in causes() if each.id == self.id), None)
+        """The cause; None of what is no cause of its own."""
+        return _table()["cause"].get(self.id)
+
+    @property
+    def row(self) -> Cause:
+        """What the table says of it, cause or not."""
+        return self.cause or _table()["other"][self.id]
 
     @property
     def words(self) -> str:
         """What it is."""
-        return OTHERS[self.id][0] if self.cause is None else self.cause.words
-
-    def line(self, account: Account) -> str:
-        """Return the line to type on the side of an account."""
-        return OTHERS[self.id][1] if self.cause is None else self.cause.line(account)
+        return self.row.words
 
 
-_SHAPES = "torch.profiler.profile(record_shapes=True)  # and compare the shapes of these operators"
-OTHERS = {
-    "wider_type": (
-        "kernels on a wider type of number",
-        'with torch.autocast("cuda", torch.bfloat16): ...',
-    ),
-    "more_launches": (
-        "more kernels are launched for the same operators",
-        "torch.profiler.profile(with_stack=True)  # and look who calls these operators again",
-    ),
-    "other_kernels": ("other kernels for the same operators", _SHAPES),
-    "same_kernels": ("the same kernels take longer: larger shapes, or other data", _SHAPES),
-    "other_operators": (
-        "operators that only one side has",
-        "torch.profiler.profile(with_stack=True)  # and look who calls these operators",
-    ),
-    "copies": (
-        "other copies and fills of memory",
-        "torch.profiler.profile(with_stack=True)  # and look who copies",
-    ),
-    "profiling": (
-        "the profiler itself",
-        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # more steps to warm up",
-    ),
-}
-"""What differs without a cause of the table: in words, and a line that tells more."""
 _BYTES = {"double": 8, "float": 4, "tf32": 4, "half": 2, "bf16": 2, "fp8": 1, "int8": 1}
 """Bytes of the types that names of kernels tell."""
 

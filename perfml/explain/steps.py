@@ -138,10 +138,8 @@ class StepComparison:
 
     def action(self) -> str | None:
         """Return what to do about the first cause: a line to type, and why."""
-        if self.first is None:
-            return None
-        also = "" if self.first.cause is None else f". {self.first.cause.also}"
-        return f"in {self.slower}: {self.first.line(self._slow)}{also}"
+        first = self.first
+        return None if first is None else f"in {self.slower}: {first.row.action(self._slow)}"
 
     @property
     def _slow(self) -> Account:
@@ -172,7 +170,7 @@ class StepComparison:
     @property
     def command(self) -> str | None:
         """A line to type on the slower side."""
-        return None if self.first is None else self.first.line(self._slow)
+        return None if self.first is None else self.first.row.line(self._slow)
 
     JSON: ClassVar = (
         *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),

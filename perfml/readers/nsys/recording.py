@@ -21,6 +21,8 @@ COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _VERSION = re.compile(r"_v\d+$")
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
+_PYTORCH = "at::native"
+"""Namespace of PyTorch's own kernels, of which every program of it launches some."""
 _KINDS = "ENUM_CUDA_MEM_KIND"
 """Table with the names of ``srcKind`` and ``dstKind``: the numbers changed with the exporter."""
 
@@ -60,7 +62,9 @@ def step_account(
     if not steps.name:
         return None
     finder = Origins(recording, steps)
-    return account_of(recording, steps, finder, finder.all(recording.activities))
+    pytorch = any(_PYTORCH in name for name in set(names))
+    origins = finder.all(recording.activities)
+    return account_of(recording, steps, finder, origins, pytorch=pytorch)
 
 
 def _calls(database: Database) -> list[HostSpan]:
