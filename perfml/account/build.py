@@ -123,7 +123,7 @@ def _device(
     start, end, count = float(bounds[0]), float(bounds[-1]), len(bounds) - 1
     times = [work.time(float(since), float(until)) for since, until in itertools.pairwise(bounds)]
     idle = [
-        Idle(str(state), part.length_us / count, host.where(part, steps.marks))
+        Idle(str(state), part.length_us / count, host.where(part))
         for state, part in host.idle(work.idle(start, end), work.activities).items()
         if part.length_us > 0
     ]

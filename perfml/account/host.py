@@ -88,13 +88,7 @@ def is_to_device(activity: Activity) -> bool:
 class Host:
     """What the host did over a recording."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        origins: Origins,
-        launched: Sequence[Origin],
-    ) -> None:
-        self.recording = recording
+    def __init__(self, recording: Recording, origins: Origins, launched: Sequence[Origin]) -> None:
         pairs = list(zip(recording.activities, launched, strict=True))
         calls = recording.spans(HostKind.CALL)
         operators = recording.spans(HostKind.OPERATOR)
@@ -116,6 +110,11 @@ class Host:
             State.OPERATORS: _union(operators),
         }
         self._around = origins.innermost
+        named: dict[str, list[HostSpan]] = {}
+        for span in ranges:
+            if span not in origins.steps.marks:
+                named.setdefault(span.name, []).append(span)
+        self._named = {name: _union(spans) for name, spans in named.items()}
 
     def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:
         """Return the idle time of a device by what the host did.
@@ -164,17 +163,11 @@ class Host:
         held = np.abs(begins[np.minimum(near, begins.size - 1)] - gaps.end) < 1e-2
         return Intervals(gaps.start[held], gaps.end[held])
 
-    def where(self, part: Intervals, marks: Iterable[HostSpan]) -> str:
+    def where(self, part: Intervals) -> str:
         """Return the innermost range that holds most of some time; empty where none does."""
-        own = set(marks)
-        names: dict[str, list[HostSpan]] = {}
-        for span in self.recording.spans(HostKind.RANGE):
-            if span not in own:
-                names.setdefault(span.name, []).append(span)
-        sizes = {name: _union(spans) for name, spans in names.items()}
-        held = {name: intersection(part, spans).length_us for name, spans in sizes.items()}
+        held = {name: intersection(part, whole).length_us for name, whole in self._named.items()}
         most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
-        return min(most, key=lambda name: sizes[name].length_us, default="")
+        return min(most, key=lambda name: self._named[name].length_us, default="")
 
     def waits(self, start: int, end: int) -> tuple[Waiting, ...]:
         """Return the calls at which the host waits between two times, those most often first."""
