@@ -17,6 +17,9 @@ from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, rows_by, same_device
 from perfml.explain.gaps import UNSEEN, Waterfall
 from perfml.explain.launches import (
+    Change,
+    Launch,
+    Launches,
     LaunchReader,
     changes_between,
     changes_table,
@@ -61,6 +64,16 @@ class LayerPair:
     on_the_clock: Waterfall | None
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """What a layer launches on both sides (single launches, or merged ones), and its causes."""
+
+    orders: tuple[Launches, Launches]
+    changes: tuple[Change, ...]
+    launches: tuple[tuple[Launch, ...], tuple[Launch, ...]]
+    causes: Causes
+
+
 class DetailReader:
     """Explains any layer of two sides; their tables are taken apart once.
 
@@ -103,23 +116,8 @@ class DetailReader:
         """Return what is to be said of a layer."""
         time, names = pair.time, pair.names
         rows = [side.rows(name) for side, name in zip(self.sides, names, strict=True)]
-        parts = LayerParts.of(rows[0], rows[1], pair.launched)
-        kernels_us = parts.kernels_us(time)
-        before, after = (
-            reader.read(name, us)
-            for reader, name, us in zip(self._readers, names, kernels_us, strict=True)
-        )
-        changes = changes_between(before.names, after.names)
-        if before.launches is not None and after.launches is not None:
-            launches = before.launches, after.launches
-            causes = kernel_causes(changes, before, after, same_device=self._same_device)
-        else:
-            merged = [merged_launch(*side) for side in zip(rows, kernels_us, strict=True)]
-            launches = (merged[0],), (merged[1],)
-            causes = layer_causes(merged[0], merged[1], same_device=self._same_device)
-        causes = parts.joined(causes)
-        if names[0] == names[1] and (apart := pieces_apart(names[0], time, causes, self.sides)):
-            causes = replace(causes, untold=apart)
+        counted = self._counted(pair, rows)
+        causes = counted.causes
         hidden = pair.on_the_clock
         hidden = hidden if hidden is not None and hidden.hidden else None
         # a kernel's cure is no answer where the time passes between the kernels
@@ -128,7 +126,7 @@ class DetailReader:
         fix = None
         if not between:
             called = (left.name, right.name)
-            fix = first_fix(time, causes, called, launches, tables=not left.by)
+            fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
         alike = time.verdict not in ("slower", "faster") and pair.on_the_clock is None
         unseen = UNSEEN if alike and only_kernels(*rows) else ""
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
@@ -140,8 +138,8 @@ class DetailReader:
             target_layer=names[1],
             aligned_by=pair.aligned_by,
             time=time,
-            kernels=changes_table(changes, before, after),
-            launches=launches_table(changes, before, after),
+            kernels=changes_table(counted.changes, *counted.orders),
+            launches=launches_table(counted.changes, *counted.orders),
             metrics=metrics,
             causes=causes,
             model=attribution,
@@ -152,7 +150,7 @@ class DetailReader:
             warnings=tuple(
                 f"{side.name}: {held.others} of {held.others + held.repeats} repeats launch other "
                 "kernels; the kernels shown are those of the usual repeats"
-                for side, held in ((left, before), (right, after))
+                for side, held in zip(self.sides, counted.orders, strict=True)
                 if held.others
             ),
             reasons=(
@@ -166,6 +164,28 @@ class DetailReader:
             unseen=unseen,
             advice=self._advice_beside(pair, causes, between=between),
         )
+
+    def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
+        """Return what a layer launches on both sides, and what counters say of that."""
+        parts = LayerParts.of(rows[0], rows[1], pair.launched)
+        kernels_us = parts.kernels_us(pair.time)
+        before, after = (
+            reader.read(name, us)
+            for reader, name, us in zip(self._readers, pair.names, kernels_us, strict=True)
+        )
+        changes = changes_between(before.names, after.names)
+        if before.launches is not None and after.launches is not None:
+            launches = before.launches, after.launches
+            causes = kernel_causes(changes, before, after, same_device=self._same_device)
+        else:
+            merged = [merged_launch(*side) for side in zip(rows, kernels_us, strict=True)]
+            launches = (merged[0],), (merged[1],)
+            causes = layer_causes(merged[0], merged[1], same_device=self._same_device)
+        causes = parts.joined(causes)
+        layer, partner = pair.names
+        if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
+            causes = replace(causes, untold=apart)
+        return _Counted((before, after), changes, launches, causes)
 
     def _advice_beside(self, pair: LayerPair, causes: Causes, *, between: bool) -> pd.DataFrame:
         """Return both sides' findings; what both sides tell makes them more or less sure."""
