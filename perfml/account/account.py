@@ -2,21 +2,21 @@
 
 A step ends when the host has left it and the device has done what was launched in it. From one
 such end to the next a person waits, so that the walls of all steps add up to the time from the
-first step's start to the last activity's end, whether the host runs ahead or not. On a device
-
-    wall = computing + copying + both + idle
-
-where computing and copying are unions on the clock.
+first step's start to the last activity's end, whether the host runs ahead or not. What a device did
+meanwhile is a `DeviceTime`, of unions on the clock.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
+from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
 """Key of an account in what a reader notes of its source."""
@@ -27,17 +27,6 @@ _APART = 3.0
 AGREE = 1.1
 """Steps that differ by less than this factor agree. Of the 22 recordings of three steps of
 2026-11-25 the second and third agree to 1.1 in 16 (``studies/truth/steps.py``)."""
-
-
-@dataclass(frozen=True)
-class DeviceStep:
-    """A step on one device, in microseconds that add up to `wall_us`."""
-
-    wall_us: float
-    computing_us: float
-    copying_us: float
-    both_us: float
-    idle_us: float
 
 
 @dataclass(frozen=True)
@@ -109,22 +98,22 @@ class DeviceAccount:
         Of `step`, by what the host did.
     parts, copies
         What it computed and copied; with `idle` they add up to the wall.
-    launches, graphs
-        Kernels, and CUDA graphs, launched in a step.
+    launches
+        Kernels launched in a step.
     """
 
     device: int
-    step: DeviceStep
-    steps: tuple[DeviceStep, ...]
+    step: DeviceTime
+    steps: tuple[DeviceTime, ...]
     idle: tuple[Idle, ...]
     parts: tuple[Part, ...]
     copies: tuple[Copies, ...]
     launches: float
-    graphs: float
 
-    def idle_us(self, *states: str) -> float:
-        """Return how long it was idle while the host was in some states."""
-        return sum(idle.us for idle in self.idle if idle.state in states)
+    @functools.cached_property
+    def traits(self) -> frozenset[str]:
+        """What the names of its kernels tell."""
+        return frozenset(trait for part in self.parts for trait in part.traits)
 
 
 @dataclass(frozen=True)
@@ -145,8 +134,8 @@ class Account:
         Where the host waits for a device.
     trains
         Whether there is a backward pass.
-    covered
-        The part of the kernels' time that lies in layers.
+    pytorch
+        Whether PyTorch ran it.
     """
 
     marked_by: str
@@ -155,7 +144,7 @@ class Account:
     devices: tuple[DeviceAccount, ...]
     waits: tuple[Waiting, ...]
     trains: bool
-    covered: float
+    pytorch: bool = True
 
     @property
     def kept_us(self) -> tuple[float, ...]:
@@ -177,9 +166,7 @@ class Account:
         """The device that is idle least."""
         return min(self.devices, key=lambda each: each.step.idle_us)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+    to_dict = json_object
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Account:
@@ -191,7 +178,7 @@ class Account:
             tuple(map(_device, document["devices"])),
             tuple(Waiting(**row) for row in document["waits"]),
             bool(document["trains"]),
-            float(document["covered"]),
+            bool(document["pytorch"]),
         )
 
 
@@ -207,13 +194,12 @@ def account_in(provenance: Mapping[str, Any]) -> Account | None:
 def _device(document: Mapping[str, Any]) -> DeviceAccount:
     return DeviceAccount(
         int(document["device"]),
-        DeviceStep(**document["step"]),
-        tuple(DeviceStep(**row) for row in document["steps"]),
+        DeviceTime.from_dict(document["step"]),
+        tuple(map(DeviceTime.from_dict, document["steps"])),
         tuple(Idle(**row) for row in document["idle"]),
         tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
         tuple(Copies(**row) for row in document["copies"]),
         float(document["launches"]),
-        float(document["graphs"]),
     )
 
 

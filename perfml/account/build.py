@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from perfml.account.account import (
-    Account,
-    Copies,
-    DeviceAccount,
-    DeviceStep,
-    Idle,
-    Part,
-    is_warm_up,
-)
+from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part, is_warm_up
+from perfml.account.device_time import DeviceTime
 from perfml.account.host import Host, is_pageable
-from perfml.account.intervals import (
-    Floats,
-    Intervals,
-    difference,
-    intersection,
-    union,
-    within,
-)
+from perfml.account.intervals import Floats, Intervals, difference, intersection, union, within
 from perfml.account.origins import Origin, Origins
 from perfml.account.recording import Activity, DeviceKind, Recording
 from perfml.account.steps import Steps
@@ -39,21 +26,50 @@ _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reducti
 _OPTIMIZER = "Optimizer.step#"
 
 
-@dataclass(frozen=True)
 class _Work:
-    """Activities of one device, with where they were launched."""
+    """Activities of one device, with where they were launched; microseconds, shape (n,)."""
 
-    activities: list[Activity]
-    origins: list[Origin]
+    def __init__(self, pairs: Sequence[tuple[Activity, Origin]]) -> None:
+        self.activities = [activity for activity, _ in pairs]
+        self.origins = [origin for _, origin in pairs]
+        self.starts = np.array([each.start for each in self.activities]) / 1e3
+        self.ends = np.array([each.end for each in self.activities]) / 1e3
+        self.kernels = np.array([each.kind is DeviceKind.KERNEL for each in self.activities])
+        self.computing = union(self.starts[self.kernels], self.ends[self.kernels])
+        self.copying = union(self.starts[~self.kernels], self.ends[~self.kernels])
 
-    def union(self, *kinds: DeviceKind) -> Intervals:
-        """Return when the device was busy with some kinds."""
-        mine = [each for each in self.activities if each.kind in kinds]
-        return union([each.start / 1e3 for each in mine], [each.end / 1e3 for each in mine])
+    def idle(self, start: float, end: float) -> Intervals:
+        """Return when the device had nothing to do between two times."""
+        whole = Intervals(np.array([start]), np.array([end]))
+        return difference(difference(whole, self.computing), self.copying)
+
+    def time(self, start: float, end: float) -> DeviceTime:
+        """Return the account of the device between two times."""
+        one, other = within(self.computing, start, end), within(self.copying, start, end)
+        both = intersection(one, other).length_us
+        alone = one.length_us - both, other.length_us - both
+        begun = self.kernels & (self.starts >= start) & (self.starts < end)
+        gaps = self.idle(start, end)
+        lengths = gaps.end - gaps.start if gaps.start.size else np.zeros(1)
+        return DeviceTime(
+            int(begun.sum()),
+            float((self.ends - self.starts)[begun].sum()),
+            *alone,
+            end - start - sum(alone) - both,
+            float(np.median(lengths)),
+            float(lengths.max()),
+            self.activities[0].device,
+            both,
+        )
 
 
 def account_of(
-    recording: Recording, steps: Steps, finder: Origins, origins: Sequence[Origin]
+    recording: Recording,
+    steps: Steps,
+    finder: Origins,
+    origins: Sequence[Origin],
+    *,
+    pytorch: bool = True,
 ) -> Account:
     """Return the account of a recording.
 
@@ -65,6 +81,8 @@ def account_of(
         Where its steps begin and end.
     finder, origins
         Where each of its activities was launched.
+    pytorch
+        Whether PyTorch ran it, so that its users are told lines of PyTorch.
     """
     ends = _ends(recording, steps, origins)
     bounds = np.array([steps.starts[0], *ends]) / 1e3
@@ -72,27 +90,20 @@ def account_of(
     warm_up = is_warm_up(walls)
     kept = bounds[1:] if warm_up else bounds
     host = Host(recording, finder, origins)
-    devices = []
-    for device in sorted({each.device for each in recording.activities}):
-        rows = [at for at, each in enumerate(recording.activities) if each.device == device]
-        work = _Work([recording.activities[at] for at in rows], [origins[at] for at in rows])
-        devices.append(_device(device, work, kept, host, steps, first=int(warm_up)))
-    kernels = [each.kind is DeviceKind.KERNEL for each in recording.activities]
-    times = [each.end - each.start for each in recording.activities]
-    whole = sum(time for time, kernel in zip(times, kernels, strict=True) if kernel)
-    inside = sum(
-        time
-        for time, kernel, origin in zip(times, kernels, origins, strict=True)
-        if kernel and origin.path
-    )
+    pairs: dict[int, list[tuple[Activity, Origin]]] = {}
+    for activity, origin in zip(recording.activities, origins, strict=True):
+        pairs.setdefault(activity.device, []).append((activity, origin))
     return Account(
         steps.name,
         walls,
         warm_up,
-        tuple(devices),
+        tuple(
+            _device(number, _Work(held), kept, host, steps, first=int(warm_up))
+            for number, held in sorted(pairs.items())
+        ),
         host.waits(steps.starts[int(warm_up)], steps.ends[-1]),
         any(origin.backward for origin in origins),
-        inside / whole if whole else 0.0,
+        pytorch,
     )
 
 
@@ -110,49 +121,23 @@ def _device(
     number: int, work: _Work, bounds: Floats, host: Host, steps: Steps, *, first: int
 ) -> DeviceAccount:
     start, end, count = float(bounds[0]), float(bounds[-1]), len(bounds) - 1
-    computing = work.union(DeviceKind.KERNEL)
-    copying = work.union(DeviceKind.COPY, DeviceKind.FILL)
-    whole = Intervals(np.array([start]), np.array([end]))
-    gaps = difference(difference(whole, computing), copying)
-    walls = [
-        _step(computing, copying, float(since), float(until))
-        for since, until in itertools.pairwise(bounds)
-    ]
+    times = [work.time(float(since), float(until)) for since, until in itertools.pairwise(bounds)]
     idle = [
-        Idle(str(state), part.length_us / count, host.where(part, steps.marks))
-        for state, part in host.idle(gaps, work.activities).items()
+        Idle(str(state), part.length_us / count, host.where(part))
+        for state, part in host.idle(work.idle(start, end), work.activities).items()
         if part.length_us > 0
     ]
     alone = _alone(work, start, end) / count
-    counted = [steps.of(origin.time) >= first for origin in work.origins]
-    graphs = {
-        id(origin.call)
-        for origin, counts in zip(work.origins, counted, strict=True)
-        if counts and origin.by_graph
-    }
-    kernels = [each.kind is DeviceKind.KERNEL for each in work.activities]
+    counted = np.array([steps.of(origin.time) >= first for origin in work.origins])
     return DeviceAccount(
         number,
-        _mean(walls),
-        tuple(walls),
+        DeviceTime.mean(times),
+        tuple(times),
         tuple(sorted(idle, key=lambda each: -each.us)),
-        _parts(work, alone, counted, count),
-        _copies(work, alone, counted, count),
-        sum(k and c for k, c in zip(kernels, counted, strict=True)) / count,
-        len(graphs) / count,
+        _parts(work, alone, counted / count),
+        _copies(work, alone, counted / count),
+        int((work.kernels & counted).sum()) / count,
     )
-
-
-def _step(computing: Intervals, copying: Intervals, start: float, end: float) -> DeviceStep:
-    one, other = within(computing, start, end), within(copying, start, end)
-    both = intersection(one, other).length_us
-    alone = one.length_us - both, other.length_us - both
-    return DeviceStep(end - start, *alone, both, end - start - sum(alone) - both)
-
-
-def _mean(steps: Sequence[DeviceStep]) -> DeviceStep:
-    names = ("wall_us", "computing_us", "copying_us", "both_us", "idle_us")
-    return DeviceStep(*(sum(getattr(s, name) for s in steps) / len(steps) for name in names))
 
 
 def _alone(work: _Work, start: float, end: float) -> Floats:
@@ -164,10 +149,8 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
     found = np.zeros(len(work.activities))
     covered = Intervals(np.empty(0), np.empty(0))
     talks = [_does(each) == "communication" for each in work.activities]
-    kernels = [each.kind is DeviceKind.KERNEL for each in work.activities]
-    ranks = np.where(kernels, np.where(talks, 1, 0), 2)
-    starts = np.clip([each.start / 1e3 for each in work.activities], start, end)
-    ends = np.clip([each.end / 1e3 for each in work.activities], start, end)
+    ranks = np.where(work.kernels, np.where(talks, 1, 0), 2)
+    starts, ends = np.clip(work.starts, start, end), np.clip(work.ends, start, end)
     for rank in range(3):
         rows = np.flatnonzero(ranks == rank)
         if not rows.size:
@@ -185,32 +168,37 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
     return found
 
 
-def _parts(work: _Work, alone: Floats, counted: Sequence[bool], count: int) -> tuple[Part, ...]:
+def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
-    sums: dict[Part, list[float]] = {}
-    where: dict[Part, dict[str, float]] = {}
+    operators = any(origin.operator for origin in work.origins)
+    sums: dict[Part, Floats] = {}
+    where: dict[Part, defaultdict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
-        if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or counted[at]):
+        if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or launches[at] > 0):
             continue
         traits = kernel_traits(activity.name)
         part = Part(
             _zone(traits.does, origin, at in written_out),
-            origin.operator or "",
+            origin.operator or ("" if operators else _innermost(origin)),
             origin.backward,
             _label(activity.name),
             traits.does,
             tuple(sorted(traits.ids())),
         )
-        us, launches = sums.get(part, (0.0, 0.0))
-        sums[part] = [us + float(alone[at]), launches + counted[at] / count]
+        amounts = sums.setdefault(part, np.zeros(2))
+        amounts += (alone[at], launches[at])
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
-        held = where.setdefault(part, {})
-        held[place] = held.get(place, 0.0) + float(alone[at])
+        where.setdefault(part, defaultdict(float))[place] += float(alone[at])
     parts = [
-        replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=launches)
-        for part, (us, launches) in sums.items()
+        replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=times)
+        for part, (us, times) in ((part, amounts.tolist()) for part, amounts in sums.items())
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
+
+
+def _innermost(origin: Origin) -> str:
+    """Return the innermost range, which stands for the operator where nobody recorded operators."""
+    return next((name for name in origin.path[::-1] if not ITERATION.fullmatch(name)), "")
 
 
 _label = functools.lru_cache(maxsize=1 << 12)(kernel_label)
@@ -252,17 +240,13 @@ def _attention(work: _Work) -> set[int]:
     return found
 
 
-def _copies(work: _Work, alone: Floats, counted: Sequence[bool], count: int) -> tuple[Copies, ...]:
-    sums: dict[tuple[str, bool], list[float]] = {}
-    for at, activity in enumerate(work.activities):
-        if activity.kind is DeviceKind.KERNEL:
-            continue
-        key = (_kind(activity), is_pageable(activity))
-        us, size, times = sums.setdefault(key, [0.0, 0.0, 0.0])
-        times += counted[at] / count
-        size += activity.bytes * counted[at] / count
-        sums[key] = [us + float(alone[at]), size, times]
-    rows = [Copies(*key, *values) for key, values in sums.items()]
+def _copies(work: _Work, alone: Floats, times: Floats) -> tuple[Copies, ...]:
+    sums: dict[tuple[str, bool], Floats] = {}
+    for at in np.flatnonzero(~work.kernels):
+        activity = work.activities[at]
+        amounts = sums.setdefault((_kind(activity), is_pageable(activity)), np.zeros(3))
+        amounts += (alone[at], activity.bytes * times[at], times[at])
+    rows = [Copies(*key, *amounts.tolist()) for key, amounts in sums.items()]
     return tuple(sorted(rows, key=lambda row: -row.us))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, ClassVar
@@ -61,6 +62,8 @@ class Cause:
         Which kernels are its.
     instead
         Other lines to type, by the operator at which the host waits most often.
+    otherwise
+        ``remedy`` and ``also`` of a program that is not PyTorch's.
     launches
         Whether it shows in more launches, each of which takes the host's time.
     saves
@@ -71,19 +74,27 @@ class Cause:
 
     id: str
     words: str
-    saves: float
     remedy: str
-    also: str
+    saves: float = 0.0
+    also: str = ""
     idle: frozenset[str] = frozenset()
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
+    otherwise: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, account: Account) -> str:
         """Return the line to type for an account that has this cause."""
+        if not account.pytorch:
+            return self.otherwise.get("remedy", self.remedy)
         waits = account.waits[0].operator if account.waits else ""
         return self.instead.get(waits, self.remedy)
+
+    def action(self, account: Account) -> str:
+        """Return the line to type, and the sentence to it."""
+        also = self.also if account.pytorch else self.otherwise.get("also", self.also)
+        return f"{self.line(account)}. {also}" if also else self.line(account)
 
     def has_copies(self, copies: Copies) -> bool:
         """Return whether some copies are this cause's."""
@@ -92,24 +103,34 @@ class Cause:
         )
 
 
+NONE = Cause("", "", "")
+"""Of what fits no cause."""
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Cause]]:
+    text = (files(__package__) / "causes.toml").read_text(encoding="utf-8")
+    return {
+        kind: {row["id"]: _cause(row) for row in rows} for kind, rows in tomllib.loads(text).items()
+    }
+
+
 @functools.cache
 def causes() -> tuple[Cause, ...]:
     """Return the causes of ``causes.toml``, in its order."""
-    text = (files(__package__) / "causes.toml").read_text(encoding="utf-8")
-    return tuple(map(_cause, tomllib.loads(text)["cause"]))
+    return tuple(_table()["cause"].values())
 
 
 def _cause(row: Mapping[str, Any]) -> Cause:
-    kernels = tuple(map(_match, row.get("kernels", ())))
-    return Cause(**{**row, "idle": frozenset(row.get("idle", ())), "kernels": kernels})
+    kernels = tuple(KernelMatch(**_sets(each)) for each in row.get("kernels", ()))
+    return Cause(**{**_sets(row), "kernels": kernels})
 
 
-def _match(row: Mapping[str, Any]) -> KernelMatch:
-    zones, does, traits, unless = (
-        frozenset(row.get(name, ())) for name in ("zones", "does", "traits", "unless")
-    )
-    beside, only = (str(row.get(name, "")) for name in ("beside", "only"))
-    return KernelMatch(zones, does, traits, unless, beside, only, row.get("saves"))
+def _sets(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the table with its lists as sets."""
+    return {
+        k: frozenset(v) if isinstance(v, list) and k != "kernels" else v for k, v in row.items()
+    }
 
 
 @dataclass
@@ -121,8 +142,8 @@ class Amount:
     computing_us: float = 0.0
     saved_us: float = 0.0
     launches: float = 0.0
-    where: dict[str, float] = field(default_factory=dict)
-    operators: dict[str, float] = field(default_factory=dict)
+    where: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    operators: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def us(self) -> float:
@@ -132,53 +153,52 @@ class Amount:
     @property
     def place(self) -> str:
         """The range in which most of it lies; empty where no range holds it."""
-        return max(self.where, key=self.where.__getitem__, default="")
+        return _most(self.where)
 
     @property
     def operator(self) -> str:
         """The operator that most of its kernels were launched for."""
-        return max(self.operators, key=self.operators.__getitem__, default="")
+        return _most(self.operators)
 
     def at(self, where: str, us: float) -> None:
         """Note in which range some of it lies."""
         if where:
-            self.where[where] = self.where.get(where, 0.0) + us
+            self.where[where] += us
 
 
 def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
     """Return what each cause takes of a step on one device; ``""`` is what has no cause."""
-    found: dict[str, Amount] = {"": Amount(), **{cause.id: Amount() for cause in causes()}}
+    found = {id_: Amount() for id_ in ("", *(cause.id for cause in causes()))}
     for idle in device.idle:
-        cause = next((each for each in causes() if idle.state in each.idle), None)
-        amount = found["" if cause is None else cause.id]
+        cause = next((each for each in causes() if idle.state in each.idle), NONE)
+        amount = found[cause.id]
         amount.idle_us += idle.us
-        amount.saved_us += idle.us * (0.0 if cause is None else cause.saves)
+        amount.saved_us += idle.us * cause.saves
         amount.at(idle.where, idle.us)
     for copies in device.copies:
-        cause = next((each for each in causes() if each.has_copies(copies)), None)
-        amount = found["" if cause is None else cause.id]
-        amount.copying_us += copies.us
-        amount.saved_us += copies.us * (0.0 if cause is None else cause.saves)
-    traits = frozenset(trait for part in device.parts for trait in part.traits)
+        cause = next((each for each in causes() if each.has_copies(copies)), NONE)
+        found[cause.id].copying_us += copies.us
+        found[cause.id].saved_us += copies.us * cause.saves
+    traits = device.traits
     for part in device.parts:
         cause, saves = _of_part(part, account, traits)
-        amount = found["" if cause is None else cause.id]
+        amount = found[cause.id]
         amount.computing_us += part.us
         amount.saved_us += part.us * saves
-        if cause is not None and saves == cause.saves:
+        if cause is not NONE and saves == cause.saves:
             amount.launches += part.launches  # the remedy takes these away, not only their time
         amount.at(part.where, part.us)
-        amount.operators[part.operator] = amount.operators.get(part.operator, 0.0) + part.us
+        amount.operators[part.operator] += part.us
     _share_launching(found, device)
     return found
 
 
-def _of_part(part: Part, account: Account, traits: frozenset[str]) -> tuple[Cause | None, float]:
+def _of_part(part: Part, account: Account, traits: frozenset[str]) -> tuple[Cause, float]:
     for cause in causes():
         for match in cause.kernels:
             if match.holds(part, account, traits):
                 return cause, cause.saves if match.saves is None else match.saves
-    return None, 0.0
+    return NONE, 0.0
 
 
 def _share_launching(found: Mapping[str, Amount], device: DeviceAccount) -> None:
@@ -205,14 +225,11 @@ class Finding:
         What it takes.
     step_us
         The step on the clock.
-    device
-        The number of the device.
     """
 
     cause: Cause
     amount: Amount
     step_us: float
-    device: int
 
     @property
     def saved_us(self) -> float:
@@ -226,10 +243,11 @@ def findings(account: Account) -> list[Finding]:
     Of several devices it is the busiest one's: nothing saves more than that one leaves.
     """
     device = account.busiest
+    taken = amounts(account, device)
     found = [
-        Finding(cause, amount, account.step_us, device.device)
+        Finding(cause, taken[cause.id], account.step_us)
         for cause in causes()
-        if (amount := amounts(account, device)[cause.id]).saved_us > 0
+        if taken[cause.id].saved_us > 0
     ]
     return sorted(found, key=lambda each: -each.saved_us)
 
@@ -241,7 +259,7 @@ class Change:
     Attributes
     ----------
     id
-        Of a cause of ``causes.toml``, or of `OTHERS`.
+        Of a row of ``causes.toml``.
     us
         What the other side takes more.
     operators
@@ -259,45 +277,20 @@ class Change:
 
     @property
     def cause(self) -> Cause | None:
-        """The cause; None of `OTHERS`."""
-        return next((each for each in causes() if each.id == self.id), None)
+        """The cause; None of what is no cause of its own."""
+        return _table()["cause"].get(self.id)
+
+    @property
+    def row(self) -> Cause:
+        """What the table says of it, cause or not."""
+        return self.cause or _table()["other"][self.id]
 
     @property
     def words(self) -> str:
         """What it is."""
-        return OTHERS[self.id][0] if self.cause is None else self.cause.words
-
-    def line(self, account: Account) -> str:
-        """Return the line to type on the side of an account."""
-        return OTHERS[self.id][1] if self.cause is None else self.cause.line(account)
+        return self.row.words
 
 
-_SHAPES = "torch.profiler.profile(record_shapes=True)  # and compare the shapes of these operators"
-OTHERS = {
-    "wider_type": (
-        "kernels on a wider type of number",
-        'with torch.autocast("cuda", torch.bfloat16): ...',
-    ),
-    "more_launches": (
-        "more kernels are launched for the same operators",
-        "torch.profiler.profile(with_stack=True)  # and look who calls these operators again",
-    ),
-    "other_kernels": ("other kernels for the same operators", _SHAPES),
-    "same_kernels": ("the same kernels take longer: larger shapes, or other data", _SHAPES),
-    "other_operators": (
-        "operators that only one side has",
-        "torch.profiler.profile(with_stack=True)  # and look who calls these operators",
-    ),
-    "copies": (
-        "other copies and fills of memory",
-        "torch.profiler.profile(with_stack=True)  # and look who copies",
-    ),
-    "profiling": (
-        "the profiler itself",
-        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # more steps to warm up",
-    ),
-}
-"""What differs without a cause of the table: in words, and a line that tells more."""
 _BYTES = {"double": 8, "float": 4, "tf32": 4, "half": 2, "bf16": 2, "fp8": 1, "int8": 1}
 """Bytes of the types that names of kernels tell."""
 
@@ -313,35 +306,42 @@ def changes(one: Account, other: Account) -> list[Change]:
     sides = [(each, each.busiest) for each in (one, other)]
     sums = [amounts(*side) for side in sides]
     kernels = _kernel_changes(sides)
-    found: dict[str, Change] = {change.id: change for change in kernels[0]}
-
-    def add(id_: str, us: float, where: str = "") -> None:
-        known = found.get(id_, Change(id_, 0.0))
-        found[id_] = Change(id_, known.us + us, known.operators, where or known.where)
-
+    us = _sums((each.id, each.us) for each in kernels)
+    where = {
+        id_: _most(_sums((k.longest.where, abs(k.us)) for k in kernels if k.id == id_))
+        for id_ in us
+    }
     for cause in causes():
         before, after = (side[cause.id] for side in sums)
         more = after.idle_us + after.copying_us - before.idle_us - before.copying_us
         if cause.id == LAUNCH_BOUND:
-            for id_, us in _by_launches(more, kernels[1], sides[0][1].launches):
-                add(id_, us)
+            launches = _sums((each.id, each.launches) for each in kernels)
+            for id_, part in _by_launches(more, launches, sides[0][1].launches):
+                us[id_] += part
         elif more:
-            add(cause.id, more, (after if more > 0 else before).place)
+            us[cause.id] += more
+            where[cause.id] = (after if more > 0 else before).place or where.get(cause.id, "")
     rest = [side[""] for side in sums]
-    add("copies", rest[1].copying_us - rest[0].copying_us)
-    add("profiling", rest[1].idle_us - rest[0].idle_us)
+    us["copies"] += rest[1].copying_us - rest[0].copying_us
+    us["profiling"] += rest[1].idle_us - rest[0].idle_us
     sign = 1.0 if other.step_us >= one.step_us else -1.0
-    return sorted((each for each in found.values() if each.us), key=lambda each: -sign * each.us)
+    found = []
+    for id_, more in us.items():
+        operators = _sums((k.longest.operator, abs(k.us)) for k in kernels if k.id == id_)
+        names = tuple(name for name in sorted(operators, key=lambda n: -operators[n]) if name)
+        found += [Change(id_, more, names[:3], where.get(id_, ""))] if more else []
+    return sorted(found, key=lambda each: -sign * each.us)
 
 
 def _by_launches(
     more_us: float, launches: Mapping[str, float], before: float
 ) -> list[tuple[str, float]]:
     """Share what launching takes more among the causes that launch more."""
-    added = {id_: n for id_, n in launches.items() if n * more_us > 0 and id_ in _with_launches()}
-    whole = sum(abs(n) for n in launches.values() if n * more_us > 0)
+    along = {id_: n for id_, n in launches.items() if n * more_us > 0}
+    added = {id_: n for id_, n in along.items() if id_ in _with_launches()}
     if abs(sum(added.values())) <= _FEW * max(before, 1.0):
         return [(LAUNCH_BOUND, more_us)]
+    whole = sum(map(abs, along.values()))
     shares = [(id_, more_us * abs(n) / whole) for id_, n in added.items()]
     return [*shares, (LAUNCH_BOUND, more_us - sum(us for _, us in shares))]
 
@@ -354,37 +354,30 @@ def _with_launches() -> frozenset[str]:
 _Side = tuple[Account, DeviceAccount]
 
 
-def _kernel_changes(sides: Sequence[_Side]) -> tuple[list[Change], dict[str, float]]:
-    """Return what kernels take more, by cause, and how many launches each cause adds."""
+@dataclass(frozen=True)
+class _Difference:
+    """What the kernels of one operator take more, and why; the longest is of the slower side."""
+
+    id: str
+    us: float
+    launches: float
+    longest: Part
+
+
+def _kernel_changes(sides: Sequence[_Side]) -> list[_Difference]:
     groups: dict[tuple[object, ...], tuple[list[Part], list[Part]]] = {}
     for place, (_, device) in enumerate(sides):
         for part in device.parts:
             groups.setdefault(_group(part), ([], []))[place].append(part)
-    us: dict[str, float] = {}
-    launches: dict[str, float] = {}
-    named: dict[str, dict[str, float]] = {}
-    where: dict[str, dict[str, float]] = {}
+    found = []
     for before, after in groups.values():
-        more = _sum(after) - _sum(before)
+        more = _us(after) - _us(before)
         id_ = _why(before, after, sides) if more else ""
-        count = sum(p.launches for p in after) - sum(p.launches for p in before)
-        launches[id_] = launches.get(id_, 0.0) + count
-        if not more:
-            continue
-        us[id_] = us.get(id_, 0.0) + more
-        longest = max(after if more > 0 else before, key=lambda part: part.us)
-        for held, name in ((named, longest.operator), (where, longest.where)):
-            mine = held.setdefault(id_, {})
-            mine[name] = mine.get(name, 0.0) + abs(more)
-    return [
-        Change(
-            id_,
-            value,
-            tuple(name for name in _largest(named[id_]) if name)[:3],
-            _largest(where[id_])[0],
-        )
-        for id_, value in us.items()
-    ], launches
+        launches = sum(p.launches for p in after) - sum(p.launches for p in before)
+        slower = after if more > 0 else before
+        longest = max(slower or after, key=lambda part: part.us)
+        found.append(_Difference(id_, more, launches, longest))
+    return found
 
 
 def _group(part: Part) -> tuple[object, ...]:
@@ -399,30 +392,23 @@ def _group(part: Part) -> tuple[object, ...]:
 
 def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) -> str:
     """Return the id of why an operator's kernels take another time."""
-    more = _sum(after) - _sum(before)
+    more = _us(after) - _us(before)
     slow, fast = (1, 0) if more > 0 else (0, 1)
     parts = (before, after)
     shares = []
     for side in (slow, fast):
         account, device = sides[side]
-        traits = frozenset(trait for part in device.parts for trait in part.traits)
-        mine: dict[str, float] = {}
-        for part in parts[side]:
-            for cause in causes():
-                if any(match.holds(part, account, traits) for match in cause.kernels):
-                    mine[cause.id] = mine.get(cause.id, 0.0) + part.us
-                    break
-        shares.append(mine)
+        shares.append(_sums((_of_part(p, account, device.traits)[0].id, p.us) for p in parts[side]))
     # of an operator that the other side has, more elementwise kernels are no cause
     gained = {
-        id_: value - shares[1].get(id_, 0.0)
+        id_: value - shares[1][id_]
         for id_, value in shares[0].items()
-        if id_ != "elementwise" or not parts[fast]
+        if id_ and (id_ != "elementwise" or not parts[fast])
     }
     zoned = any(part.zone for part in parts[slow])
     if not zoned and _bytes(parts[slow]) == 2 * _bytes(parts[fast]) == 4:
         return "wider_type"
-    best = max(gained, key=gained.__getitem__, default="")
+    best = _most(gained)
     if best and gained[best] >= _MOST * abs(more):
         return best
     if not before or not after:
@@ -444,18 +430,23 @@ def _without_cause(before: Sequence[Part], after: Sequence[Part]) -> str:
 
 def _bytes(parts: Sequence[Part]) -> int:
     """Return the bytes of an element that most of some kernels' time is spent on; 0 if unknown."""
-    sums: dict[str, float] = {}
-    for part in parts:
-        for trait in part.traits:
-            if trait.startswith("type:"):
-                sums[trait] = sums.get(trait, 0.0) + part.us
-    most = max(sums, key=sums.__getitem__, default="")
+    types = ((trait, part.us) for part in parts for trait in part.traits)
+    most = _most(_sums((trait, us) for trait, us in types if trait.startswith("type:")))
     return _BYTES.get(most.removeprefix("type:"), 0)
 
 
-def _sum(parts: Sequence[Part]) -> float:
+def _us(parts: Sequence[Part]) -> float:
     return sum(part.us for part in parts)
 
 
-def _largest(sums: Mapping[str, float]) -> list[str]:
-    return sorted(sums, key=lambda name: -sums[name])
+def _sums(pairs: Iterable[tuple[str, float]]) -> defaultdict[str, float]:
+    """Return the sum of the values of each name, in order of the first."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, value in pairs:
+        found[name] += value
+    return found
+
+
+def _most(sums: Mapping[str, float]) -> str:
+    """Return the name of the largest of some sums; empty without one."""
+    return max(sums, key=sums.__getitem__, default="")

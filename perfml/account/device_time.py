@@ -1,16 +1,19 @@
-"""What each device did in an iteration, in microseconds that add up.
+"""What a device did in a time on the clock, in microseconds that add up.
 
-    wall = computing + copying + idle = kernels - side by side + copying + idle
+    wall = computing + copying + both + idle
 
-From the start of the first kernel to the end of the last one; what was idle before the first kernel
-is no part of it. Devices are never added up: each has an account of its own.
+It is the account of a step of a trace (`perfml.account.build`), which begins where the host begins
+it, and of an iteration or a layer of a table with starts: there it goes from the start of the first
+kernel to the end of the last one, and what was idle before is no part of it. Devices are never
+added up: each has an account of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,29 +40,32 @@ def repeat_keys(launches: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """The account of one device over one iteration, or over a layer of it.
+    """The account of one device over a step, an iteration, or a layer of it.
 
     Attributes
     ----------
     launches
-        Kernels, or CUDA graphs traced as a whole.
+        Kernels, or CUDA graphs traced as a whole; of a mean of steps no whole number.
     kernels_us
         The sum of their times.
     computing_us
-        While at least one of them ran: less than the sum where they run side by side.
+        While at least one of them ran, and no copy that is counted in `both_us`.
     copying_us
         While memory was copied or filled and no kernel ran.
     idle_us
-        Neither of the two, between the first kernel and the last.
+        None of it.
     gap_us
-        Median of what was idle before a launch.
+        Median of what was idle before a launch; of a step, of its idle times.
     longest_us
         The longest of it.
     device
         Which of the devices of a profile.
+    both_us
+        While kernels ran and memory was copied: known of a trace. A table of kernels does not tell
+        it apart, and has it in `computing_us`.
     """
 
-    launches: int
+    launches: float
     kernels_us: float
     computing_us: float
     copying_us: float
@@ -67,16 +73,23 @@ class DeviceTime:
     gap_us: float = 0.0
     longest_us: float = 0.0
     device: int = 0
+    both_us: float = 0.0
 
     JSON: ClassVar = (
         *("launches", "kernels_us", "computing_us", "copying_us", "idle_us", "gap_us"),
-        *("longest_us", "device", "wall_us"),
+        *("longest_us", "device", "wall_us", "both_us"),
     )
+    JSON_OPTIONAL: ClassVar = ("both_us",)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> DeviceTime:
+        """Return what JSON has of one."""
+        return cls(**{name: value for name, value in document.items() if name != "wall_us"})
 
     @property
     def busy_us(self) -> float:
-        """While the device worked: computing or copying."""
-        return self.computing_us + self.copying_us
+        """While the device worked: computing, copying, or both."""
+        return self.computing_us + self.copying_us + self.both_us
 
     @property
     def wall_us(self) -> float:
@@ -86,12 +99,15 @@ class DeviceTime:
     @property
     def side_by_side_us(self) -> float:
         """By how much kernels that ran side by side make their sum longer than the clock shows."""
-        return self.kernels_us - self.computing_us
+        return self.kernels_us - self.computing_us - self.both_us
 
-
-def busiest(devices: Sequence[DeviceTime]) -> DeviceTime:
-    """Return the account of the device that worked longest: no saving goes below its work."""
-    return max(devices, key=lambda each: each.busy_us)
+    @classmethod
+    def mean(cls, times: Sequence[DeviceTime]) -> DeviceTime:
+        """Return the mean of several times of one device."""
+        rows = np.array([dataclasses.astuple(each) for each in times], dtype=float)
+        names = (field.name for field in dataclasses.fields(cls))
+        means = dict(zip(names, rows.mean(axis=0).tolist(), strict=True))
+        return cls(**{**means, "device": times[0].device})
 
 
 def device_of(launches: pd.DataFrame) -> npt.NDArray[np.int64]:
@@ -175,10 +191,8 @@ def device_times(
     frame = frame.sort_values("start_us", kind="stable")
     first = frame.groupby([*repeat, "device"], dropna=False, sort=False).cumcount() == 0
     frame["gap_us"] = frame["gap_us"].where(~first, 0.0).fillna(0.0)
-    inner = frame["gap_us"].where(~first)
-    groups = frame.assign(inner=inner).groupby(
-        [*keys, "device"], dropna=False, sort=False, observed=True
-    )
+    frame["inner"] = frame["gap_us"].where(~first)
+    groups = frame.groupby([*keys, "device"], dropna=False, sort=False, observed=True)
     found: pd.DataFrame = groups.agg(
         launches=("gap_us", "size"),
         kernels_us=("time_us", "sum"),
@@ -195,7 +209,7 @@ def device_times(
     else:
         known = groups["copied"].count() == found["launches"]
         found["copying_us"] = groups["copied"].sum().where(known, 0.0)
-    found[["gap_us", "longest_us"]] = found[["gap_us", "longest_us"]].fillna(0.0)
+    found = found.fillna({"gap_us": 0.0, "longest_us": 0.0})
     return found[found["computing_us"] > 0].reset_index()
 
 

@@ -7,6 +7,7 @@ what a person can change goes before that of what only happened at the time.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -87,13 +88,7 @@ def is_to_device(activity: Activity) -> bool:
 class Host:
     """What the host did over a recording."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        origins: Origins,
-        launched: Sequence[Origin],
-    ) -> None:
-        self.recording = recording
+    def __init__(self, recording: Recording, origins: Origins, launched: Sequence[Origin]) -> None:
         pairs = list(zip(recording.activities, launched, strict=True))
         calls = recording.spans(HostKind.CALL)
         operators = recording.spans(HostKind.OPERATOR)
@@ -115,6 +110,11 @@ class Host:
             State.OPERATORS: _union(operators),
         }
         self._around = origins.innermost
+        named: dict[str, list[HostSpan]] = {}
+        for span in ranges:
+            if span not in origins.steps.marks:
+                named.setdefault(span.name, []).append(span)
+        self._named = {name: _union(spans) for name, spans in named.items()}
 
     def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:
         """Return the idle time of a device by what the host did.
@@ -126,35 +126,26 @@ class Host:
         activities
             What it did.
         """
-        drained = self._drained(gaps)
-        parts: dict[State, Intervals] = {}
         rest = gaps
         long = self._long(gaps)
-        special = {
-            State.LOADING: union(
-                *_both(self.spans[State.LOADING], intersection(self._fed(gaps, activities), long))
-            ),
-            State.SYNCHRONISING: difference(drained, long),
+        fed = intersection(self._fed(gaps, activities), long)
+        loading = self.spans[State.LOADING]
+        held = self.spans | {
+            State.LOADING: union([*loading.start, *fed.start], [*loading.end, *fed.end]),
+            State.SYNCHRONISING: difference(self._drained(gaps), long),
             State.PYTHON: difference(gaps, long),
             State.COMPUTING: gaps,
         }
+        parts: dict[State, Intervals] = {}
         for state in State:
-            held = special.get(state, self.spans.get(state))
-            if held is None:
-                continue
-            parts[state] = intersection(rest, held)
-            rest = difference(rest, held)
+            parts[state] = intersection(rest, held[state])
+            rest = difference(rest, held[state])
         return parts
 
     def _drained(self, gaps: Intervals) -> Intervals:
         """Return the gaps in which the host came back from waiting: it had nothing launched."""
-        ends = np.sort(self._blocking.end)
-        first = np.searchsorted(ends, gaps.start, side="left")
-        held = (
-            (first < ends.size) & (ends[np.minimum(first, ends.size - 1)] <= gaps.end)
-            if (ends.size)
-            else np.zeros(gaps.start.size, dtype=bool)
-        )
+        ends = np.append(np.sort(self._blocking.end), np.inf)
+        held = ends[np.searchsorted(ends, gaps.start, side="left")] <= gaps.end
         return Intervals(gaps.start[held], gaps.end[held])
 
     def _long(self, gaps: Intervals) -> Intervals:
@@ -172,29 +163,17 @@ class Host:
         held = np.abs(begins[np.minimum(near, begins.size - 1)] - gaps.end) < 1e-2
         return Intervals(gaps.start[held], gaps.end[held])
 
-    def where(self, part: Intervals, marks: Iterable[HostSpan]) -> str:
+    def where(self, part: Intervals) -> str:
         """Return the innermost range that holds most of some time; empty where none does."""
-        own = set(marks)
-        names: dict[str, list[HostSpan]] = {}
-        for span in self.recording.spans(HostKind.RANGE):
-            if span not in own:
-                names.setdefault(span.name, []).append(span)
-        sizes = {name: _union(spans) for name, spans in names.items()}
-        held = {name: intersection(part, spans).length_us for name, spans in sizes.items()}
+        held = {name: intersection(part, whole).length_us for name, whole in self._named.items()}
         most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
-        return min(most, key=lambda name: sizes[name].length_us, default="")
+        return min(most, key=lambda name: self._named[name].length_us, default="")
 
     def waits(self, start: int, end: int) -> tuple[Waiting, ...]:
         """Return the calls at which the host waits between two times, those most often first."""
-        counts: dict[tuple[str, str], int] = {}
-        for span in self.synchronising:
-            if start <= span.start < end:
-                key = (span.name, self._around(span))
-                counts[key] = counts.get(key, 0) + 1
-        return tuple(
-            Waiting(call, operator, times)
-            for (call, operator), times in sorted(counts.items(), key=lambda item: -item[1])
-        )
+        calls = (span for span in self.synchronising if start <= span.start < end)
+        counts = Counter((span.name, self._around(span)) for span in calls)
+        return tuple(Waiting(*key, times) for key, times in counts.most_common())
 
 
 def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]) -> list[HostSpan]:
@@ -211,7 +190,3 @@ def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]
 def _union(spans: Iterable[HostSpan]) -> Intervals:
     held = list(spans)
     return union([span.start / 1e3 for span in held], [span.end / 1e3 for span in held])
-
-
-def _both(one: Intervals, other: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate([one.start, other.start]), np.concatenate([one.end, other.end])

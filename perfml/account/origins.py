@@ -57,11 +57,6 @@ class Origin:
     backward: bool = False
     recomputed: bool = False
 
-    @property
-    def by_graph(self) -> bool:
-        """Whether a CUDA graph launched it."""
-        return self.call is not None and "GraphLaunch" in self.call.name
-
 
 class Origins:
     """Finds where activities of a recording were launched."""

@@ -7,6 +7,8 @@ either the whole recording is one step.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -112,12 +114,9 @@ def _cycle(
     alone = {_step_name(span) for span in often} == {anchor}
     starts = tuple(span.start for span in begins)
     ends = []
-    for place, start in enumerate(starts):
-        until = starts[place + 1] if place + 1 < len(starts) else None
-        mine = [s.end for s in spans if s.start >= start and (until is None or s.start < until)]
-        ends.append(max(mine))
-    marks = frozenset((*around, *(begins if alone else ())))
-    return Steps(anchor, starts, tuple(ends), marks)
+    for start, until in itertools.zip_longest(starts, starts[1:], fillvalue=math.inf):
+        ends.append(max(span.end for span in spans if start <= span.start < until))
+    return Steps(anchor, starts, tuple(ends), frozenset((*around, *(begins if alone else ()))))
 
 
 def _from_the_ends(steps: Steps, launches: Sequence[int]) -> Steps:
@@ -137,12 +136,8 @@ def _step_name(span: HostSpan) -> str:
 
 
 def _of_spans(name: str, spans: Sequence[HostSpan]) -> Steps:
-    return Steps(
-        name,
-        tuple(span.start for span in spans),
-        tuple(span.end for span in spans),
-        frozenset(spans),
-    )
+    starts, ends = (tuple(getattr(span, side) for span in spans) for side in ("start", "end"))
+    return Steps(name, starts, ends, frozenset(spans))
 
 
 def _whole(recording: Recording) -> Steps:

@@ -35,15 +35,16 @@ def joined_sources(sources: Iterable[str]) -> str:
     return SEPARATOR.join(sorted(set(sources)))
 
 
-def time_note(table: pd.DataFrame, name: str = "") -> str | None:
-    """Say that times of a table come from under a profiler; None where none is known to.
+def _sources(table: pd.DataFrame) -> set[str]:
+    """Return who took the times of a table; the sources of a layer one by one."""
+    told = table["time_source"].dropna().unique() if "time_source" in table.columns else ()
+    return {source for each in told for source in str(each).split(SEPARATOR)}
 
-    Parameters
-    ----------
-    table
-        Kernels or Layers table.
-    name
-        Of the table's side, where there are several.
+
+def time_note(table: pd.DataFrame, name: str = "") -> str | None:
+    """Say that times of a Kernels or Layers table come from under a profiler; None if none does.
+
+    `name` is that of the table's side, where there are several.
     """
     if "time_source" not in table.columns:
         return None
@@ -53,28 +54,12 @@ def time_note(table: pd.DataFrame, name: str = "") -> str | None:
 
 
 def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str | None:
-    """Say what `time_note` says, of rows that were counted by their source.
-
-    Parameters
-    ----------
-    counts
-        Rows a source.
-    total
-        Rows in all.
-    name
-        Of the table's side, where there are several.
-    """
-    rows = {
-        source: sum(
-            int(count) for sources, count in counts.items() if source in sources.split(SEPARATOR)
-        )
-        for source in UNDER_PROFILER
-    }
-    parts = [
-        text if rows[source] == total else f"{text} (in {rows[source]} of {total} rows)"
-        for source, text in UNDER_PROFILER.items()
-        if rows[source]
-    ]
+    """Say what `time_note` says, of `total` rows of which each source has some."""
+    parts = []
+    for source, text in UNDER_PROFILER.items():
+        rows = sum(int(n) for sources, n in counts.items() if source in sources.split(SEPARATOR))
+        if rows:
+            parts.append(text if rows == total else f"{text} (in {rows} of {total} rows)")
     if not parts:
         return None
     start = f"{name}: times" if name else "Times"
@@ -87,21 +72,12 @@ def counted_note(counts: Mapping[str, int], total: int, name: str = "") -> str |
 def only_kernels(*tables: pd.DataFrame) -> bool:
     """Return whether all times of some tables come from under a profiler that times kernels alone.
 
-    Parameters
-    ----------
-    tables
-        Kernels or Layers tables.
-
     Examples
     --------
     >>> only_kernels(pd.DataFrame({"time_source": ["ncu"]}))
     True
     """
-    sources = [
-        set() if "time_source" not in table.columns else set(table["time_source"].dropna())
-        for table in tables
-    ]
-    return all(each and each <= set(UNDER_PROFILER) for each in sources)
+    return all(each and each <= set(UNDER_PROFILER) for each in map(_sources, tables))
 
 
 def not_comparable(baseline: tuple[str, pd.DataFrame], target: tuple[str, pd.DataFrame]) -> str:
@@ -113,17 +89,10 @@ def not_comparable(baseline: tuple[str, pd.DataFrame], target: tuple[str, pd.Dat
         Name and Kernels or Layers table. They do not compare where all times of one side come from
         under a profiler of counters, and none of the other.
     """
-    sides = []
-    for name, table in (baseline, target):
-        told = table["time_source"].dropna().unique() if "time_source" in table.columns else ()
-        sources = {source for each in told for source in str(each).split(SEPARATOR)}
-        sides.append((name, sources - set(UNDER_PROFILER), sources & set(UNDER_PROFILER)))
-    (one, own, profiled), (other, others_own, others_profiled) = sides
-    for program, profiler, alike in (
-        (one, other, own and not profiled and others_profiled and not others_own),
-        (other, one, others_own and not others_profiled and profiled and not own),
-    ):
-        if alike:
+    under = set(UNDER_PROFILER)
+    for (program, own), (profiler, other) in ((baseline, target), (target, baseline)):
+        sources, others = _sources(own), _sources(other)
+        if sources and others and not sources & under and others <= under:
             return (
                 f"not comparable: believe {program} for the time of the program; in {profiler} a "
                 "profiler ran launches one by one, with its own state of caches and clocks"

@@ -92,7 +92,7 @@ def _whole(account: Account) -> str:
 
 def remedy(finding: Finding, account: Account) -> str:
     """Return the line to type, and the sentence to it."""
-    return f"{finding.cause.line(account)}. {finding.cause.also}"
+    return finding.cause.action(account)
 
 
 def longest_kernel(account: Account) -> str:

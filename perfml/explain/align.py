@@ -53,6 +53,12 @@ class Alignment:
     whole_us: tuple[float, float] | None = None
     said: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The names of each pair."""
+        columns = (self.pairs[name].astype(str) for name in ("layer", "target_layer"))
+        return list(zip(*columns, strict=True))
+
 
 def align_layers(baseline: pd.DataFrame, target: pd.DataFrame) -> Alignment:
     """Align the layers of two Layers tables.

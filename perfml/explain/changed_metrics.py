@@ -56,8 +56,7 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
     """
     catalogue = load_catalogue()
     rows = []
-    names = [*metric_columns(baseline)]
-    names += [name for name in metric_columns(target) if name not in names]
+    names = list(dict.fromkeys([*metric_columns(baseline), *metric_columns(target)]))
     before, after = _repeats(baseline, names), _repeats(target, names)
     for name in names:
         left, right = before.get(name), after.get(name)
@@ -76,8 +75,7 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
             changed = apart and abs(difference) > FACTOR * noise
         rows.append((name, *means, difference, noise, changed))
     frame = pd.DataFrame(rows, columns=list(ChangedMetric.__annotations__))
-    frame["changed"] = frame["changed"].astype("boolean")
-    return sort_metrics(frame, None)
+    return sort_metrics(frame.astype({"changed": "boolean"}), None)
 
 
 def sort_metrics(frame: pd.DataFrame, attributed: dict[str, float] | None) -> pd.DataFrame:

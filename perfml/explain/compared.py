@@ -74,10 +74,7 @@ def rows_by(names: pd.Series) -> dict[str, npt.NDArray[np.intp]]:
     codes, known = pd.factorize(names)
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(known) + 1))
-    return {
-        str(name): order[start:stop]
-        for name, start, stop in zip(known, bounds[:-1], bounds[1:], strict=True)
-    }
+    return {str(name): order[slice(*bounds[at : at + 2])] for at, name in enumerate(known)}
 
 
 def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = None) -> Side:
@@ -127,13 +124,10 @@ def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
     if not kernels["layer"].isna().any():
         return ()
     outside = unattributed_time(kernels)
-    share = float(outside["share"].mean())
-    said = (
-        f"{name}: {count(int(outside['launches'].sum()), 'launch lies', 'launches lie')} outside "
-        "every layer "
-        f"({Readable(share):.1%} of the time) and are not compared"
-    )
-    return (said,)
+    launches = count(int(outside["launches"].sum()), "launch lies", "launches lie")
+    share = Readable(float(outside["share"].mean()))
+    where = f"outside every layer ({share:.1%} of the time) and are not compared"
+    return (f"{name}: {launches} {where}",)
 
 
 def sides_of(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from perfml.account.device_time import DeviceTime
@@ -167,23 +168,13 @@ def _amounts(device: DeviceTime) -> list[str]:
     return [f"{micros(us)} {what}" for us, what in parts if us]
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of what two sides differ by on the clock.
-
-    Attributes
-    ----------
-    id
-        ``kernels`` (the sum of their times), ``side_by_side``, ``copies`` or ``idle``.
-    us
-        Microseconds by which it makes the target's time longer.
-    words
-        What it is called.
-    """
-
-    id: str
-    us: float
-    words: str
+_WORDS = {
+    "kernels": "the kernels themselves",
+    "side_by_side": "kernels side by side",
+    "copies": moves.TERM.label,
+    "idle": "idle between kernels",
+}
+"""What two sides may differ by on the clock."""
 
 
 @dataclass(frozen=True)
@@ -204,35 +195,29 @@ class Waterfall:
         """By how much the target takes longer."""
         return self.target.wall_us - self.baseline.wall_us
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What makes the difference; the parts add up to `wall_us`."""
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """What makes the difference, in microseconds by `_WORDS`; adds up to `wall_us`."""
         before, after = self.baseline.busiest, self.target.busiest
-        return (
-            Part("kernels", after.kernels_us - before.kernels_us, "the kernels themselves"),
-            Part(
-                "side_by_side",
-                before.side_by_side_us - after.side_by_side_us,
-                "kernels side by side",
-            ),
-            Part("copies", after.copying_us - before.copying_us, moves.TERM.label),
-            Part("idle", after.idle_us - before.idle_us, "idle between kernels"),
+        differences = (
+            after.kernels_us - before.kernels_us,
+            before.side_by_side_us - after.side_by_side_us,
+            after.copying_us - before.copying_us,
+            after.idle_us - before.idle_us,
         )
-
-    def _us(self, *names: str) -> float:
-        return sum(each.us for each in self.parts if each.id in names)
+        return dict(zip(_WORDS, differences, strict=True))
 
     @property
     def _proven_idle_us(self) -> float:
         """The difference in what is idle, without what may be chance of one gap."""
-        whole = self._us("idle")
+        whole = self.parts["idle"]
         proven = whole - (self.target.chance_us - self.baseline.chance_us)
         return math.copysign(min(abs(proven), abs(whole)), whole) if proven * whole > 0 else 0.0
 
     @property
     def between_us(self) -> float:
         """The difference in what passes between kernels, without what may be chance of one gap."""
-        return self._proven_idle_us + self._us("copies")
+        return self._proven_idle_us + self.parts["copies"]
 
     @property
     def between_share(self) -> float:
@@ -242,7 +227,7 @@ class Waterfall:
     @property
     def computing_us(self) -> float:
         """By how much longer at least one kernel runs."""
-        return self._us("kernels", "side_by_side")
+        return self.parts["kernels"] + self.parts["side_by_side"]
 
     @property
     def cause(self) -> Term:
@@ -251,13 +236,13 @@ class Waterfall:
         A host that waits for its copies leaves the device idle after them, so that half as much in
         copies as in gaps is enough.
         """
-        copies = abs(self._us("copies"))
+        copies = abs(self.parts["copies"])
         return moves.TERM if copies > abs(self._proven_idle_us) / 2 else _TERM
 
     @property
-    def cause_part(self) -> float:
-        """The part of the difference that is this cause's."""
-        return self._us("copies" if self.cause is moves.TERM else "idle") / self.wall_us
+    def cause_us(self) -> float:
+        """What this cause makes of the difference."""
+        return self.parts["copies" if self.cause is moves.TERM else "idle"]
 
     @property
     def hidden(self) -> bool:
@@ -281,9 +266,8 @@ class Waterfall:
 
     def action(self) -> str:
         """Say what to do on the side that waits or copies longer."""
+        waiting = self.target if self.cause_us > 0 else self.baseline
         copies = self.cause is moves.TERM
-        longer = self._us("copies") if copies else self._us("idle")
-        waiting = self.target if longer > 0 else self.baseline
         return f"do in {waiting.name}: {waiting.moved.action() if copies else _TERM.action}"
 
     def points(self) -> tuple[str, str]:
@@ -307,9 +291,9 @@ class Waterfall:
     def in_words(self, span: str) -> str:
         """Say how both sides differ on the clock, over a span in words, the largest part first."""
         seen = "on the clock" if self.baseline.clock else "by their times"
-        least = _PART * max(abs(each.us) for each in self.parts)
-        parts = sorted(self.parts, key=lambda each: -abs(each.us))
-        told = [f"{each.words} {_signed(each.us)}" for each in parts if abs(each.us) > least]
+        parts = sorted(self.parts.items(), key=lambda part: -abs(part[1]))
+        least = _PART * abs(parts[0][1])
+        told = [f"{_WORDS[name]} {_signed(us)}" for name, us in parts if abs(us) > least]
         held = [
             f"{side.name}: {side.moved.words()}"
             for side in (self.target, self.baseline)
@@ -329,12 +313,7 @@ class Waterfall:
         said += [side.moved_sentence() for side in sides]
         return tuple(each for each in said if each is not None)
 
-    @property
-    def parts_us(self) -> dict[str, float]:
-        """Microseconds of each of `parts`, by its id."""
-        return {each.id: each.us for each in self.parts}
-
-    JSON: ClassVar = ("baseline", "target", "wall_us", ("parts", "parts_us"), ("term", "cause"))
+    JSON: ClassVar = ("baseline", "target", "wall_us", "parts", ("term", "cause"))
     to_dict = json_object
 
 

@@ -222,18 +222,17 @@ def changes_between(baseline: tuple[str, ...], target: tuple[str, ...]) -> tuple
     """
     found: list[Change] = []
     whole = (range(len(baseline)), range(len(target)))
+    # an add in fp16 is another instantiation of the add in fp32, not another kernel
+    left, right = (tuple(map(kernel_purpose, names)) for names in (baseline, target))
     for change in _matched(baseline, target, *whole, equal="same"):
         if not len(change.baseline) or not len(change.target) or change.kind == "same":
             found.append(change)
-            continue
-        # an add in fp16 is another instantiation of the add in fp32, not another kernel
-        left, right = _functions(baseline), _functions(target)
-        found += _matched(left, right, change.baseline, change.target, equal="variant")
+        else:
+            found += _matched(left, right, change.baseline, change.target, equal="variant")
     return tuple(found)
 
 
-def _functions(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(kernel_purpose(name) for name in names)
+_KINDS = {"delete": "vanished", "insert": "appeared"}
 
 
 def _matched(
@@ -245,15 +244,9 @@ def _matched(
     )
     found = []
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
-            kind = equal
-        elif tag == "delete":
-            kind = "vanished"
-        elif tag == "insert":
-            kind = "appeared"
-        else:
-            fewer = (j2 - j1) - (i2 - i1)
-            kind = "replaced" if fewer == 0 else "fused" if fewer < 0 else "split"
+        more = (j2 - j1) - (i2 - i1)
+        replaced = "replaced" if more == 0 else "fused" if more < 0 else "split"
+        kind = equal if tag == "equal" else _KINDS.get(tag, replaced)
         before = range(left.start + i1, left.start + i2)
         after = range(right.start + j1, right.start + j2)
         found.append(Change(kind, before, after))
@@ -289,39 +282,28 @@ class LaunchRow(TypedDict):
 
 def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
     """Return a `ChangeRow` a change."""
-    rows = [
-        (
-            change.kind,
-            "\n".join(before.names[place] for place in change.baseline),
-            "\n".join(after.names[place] for place in change.target),
-            _time(before, change.baseline),
-            _time(after, change.target),
-        )
-        for change in changes
-    ]
+    rows = []
+    for change in changes:
+        sides = ((before, change.baseline), (after, change.target))
+        names = ["\n".join(side.names[place] for place in places) for side, places in sides]
+        rows.append((change.kind, *names, *(_time(side, places) for side, places in sides)))
     return pd.DataFrame(rows, columns=list(ChangeRow.__annotations__))
 
 
 def launches_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
     """Return a `LaunchRow` a launch; one that a side lacks has no time there."""
     rows: list[tuple[int, str, str, str, float, float]] = []
-    nothing = float("nan")
     for run, change in enumerate(changes):
-        left = [
-            (before.names[place], _time(before, range(place, place + 1)))
-            for place in change.baseline
-        ]
-        right = [
-            (after.names[place], _time(after, range(place, place + 1))) for place in change.target
-        ]
+        left = [(before.names[at], _time(before, range(at, at + 1))) for at in change.baseline]
+        right = [(after.names[at], _time(after, range(at, at + 1))) for at in change.target]
         if change.kind in PAIRED:
             rows += [
                 (run, change.kind, "both", name, time, other)
                 for (name, time), (_, other) in zip(left, right, strict=True)
             ]
-            continue
-        rows += [(run, change.kind, "baseline", name, time, nothing) for name, time in left]
-        rows += [(run, change.kind, "target", name, nothing, time) for name, time in right]
+        else:
+            rows += [(run, change.kind, "baseline", *one, math.nan) for one in left]
+            rows += [(run, change.kind, "target", name, math.nan, time) for name, time in right]
     return pd.DataFrame(rows, columns=list(LaunchRow.__annotations__))
 
 

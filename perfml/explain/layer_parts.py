@@ -5,6 +5,9 @@ A layer's time is what its device was busy with it. Counters speak of single lau
     layer = launches x time of one launch x (busy / sum of the kernels' times)
 
 and the first and the last factor are causes of their own, ``launch_count`` and ``side_by_side``.
+
+A library that marks its own work (CUB did, within PyTorch's sort) cuts a layer into pieces. Who
+compares the piece that bears the layer's name compares less than was meant (`pieces_apart`).
 """
 
 from __future__ import annotations
@@ -16,9 +19,17 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.align import Launched
-from perfml.explain.results import Causes, PairCauses, Ratio
+from perfml.explain.certainty import MOST
+from perfml.explain.compared import Side
+from perfml.explain.ratio import Ratio
+from perfml.explain.times import compare_times
+from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.told import Causes, PairCauses
+from perfml.util.words import micros
 
+_NAMED = 2
+"""Names of ranges in one sentence."""
 _LEAST = 1e-3
 """A factor nearer to 1 is none."""
 
@@ -74,3 +85,39 @@ def _overlap(rows: pd.DataFrame) -> float:
         return 1.0
     share = rows["kernels_us"].to_numpy(dtype=float) / rows["time_us"].to_numpy(dtype=float)
     return float(np.exp(np.log(share).mean()))
+
+
+def pieces_apart(
+    layer: str, time: Ratio, causes: Causes, sides: tuple[Side, Side]
+) -> Untold | None:
+    """Return that a layer's causes cannot be told, where ranges within it hold most of it.
+
+    It is told where ranges within it that the other side lacks take at least half as long as what
+    differs between the sides; else None is returned. The layer has one name on both sides.
+    """
+    known = [side.names for side in sides]
+    apart = [
+        (_time(side, name), name)
+        for side, mine, others in zip(sides, known, reversed(known), strict=True)
+        for name in sorted(mine - others)
+        if name.startswith(f"{layer}/")
+    ]
+    inside = sum(us for us, _ in apart)
+    along = [each for each in causes.totals if each.log_ratio * time.log_ratio > 0]
+    if not along or inside < MOST * abs(time.target_us - time.baseline_us):
+        return None
+    names = [name for _, name in sorted(apart, reverse=True)]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    why = (
+        f"{micros(inside)} lie in ranges within this one that the other side lacks "
+        f"({', '.join(names[:_NAMED])}{more}), which are layers of their own; compare the sums, or "
+        "record again with perfml collect, which lets ranges of libraries divide no layer"
+    )
+    first = along[0].term
+    other = "kernels_appeared" if first.id != "kernels_appeared" else "kernels_vanished"
+    return Untold((TERMS[other],), first, share=1.0, reason=Reason.PIECES, why=why)
+
+
+def _time(side: Side, layer: str) -> float:
+    times = side.rows(layer)["time_us"].to_numpy(dtype=float)
+    return compare_times(times, times).baseline_us

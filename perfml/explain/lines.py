@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.representative import LABEL
+from perfml.explain.line import Line, file_name
 from perfml.explain.reports import Report, code_of
-from perfml.explain.results import Explanation, LayerDiff, Line, file_name
+from perfml.explain.results import Explanation, LayerDiff
 from perfml.explain.sass import Code, opcode, without_predicate
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
@@ -33,6 +34,7 @@ from perfml.readers.ncu.report import EXECUTED
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
 
+SIDES = ("baseline", "target")
 _LEAST = 0.1
 """An instruction that carries less of its cause is not named."""
 
@@ -198,7 +200,7 @@ def carrying_line(
     term
         Id of the cause.
     code
-        Instructions of kernels, as `instructions` gives them.
+        Instructions of kernels, as `perfml.readers.ncu.instructions` gives them.
     launches
         How often each kernel was launched; once by default.
     """
@@ -229,20 +231,20 @@ def _largest(
         return None
     row = int(rows["part"].where(sums == sums.max(), -1.0).to_numpy().argmax())
     first = rows.iloc[row].to_dict()
+    kernel, offset = str(first["kernel"]), int(first["offset"])
     known = not pd.isna(first["line"])
-    kernel = str(first["kernel"])
     return Line(
         term,
         kernel,
-        int(first["offset"]),
+        offset,
         str(first["sass"]),
-        float(sums.max() / whole),
-        carrier.of,
-        int(alike.transform("size").loc[row]),
-        str(first["file"]) if known else None,
-        int(first["line"]) if known else None,
-        str(first["called_at"]) if pd.notna(first["called_at"]) else None,
-        waits[kernel].at(code[kernel], int(first["offset"])),
+        share=float(sums.max() / whole),
+        of=carrier.of,
+        alike=int(alike.transform("size").loc[row]),
+        file=str(first["file"]) if known else None,
+        line=int(first["line"]) if known else None,
+        called_at=str(first["called_at"]) if pd.notna(first["called_at"]) else None,
+        waits_at=waits[kernel].at(code[kernel], offset),
     )
 
 
@@ -291,13 +293,12 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
         _own([] if pd.isna(line) else [Place(file, int(line)), *callers])
         for file, line, callers in zip(table["file"], table["line"], table["callers"], strict=True)
     ]
-    first = [stack[0] if stack else None for stack in places]
-    calls = [stack[1] if len(stack) > 1 else None for stack in places]
     found = {
-        "file": [None if place is None else place.file for place in first],
-        "line": [math.nan if place is None else place.line for place in first],
+        "file": [stack[0].file if stack else None for stack in places],
+        "line": [stack[0].line if stack else math.nan for stack in places],
         "called_at": [
-            None if place is None else f"{file_name(place.file)}:{place.line}" for place in calls
+            f"{file_name(stack[1].file)}:{stack[1].line}" if len(stack) > 1 else None
+            for stack in places
         ],
     }
     return table.assign(**pd.DataFrame(found, index=table.index))
@@ -328,53 +329,30 @@ def with_lines(
 ) -> Explanation:
     """Return an explanation whose layers name the instructions that carry their causes.
 
-    Parameters
-    ----------
-    explanation
-        Of two sides.
-    baseline, target
-        The reports behind each side.
+    `baseline` and `target` are the reports behind each side.
     """
-    launched = _launched(explanation)
-    before, after = code_of(
-        (baseline, set().union(*launched["baseline"])), (target, set().union(*launched["target"]))
-    )
-    return with_lines_of(explanation, before, after)
+    kernels = [
+        {name for detail in explanation.details for name in _kernels(detail, side)}
+        for side in SIDES
+    ]
+    code = code_of((baseline, kernels[0]), (target, kernels[1]))
+    return with_lines_of(explanation, *code)
 
 
 def with_lines_of(
     explanation: Explanation, before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]
 ) -> Explanation:
-    """Return the same from the instructions of each side's kernels, as `instructions` gives them.
-
-    Parameters
-    ----------
-    explanation
-        Of two sides.
-    before, after
-        Instructions of the kernels of the baseline and of the target.
-    """
-    launched = _launched(explanation)
-    code = {"baseline": before, "target": after}
+    """Return the same from the instructions of each side's kernels."""
     details = []
-    for place, detail in enumerate(explanation.details):
+    for detail in explanation.details:
         lines = []
         for total in sided_causes(detail.time, detail.causes)[0]:
-            side = "target" if total.log_ratio > 0 else "baseline"
-            count = launched[side][place]
-            known = {name: code[side][name] for name in count if name in code[side]}
+            side, code = ("target", after) if total.log_ratio > 0 else ("baseline", before)
+            count = _kernels(detail, side)
+            known = {name: code[name] for name in count if name in code}
             lines.append(carrying_line(total.term.id, known, count))
-        told = tuple(line for line in lines if line is not None)
-        details.append(replace(detail, lines=told))
+        details.append(replace(detail, lines=tuple(line for line in lines if line is not None)))
     return replace(explanation, details=tuple(details))
-
-
-def _launched(explanation: Explanation) -> dict[str, list[Counter[str]]]:
-    """Return how often each kernel of each layer ran, by side."""
-    return {
-        side: [_kernels(detail, side) for detail in explanation.details]
-        for side in ("baseline", "target")
-    }
 
 
 def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
@@ -394,14 +372,7 @@ def advice_with_lines(
 ) -> Advice:
     """Return advice whose findings name the instruction that carries them, in their evidence.
 
-    Parameters
-    ----------
-    advice
-        On a table.
-    launches
-        The Kernels table behind it.
-    reports
-        Those that the table was read from.
+    `launches` is the Kernels table behind it, `reports` are those that it was read from.
     """
     table = advice.table
     if not reports or launches is None or table.empty:

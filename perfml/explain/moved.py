@@ -7,6 +7,7 @@ each counts the time in which no kernel runs (`perfml.readers.moves`): it is the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,57 +52,41 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """What some launches copy and fill, by the ids of the columns.
+    """What some launches copy and fill.
 
     Attributes
     ----------
-    us
-        Microseconds in which no kernel runs.
-    bytes
-        How much.
+    ways
+        By the ids of the columns, the longest first; without those in which nothing is moved.
     """
 
-    us: Mapping[str, float]
-    bytes: Mapping[str, float]
+    ways: Mapping[str, Move]
 
     @property
     def total_us(self) -> float:
         """All of the time."""
-        return sum(self.us.values())
+        return sum(each.us for each in self.ways.values())
 
     def words(self) -> str:
         """Say how much is moved where, the longest first.
 
         Examples
         --------
-        >>> Moved({"to_host": 640.0, "to_device": 2.0}, {"to_host": 4e6, "to_device": 4e3}).words()
-        '4 MB copied to the host in 640 µs'
+        >>> Moved({"to_host": Move(640.0, 4e6), "to_device": Move(2.0, 4e3)}).words()
+        '4.00 MB copied to the host in 640 µs'
         """
-        shown = [kind for kind in self._longest if self.us[kind] >= _SHOWN * self.total_us]
         return ", ".join(
-            f"{_bytes(self.bytes[kind])} {_WORDS[kind]} in {micros(self.us[kind])}"
-            for kind in shown
+            f"{_bytes(each.bytes)} {_WORDS[way]} in {micros(each.us)}"
+            for way, each in self.ways.items()
+            if each.us >= _SHOWN * self.total_us
         )
 
     def action(self) -> str:
         """Say what to do about what takes longest, or about all where that is not known."""
-        return _ACTIONS[self._longest[0]] if self.total_us else TERM.action
-
-    @property
-    def _longest(self) -> list[str]:
-        return sorted(self.us, key=lambda kind: -self.us[kind])
-
-    @property
-    def ways(self) -> dict[str, Move]:
-        """What is moved in each way that there is, the longest first."""
-        return {
-            kind: Move(self.us[kind], self.bytes[kind])
-            for kind in self._longest
-            if self.bytes[kind] > 0
-        }
+        return _ACTIONS[next(iter(self.ways))] if self.total_us else TERM.action
 
 
-NOTHING = Moved(dict.fromkeys(_WORDS, 0.0), dict.fromkeys(_WORDS, 0.0))
+NOTHING = Moved({})
 
 
 def are_known(kernels: pd.DataFrame) -> bool:
@@ -119,12 +104,18 @@ def moved_by(rows: pd.DataFrame) -> Moved:
     """Return what some launches move together; nothing where that is not known of one of them."""
     if not are_known(rows):
         return NOTHING
-    sums = rows[list(MOVED_COLUMNS)].to_numpy(dtype=float).sum(axis=0)
-    if np.isnan(sums).any():
+    sums = dict(
+        zip(
+            MOVED_COLUMNS,
+            rows[list(MOVED_COLUMNS)].to_numpy(float).sum(axis=0).tolist(),
+            strict=True,
+        )
+    )
+    if math.isnan(math.fsum(sums.values())):
         return NOTHING
-    found = dict(zip(MOVED_COLUMNS, sums.tolist(), strict=True))
-    us, size = ({kind: found[f"{kind}_{unit}"] for kind in _WORDS} for unit in ("us", "bytes"))
-    return Moved(us, size)
+    ways = {way: Move(sums[f"{way}_us"], sums[f"{way}_bytes"]) for way in _WORDS}
+    order = sorted(ways, key=lambda way: -ways[way].us)
+    return Moved({way: ways[way] for way in order if ways[way].us > 0 or ways[way].bytes > 0})
 
 
 def _bytes(size: float) -> str:

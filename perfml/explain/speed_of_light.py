@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
+from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
 
 LOW = 0.6
@@ -111,29 +112,28 @@ def kernel_levels(
     count = np.bincount(codes, launches, len(units))
     unknown = pd.Series(np.nan, index=kernels.index)
 
-    def busiest(*names: str) -> Any:
-        columns = [kernels.get(name, unknown).to_numpy(dtype=float) for name in names]
-        return np.fmax.reduce([unit_means(column, times, codes) for column in columns])
+    def level(*names: str) -> Array:
+        columns = (kernels.get(name, unknown).to_numpy(dtype=float) for name in names)
+        return np.asarray(np.fmax.reduce([unit_means(each, times, codes) for each in columns]))
 
-    memory, issue = busiest(*_MEMORY), busiest("issue_slot_utilization")
-    compute = busiest(*_COMPUTE) * busiest(_ACTIVE)
+    memory, issue = level(*_MEMORY), level("issue_slot_utilization")
+    compute = level(*_COMPUTE) * level(_ACTIVE)
     whole = float(spent.sum())
     _, first = np.unique(codes, return_index=True)
     found = []
     for place, key in enumerate(unit_keys(units)):
         fact = facts.get(key, {})
-        found.append(
-            KernelLevels(
-                units[place].label,
-                round(count[place]),
-                float(spent[place] / count[place]),
-                float(spent[place]) / whole if whole else math.nan,
-                float(fact.get("compute", compute[place])),
-                float(fact.get("memory", memory[place])),
-                float(issue[place]),
-                int(first[place]),
-            )
+        levels = KernelLevels(
+            units[place].label,
+            round(count[place]),
+            float(spent[place] / count[place]),
+            share=float(spent[place]) / whole if whole else math.nan,
+            compute=float(fact.get("compute", compute[place])),
+            memory=float(fact.get("memory", memory[place])),
+            issue=float(issue[place]),
+            first_launch=int(first[place]),
         )
+        found.append(levels)
     return tuple(sorted(found, key=lambda each: -each.share))
 
 

@@ -16,6 +16,7 @@ from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.certainty import MOST, Certainty, TimeVerdict
+from perfml.explain.ratio import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 
@@ -64,6 +65,19 @@ class StepComparison:
         than all of the other side's, by more than the steps of either side differ.
         """
         return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
+
+    @property
+    def total(self) -> Ratio:
+        """The ratio of a step on the clock, which has no interval."""
+        return Ratio(
+            baseline_us=self.baseline.step_us,
+            target_us=self.target.step_us,
+            log_ratio=self.log_ratio,
+            log_low=None,
+            log_high=None,
+            repeats=self.repeats,
+            verdict=self.verdict,
+        )
 
     @property
     def difference_us(self) -> float:
@@ -124,10 +138,8 @@ class StepComparison:
 
     def action(self) -> str | None:
         """Return what to do about the first cause: a line to type, and why."""
-        if self.first is None:
-            return None
-        also = "" if self.first.cause is None else f". {self.first.cause.also}"
-        return f"in {self.slower}: {self.first.line(self._slow)}{also}"
+        first = self.first
+        return None if first is None else f"in {self.slower}: {first.row.action(self._slow)}"
 
     @property
     def _slow(self) -> Account:
@@ -158,7 +170,7 @@ class StepComparison:
     @property
     def command(self) -> str | None:
         """A line to type on the slower side."""
-        return None if self.first is None else self.first.line(self._slow)
+        return None if self.first is None else self.first.row.line(self._slow)
 
     JSON: ClassVar = (
         *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),

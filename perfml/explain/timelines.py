@@ -6,6 +6,7 @@ Here to change: what counts as a repeat, and which of them is the usual one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -32,19 +33,8 @@ def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
     name
         What its side is called.
     """
-    rows = _placed(kernels)
-    if rows is None or kernels is None:
-        return None
-    times = device_times(rows, [_NUMBER], moved_us(rows) if are_known(rows) else None)
-    # of one launch alone nothing passes between
-    times = times[(times["launches"] > 1) | (times["copying_us"] > 0)]
-    if times.empty:
-        return None
-    number, repeats = _usual(times)
-    devices = [account_of(row) for _, row in times[times[_NUMBER] == number].iterrows()]
-    devices.sort(key=lambda each: -each.busy_us)
-    moved = moved_by(rows[rows[_NUMBER] == number])
-    return Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
+    launches = _placed(kernels)
+    return None if launches is None else launches.whole(name)
 
 
 def compare_clocks(
@@ -63,15 +53,6 @@ def layers_on_the_clock(
 ) -> dict[str, Waterfall]:
     """Say of which layers the clock shows something else than their kernels' times.
 
-    Parameters
-    ----------
-    baseline, target
-        Kernels tables.
-    names
-        What the sides are called.
-    pairs
-        Names of each layer on both sides.
-
     Returns
     -------
     dict
@@ -79,9 +60,10 @@ def layers_on_the_clock(
         side's time or more (without the longest gap, of one iteration), the one with the largest
         difference in microseconds first.
     """
+    placed = _placed(baseline), _placed(target)
     sides = [
-        {} if table is None else _layers_of(table, {pair[side] for pair in pairs}, name)
-        for side, (table, name) in enumerate(zip((baseline, target), names, strict=True))
+        {} if launches is None else launches.by_layer(name)
+        for launches, name in zip(placed, names, strict=True)
     ]
     found = {}
     for layer, partner in pairs:
@@ -98,7 +80,7 @@ def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = No
     """
     found = [
         (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
-        for layer, each in _several(kernels, asked).items()
+        for layer, each in _layers(kernels, asked).items()
         if each.idle_us >= SHOWN * each.wall_us
     ]
     if not found:
@@ -111,10 +93,9 @@ def moving_layers(
     kernels: pd.DataFrame | None, asked: Collection[str] | None = None
 ) -> tuple[str, ...]:
     """Say what the layers, of those asked for, copy and fill that do so longest."""
-    if kernels is None or not are_known(kernels):
-        return ()
-    most = sorted(_several(kernels, asked).items(), key=lambda each: -each[1].moved.total_us)
-    said = (each.moved_sentence(layer) for layer, each in most[:MOST_LAYERS])
+    layers = _layers(kernels, asked) if kernels is not None and are_known(kernels) else {}
+    most = sorted(layers.items(), key=lambda each: -each[1].moved.total_us)[:MOST_LAYERS]
+    said = (each.moved_sentence(layer) for layer, each in most)
     return tuple(each for each in said if each is not None)
 
 
@@ -125,20 +106,17 @@ def _both(before: Timeline | None, after: Timeline | None) -> Waterfall | None:
     return Waterfall(before, after)
 
 
-def _several(
+def _layers(
     kernels: pd.DataFrame | None, asked: Collection[str] | None = None
 ) -> dict[str, Timeline]:
     """Return the layers of a table that has several, of those asked for."""
-    if kernels is None or "layer" not in kernels:
+    launches = _placed(kernels)
+    if launches is None or len(found := launches.by_layer("")) < 2:
         return {}
-    layers = set(kernels["layer"].dropna().astype(str))
-    if len(layers) < 2:
-        return {}
-    found = _layers_of(kernels, layers, "")
     return {name: each for name, each in found.items() if asked is None or name in asked}
 
 
-def _placed(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
+def _placed(kernels: pd.DataFrame | None) -> _Launches | None:
     """Return launches with start and gap; None where nothing is known beside their times.
 
     What runs a built-in workload waits between its layers, so that its gaps are not known: there
@@ -146,39 +124,61 @@ def _placed(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
     """
     if kernels is None:
         return None
+    moves, clock = are_known(kernels), "gap_us" in kernels
     if not {"start_us", "gap_us"} <= set(kernels.columns):
-        if not are_known(kernels):
+        if not moves:
             return None
         over = kernels["time_us"].cumsum()
         kernels = kernels.assign(start_us=over - kernels["time_us"], gap_us=0.0)
     number = kernels.groupby(repeat_keys(kernels), dropna=False, sort=False).ngroup()
     rows = kernels.assign(**{_NUMBER: number})
-    return rows[rows["start_us"].notna()].reset_index(drop=True)
+    return _Launches(rows[rows["start_us"].notna()].reset_index(drop=True), moves, clock)
 
 
-def _layers_of(kernels: pd.DataFrame, layers: set[str], name: str) -> dict[str, Timeline]:
-    """Return the usual repeat of some layers: their kernels, and what was idle before each."""
-    rows = _placed(kernels)
-    if rows is None or "layer" not in rows:
-        return {}
-    copied = moved_us(rows) if are_known(rows) else np.zeros(len(rows))
-    times = device_times(rows, ["layer", _NUMBER], copied)
-    found = {}
-    for layer, part in times[times["layer"].isin(layers)].groupby("layer", observed=True):
-        number, repeats = _usual(part)
-        devices = [account_of(row) for _, row in part[part[_NUMBER] == number].iterrows()]
+@dataclass(frozen=True)
+class _Launches:
+    """Launches with start, gap and the number of their repeat.
+
+    Attributes
+    ----------
+    rows
+        A Kernels table.
+    moves, clock
+        Whether it is known what is copied and filled, and what is idle.
+    """
+
+    rows: pd.DataFrame
+    moves: bool
+    clock: bool
+
+    def whole(self, name: str) -> Timeline | None:
+        """Return the usual repeat; None where nothing passes between its launches."""
+        times = device_times(self.rows, [_NUMBER], moved_us(self.rows) if self.moves else None)
+        # of one launch alone nothing does
+        times = times[(times["launches"] > 1) | (times["copying_us"] > 0)]
+        return None if times.empty else self._usual(times, self.rows, name)
+
+    def by_layer(self, name: str) -> dict[str, Timeline]:
+        """Return the usual repeat of every layer: its kernels, and what was idle before each."""
+        if "layer" not in self.rows:
+            return {}
+        copied = moved_us(self.rows) if self.moves else np.zeros(len(self.rows))
+        times = device_times(self.rows, ["layer", _NUMBER], copied)
+        places = self.rows.groupby("layer", observed=True).indices
+        return {
+            str(layer): self._usual(part, self.rows.iloc[places[layer]], name)
+            for layer, part in times.groupby("layer", observed=True)
+        }
+
+    def _usual(self, times: pd.DataFrame, rows: pd.DataFrame, name: str) -> Timeline:
+        """Return the repeat of the median time on the clock of its busiest device."""
+        busy = times["computing_us"] + times["copying_us"]
+        longest = times.assign(busy=busy, wall=busy + times["idle_us"])
+        longest = longest.sort_values("busy").drop_duplicates(_NUMBER, keep="last")
+        ordered = longest.sort_values(["wall", _NUMBER], kind="stable")[_NUMBER]
+        # of an even number the shorter one
+        number = ordered.iloc[(len(ordered) - 1) // 2]
+        devices = [account_of(row) for _, row in times[times[_NUMBER] == number].iterrows()]
         devices.sort(key=lambda each: -each.busy_us)
-        moved = moved_by(rows[(rows[_NUMBER] == number) & (rows["layer"] == layer)])
-        found[str(layer)] = Timeline(name, tuple(devices), repeats, moved, "gap_us" in kernels)
-    return found
-
-
-def _usual(times: pd.DataFrame) -> tuple[int, int]:
-    """Return the repeat of the median time on the clock of its busiest device, and how many are."""
-    busy = times["computing_us"] + times["copying_us"]
-    wall = (busy + times["idle_us"]).rename("wall")
-    longest = pd.concat([times[_NUMBER], busy.rename("busy"), wall], axis=1)
-    longest = longest.sort_values("busy").drop_duplicates(_NUMBER, keep="last")
-    ordered = longest.sort_values(["wall", _NUMBER], kind="stable")[_NUMBER]
-    # of an even number the shorter one
-    return int(ordered.iloc[(len(ordered) - 1) // 2]), len(ordered)
+        moved = moved_by(rows[rows[_NUMBER] == number])
+        return Timeline(name, tuple(devices), len(ordered), moved, self.clock)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,9 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.explain.certainty import TimeVerdict
-from perfml.explain.results import Ratio
+from perfml.explain.ratio import Ratio
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
+from perfml.util.typing import Floats
 
 TOLERANCE = 0.01
 """Ratios within 1 % of 1 are no difference: repeats of one process agree better than processes."""
@@ -30,18 +32,6 @@ and 67."""
 
 EQUIVALENT = 0.05
 """An interval that lies within 5 % of 1 is no difference; a wider one around 1 decides nothing."""
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """What an interval is taken over: log times of the repeats, or their means by process."""
-
-    values: npt.NDArray[np.float64]
-
-    @property
-    def variance(self) -> float:
-        """Variance of the mean."""
-        return float(self.values.var(ddof=1)) / len(self.values)
 
 
 def compare_times(
@@ -96,33 +86,47 @@ def compare_times(
         _process_means(logs[1], target_process, "target"),
     )
     across = len(means[0]) > 1 and len(means[1]) > 1
-    before, after = (_Sample(values) for values in (means if across else logs))
-    log_ratio = float(after.values.mean() - before.values.mean())
+    before, after = means if across else logs
+    log_ratio = float(after.mean() - before.mean())
     low = high = p_value = None
-    if len(before.values) > 1 and len(after.values) > 1:
-        half = _half_width(before, after, confidence)
+    if len(before) > 1 and len(after) > 1:
+        half, p_value = _welch(before, after, confidence, abs(log_ratio) - math.log1p(tolerance))
         low, high = log_ratio - half, log_ratio + half
-        p_value = _p_value(before, after, abs(log_ratio) - float(np.log1p(tolerance)))
+    least = 0.0 if across else math.log1p(SAME_WORK if same_work else SINGLE)
     return Ratio(
-        baseline_us=float(np.exp(before.values.mean())),
-        target_us=float(np.exp(after.values.mean())),
+        baseline_us=float(np.exp(before.mean())),
+        target_us=float(np.exp(after.mean())),
         log_ratio=log_ratio,
         log_low=low,
         log_high=high,
         repeats=(len(logs[0]), len(logs[1])),
-        verdict=_verdict(log_ratio, low, high, tolerance, _least(across, same_work)),
+        verdict=_verdict(log_ratio, low, high, tolerance, least),
         processes=(len(means[0]), len(means[1])),
         p_value=p_value,
     )
 
 
+def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> tuple[float, float]:
+    """Return half the interval of a difference of means, and its p-value (Welch 1947).
+
+    The p-value is how often a ratio no further from 1 than the tolerance would look as far, by
+    `beyond` its logarithm lies outside; in both directions, as the interval has two ends.
+    """
+    from scipy.stats import t
+
+    parts = [(float(side.var(ddof=1)) / len(side), len(side)) for side in (before, after)]
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return 0.0, 0.0 if beyond > 0 else 1.0
+    freedom = variance**2 / sum(part**2 / (count - 1) for part, count in parts)
+    half = float(t.ppf(0.5 + confidence / 2, freedom) * np.sqrt(variance))
+    return half, min(1.0, float(2 * t.sf(beyond / np.sqrt(variance), freedom)))
+
+
 def may_overlap(rows: pd.DataFrame) -> bool:
     """Return whether times of a layer are sums over launches that may have run side by side.
 
-    Parameters
-    ----------
-    rows
-        Rows of a Layers table: on several streams, where starts are not known.
+    They are on several streams, and starts are not known.
     """
     if "streams" not in rows.columns or not bool((rows["streams"] > 1).any()):
         return False
@@ -183,11 +187,6 @@ def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
 
     A run is one process (`perfml.tables.RUN_COLUMNS`), unless the column ``process`` numbers
     several within a run, as ``perfml collect --processes`` writes it.
-
-    Parameters
-    ----------
-    rows
-        Rows of a Kernels or Layers table.
     """
     names = [name for name in ("run_id", "process") if name in rows.columns]
     if not names:
@@ -213,15 +212,7 @@ def corrected_verdicts(ratios: Sequence[Ratio]) -> list[Ratio]:
     Benjamini and Hochberg's because a reader acts on single layers, not on their share, and
     because it holds for layers whose times move together. What it takes back becomes undecided.
 
-    Parameters
-    ----------
-    ratios
-        Of the layers that are judged together.
-
-    Returns
-    -------
-    list of Ratio
-        In the same order; `Ratio.compared` says how many were judged together.
+    `Ratio.compared` says how many were judged together.
     """
     tested = [index for index, ratio in enumerate(ratios) if ratio.p_value is not None]
     tested.sort(key=lambda index: ratios[index].p_value or 0.0)
@@ -246,10 +237,7 @@ _MOST = dict.fromkeys(REPEATABLE, _EXACT) | dict.fromkeys(CACHED, _NEARLY)
 def did_the_same(before: pd.DataFrame, after: pd.DataFrame) -> bool:
     """Return whether rows of two sides are of one program: the same kernels and counts.
 
-    Parameters
-    ----------
-    before, after
-        Rows of a Layers table. Without instructions counted, nobody knows.
+    Without instructions counted, nobody knows.
     """
     sides = (before, after)
     if not all({"kernel_names", INSTRUCTIONS} <= set(side.columns) for side in sides):
@@ -261,13 +249,6 @@ def did_the_same(before: pd.DataFrame, after: pd.DataFrame) -> bool:
     means = {name: [float(side[name].astype(float).mean()) for side in sides] for name in counted}
     differ = (abs(a - b) > _MOST[name] * max(a, b) for name, (a, b) in means.items())
     return all(count > 0 for count in means[INSTRUCTIONS]) and not any(differ)
-
-
-def _least(across: bool, same_work: bool) -> float:
-    """Return the logarithm of the smallest ratio that is claimed."""
-    if across:
-        return 0.0
-    return float(np.log1p(SAME_WORK if same_work else SINGLE))
 
 
 def _verdict(
@@ -285,9 +266,7 @@ def _verdict(
     return "undecided"
 
 
-def _process_means(
-    logs: npt.NDArray[np.float64], process: npt.ArrayLike | None, side: str
-) -> npt.NDArray[np.float64]:
+def _process_means(logs: Floats, process: npt.ArrayLike | None, side: str) -> Floats:
     """Return the mean log time of each process."""
     if process is None:
         return np.array([logs.mean()])
@@ -300,7 +279,7 @@ def _process_means(
     return np.asarray(np.bincount(codes, weights=logs) / np.bincount(codes), dtype=np.float64)
 
 
-def _logs(values: npt.ArrayLike, side: str) -> npt.NDArray[np.float64]:
+def _logs(values: npt.ArrayLike, side: str) -> Floats:
     times = np.asarray(values, dtype=np.float64).ravel()
     if not len(times):
         msg = f"the {side} has no times"
@@ -310,38 +289,3 @@ def _logs(values: npt.ArrayLike, side: str) -> npt.NDArray[np.float64]:
         msg = f"a time of the {side} is not positive"
         raise PerfmlError(msg, found=str(bad[0]), cure="Measure again, or ingest again.")
     return np.log(times)
-
-
-def _half_width(before: _Sample, after: _Sample, confidence: float) -> float:
-    from scipy.stats import t
-
-    variance = before.variance + after.variance
-    if variance == 0:
-        return 0.0
-    return float(t.ppf(0.5 + confidence / 2, _freedom(before, after)) * np.sqrt(variance))
-
-
-def _p_value(before: _Sample, after: _Sample, beyond: float) -> float:
-    """Return how often a ratio no further from 1 than the tolerance would look this far.
-
-    Parameters
-    ----------
-    before, after
-        The samples.
-    beyond
-        By how much the log ratio lies outside the tolerance.
-    """
-    from scipy.stats import t
-
-    variance = before.variance + after.variance
-    if variance == 0:
-        return 0.0 if beyond > 0 else 1.0
-    # both directions, as the interval has two ends
-    return min(1.0, float(2 * t.sf(beyond / np.sqrt(variance), _freedom(before, after))))
-
-
-def _freedom(before: _Sample, after: _Sample) -> float:
-    """Return Welch and Satterthwaite's degrees of freedom."""
-    parts = [(side.variance, len(side.values)) for side in (before, after)]
-    variance = sum(part for part, _ in parts)
-    return variance**2 / sum(part**2 / (count - 1) for part, count in parts)

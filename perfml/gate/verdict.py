@@ -25,7 +25,7 @@ import pandas as pd
 
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.explain.align import align_layers
-from perfml.explain.results import Ratio
+from perfml.explain.ratio import Ratio
 from perfml.explain.times import (
     OVERLAP,
     SAME_WORK,

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfml.explain.compared import Side
-    from perfml.explain.results import LayerDiff, TermTotal
+    from perfml.explain.results import LayerDiff
+    from perfml.explain.tree.told import TermTotal
 
 NAMES_REST = 0.5
 """Idle multiprocessors name a rest if they are at least this share of it."""

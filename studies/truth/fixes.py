@@ -33,8 +33,8 @@ from perfml.explain.advice.first_fix import launches_with
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.launches import Launch
-from perfml.explain.results import Causes, TermTotal
 from perfml.explain.tree.causes import ONE_SIDED
+from perfml.explain.tree.told import Causes, TermTotal
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds
 from studies.truth.questions import (

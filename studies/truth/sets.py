@@ -20,8 +20,8 @@ import numpy as np
 
 from perfml.datasets import find
 from perfml.explain.launches import Launches, changes_between
-from perfml.explain.results import Causes
 from perfml.explain.tree.layer import kernel_causes
+from perfml.explain.tree.told import Causes
 from perfml.metrics import PUBLISHED
 from studies.truth.questions import Question, columns_of, planted_questions, stranger_questions
 from studies.truth.scores import run_study

@@ -271,7 +271,11 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
 
 def _gaps(clock: Waterfall) -> dict[str, Any]:
     """Return what an explanation begins with where the time passes between the kernels."""
-    return {"term": clock.cause.id, "residual": False, "part": round(clock.cause_part, 3)}
+    return {
+        "term": clock.cause.id,
+        "residual": False,
+        "part": round(clock.cause_us / clock.wall_us, 3),
+    }
 
 
 def _doubt(detail: LayerDiff) -> str | None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from perfml.account.account import Account, Copies, DeviceAccount, DeviceStep, Idle, Part
+from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part
 from perfml.account.causes import amounts, causes, changes, findings
+from perfml.account.device_time import DeviceTime
 
 
 def account(*, idle=(), parts=(), copies=(), trains=False):
@@ -11,10 +12,10 @@ def account(*, idle=(), parts=(), copies=(), trains=False):
     idle = tuple(Idle(state, us, "") for state, us in idle)
     parts, copies = tuple(parts), tuple(copies)
     sums = [sum(each.us for each in group) for group in (parts, copies, idle)]
-    step = DeviceStep(sum(sums), sums[0], sums[1], 0.0, sums[2])
+    step = DeviceTime(1, sums[0], *sums)
     launches = sum(part.launches for part in parts)
-    device = DeviceAccount(0, step, (step,), idle, parts, copies, launches, 0.0)
-    return Account("step", (step.wall_us,), False, (device,), (), trains, 1.0)
+    device = DeviceAccount(0, step, (step,), idle, parts, copies, launches)
+    return Account("step", (step.wall_us,), False, (device,), (), trains)
 
 
 def part(kernel, us, *, operator="aten::op", launches=1.0, does="", traits=(), zone="", back=False):

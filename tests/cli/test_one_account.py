@@ -86,8 +86,9 @@ def test_a_kernel_that_is_launched_half_as_often_takes_half_as_long(many, half):
     assert short["time"]["ratio"] == pytest.approx(0.5)
     first = short["causes"]["terms"][0]
     assert (first["term"], first["factor"]) == ("launch_count", pytest.approx(0.5))
-    parts = found["gaps"]["parts"]
-    assert (parts["kernels"], parts["idle"]) == (pytest.approx(-500), pytest.approx(-100))
+    assert found["step"]["difference_us"] == pytest.approx(-600)
+    assert sum(each["us"] for each in found["step"]["changes"]) == pytest.approx(-600)
+    assert found["gaps"] is None, "idle time is told once"
     gate = document("gate", half, many)
     assert gate["verdict"] == "worse"
     assert gate["layers"][0]["time"]["ratio"] == pytest.approx(1100 / 600)

@@ -14,10 +14,11 @@ from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.slow_launch import SlowLaunch
 from perfml.explain.launches import Launch
-from perfml.explain.results import PairCauses, Ratio
+from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.layer import layer_causes
 from perfml.explain.tree.sentences import cause_in_words
+from perfml.explain.tree.told import PairCauses
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 from tests.support.tables import make_kernels

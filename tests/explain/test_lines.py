@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
+from perfml.explain.line import Line
 from perfml.explain.lines import (
     _CARRIERS,
     _RULES,
@@ -19,7 +20,6 @@ from perfml.explain.lines import (
     carrying_line,
 )
 from perfml.explain.reports import Report
-from perfml.explain.results import Line
 from perfml.explain.sass import Code
 from perfml.explain.tree.causes import TERMS
 from perfml.readers import Source

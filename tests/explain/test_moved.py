@@ -63,7 +63,7 @@ def test_copies_are_a_cause_beside_gaps_and_kernels(sides):
     gaps = compare_clocks(sides[1], sides[0], ("device", "host"))
     assert gaps.cause is TERMS["memory_moves"]
     # of 93 us more 82 are copies and 11 idle; the kernels take 30 us on both sides
-    assert [part.us for part in gaps.parts] == pytest.approx([0.0, 0.0, 82.0, 11.0])
+    assert list(gaps.parts.values()) == pytest.approx([0.0, 0.0, 82.0, 11.0])
     assert gaps.sentence() == (
         "on the clock, from the first kernel to the last, host takes 125 µs and device 32.0 µs "
         "(+93.0 µs): copies and fills of memory +82.0 µs, idle between kernels +11.0 µs (host: "

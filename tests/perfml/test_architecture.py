@@ -23,6 +23,36 @@ def test_a_room_uses_only_rooms_on_lower_floors():
     assert upwards == []
 
 
+INSIDE_EXPLAIN = (
+    ("advice.persons", "certainty", "residency", "sass", "speed_of_light", "changed_metrics"),
+    ("compared", "align", "ratio", "line", "roofs", "model", "reports"),
+    ("launches", "times", "pairing", "steps"),
+    ("limits", "load", "layer_times"),
+    ("tree",),
+    ("moved", "gaps", "timelines", "layer_parts"),
+    ("advice",),
+    ("results", "details", "compare", "lines", "brief", "experiments"),
+)
+"""Folders and modules of `perfml.explain`, the lowest floor first."""
+
+
+def test_inside_explain_nothing_uses_a_floor_above():
+    floor = {name: at for at, names in enumerate(INSIDE_EXPLAIN) for name in names}
+
+    def floor_of(module):
+        _, _, below = module.partition("perfml.explain.")
+        return floor.get(below, floor.get(below.split(".")[0]))
+
+    inside = [name for name in modules() if name.startswith("perfml.explain.")]
+    assert [name for name in inside if floor_of(name) is None] == [], "state their floor"
+    upwards = [
+        f"{name} -> {used}"
+        for name, used in arrows()
+        if name in inside and used in inside and floor_of(name) < floor_of(used)
+    ]
+    assert upwards == []
+
+
 def test_no_module_is_imported_by_what_it_imports():
     assert circle(imports()) == []
 
@@ -59,6 +89,12 @@ def test_the_layers_of_a_report_enter_a_file_at_most_25_times():
     way = stays("perfml.report.build:build_report", "layers")
     assert {"perfml.report.conditions", "perfml.modeling.features"} <= set(way)
     assert len(way) <= 25, way
+
+
+def test_a_profile_enters_a_file_at_most_20_times_on_its_way_through_explain():
+    way = stays("perfml.explain.compare:compare_sides", "left")
+    assert {"perfml.explain.layer_times", "perfml.explain.timelines"} <= set(way)
+    assert len(way) <= 20, way
 
 
 SOURCES = {

@@ -25,7 +25,9 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER NOT NULL, end INTEGER NOT
   eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL,
   returnValue INTEGER NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start INTEGER NOT NULL, end INTEGER NOT NULL,
-  deviceId INTEGER NOT NULL, bytes INTEGER NOT NULL);
+  deviceId INTEGER NOT NULL, bytes INTEGER NOT NULL, streamId INTEGER, correlationId INTEGER,
+  copyKind INTEGER, srcKind INTEGER, dstKind INTEGER);
+CREATE TABLE ENUM_CUDA_MEM_KIND(id INTEGER, name TEXT, label TEXT);
 CREATE TABLE StringIds(id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 """
 _GENERATIONS = {
@@ -170,8 +172,16 @@ class Export:
             row |= {"text": None, "textId": self.string(name)}
         self.insert("NVTX_EVENTS", **row)
 
-    def copy(self, start: int, end: int, device: int = 0) -> None:
-        self.insert("CUPTI_ACTIVITY_KIND_MEMCPY", start=start, end=end, deviceId=device, bytes=4)
+    def copy(self, start: int, end: int, device: int = 0, **cells: int) -> None:
+        row = {"start": start, "end": end, "deviceId": device, "bytes": 4}
+        self.insert("CUPTI_ACTIVITY_KIND_MEMCPY", **row, **cells)
+
+    def call(self, name: str, start: int, end: int, correlation: int, thread: int = 7) -> None:
+        """Add an API call that launches no kernel."""
+        owner = global_id(PID, thread)
+        row = {"start": start, "end": end, "globalTid": owner, "correlationId": correlation}
+        row |= {"eventClass": 0, "returnValue": 0, "nameId": self.string(name)}
+        self.insert("CUPTI_ACTIVITY_KIND_RUNTIME", **row)
 
     def close(self) -> Path:
         self.connection.commit()

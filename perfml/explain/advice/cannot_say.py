@@ -9,8 +9,8 @@ from perfml.explain.advice.only_there import is_replaced
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.certainty import MOST
 from perfml.explain.launches import Launch
-from perfml.explain.results import Causes
 from perfml.explain.tree.causes import ONE_SIDED
+from perfml.explain.tree.told import Causes
 
 
 def cannot_say(

@@ -12,10 +12,11 @@ from perfml.explain.advice.fix import CannotSay, Fix
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.launches import Launch, kernel_label
-from perfml.explain.results import Causes, Ratio
+from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.remedies import action_here
+from perfml.explain.tree.told import Causes
 
 _OF_LIBRARY = {
     Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",

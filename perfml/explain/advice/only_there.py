@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from perfml.explain.certainty import MOST
 from perfml.explain.launches import Launch
-from perfml.explain.results import Causes, PairCauses
 from perfml.explain.tree.causes import ONE_SIDED, Kind
 from perfml.explain.tree.library_kernels import is_product, of_others
+from perfml.explain.tree.told import Causes, PairCauses
 
 _REPEATED = 4
 """Launches of one kernel: from so many on they are a loop's."""

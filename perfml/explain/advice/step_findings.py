@@ -12,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import Account, DeviceAccount, DeviceStep, Part
+from perfml.account.account import Account, DeviceAccount, Part
 from perfml.account.causes import findings
+from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence, remedy
 from perfml.explain.advice.network import NetworkFinding
 from perfml.kernel_names import kernel_label, kernel_traits
@@ -71,10 +72,10 @@ def _sums(kernels: pd.DataFrame) -> Account:
     groups = rows.groupby(["kernel", "layer"], dropna=False, sort=False)[["us", "n"]].sum()
     parts = tuple(map(_part, groups.reset_index().to_dict("records")))
     whole = sum(part.us for part in parts)
-    step = DeviceStep(whole, whole, 0.0, 0.0, 0.0)
-    device = DeviceAccount(0, step, (step,), (), parts, (), float(rows["n"].sum()), 0.0)
+    step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
+    device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
     trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
-    return Account("", (whole,), False, (device,), (), trains, 1.0)
+    return Account("", (whole,), False, (device,), (), trains)
 
 
 def _part(row: Mapping[Any, Any]) -> Part:

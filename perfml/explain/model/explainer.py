@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
+from perfml.explain.model.attribution import ModelAttribution, ModelValue
 from perfml.explain.model.shapley import MAX_PLAYERS, exact_shapley
-from perfml.explain.results import ModelAttribution
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.layer_shapes import AMOUNTS
@@ -87,17 +87,9 @@ class Explainer:
         predicted = self._predict(np.vstack([before, after]))
         held_out, errors = self._held_out(baseline, target, before, after)
         catalogue = load_catalogue()
-        frame = pd.DataFrame(
-            {
-                "metric": self.names,
-                "family": [
-                    catalogue[name].family if name in catalogue else "shape" for name in self.names
-                ],
-                "baseline": before,
-                "target": after,
-                "log_ratio": values,
-            }
-        )
+        families = [catalogue[name].family if name in catalogue else "shape" for name in self.names]
+        rows = zip(self.names, families, before, after, values, strict=True)
+        frame = pd.DataFrame(rows, columns=list(ModelValue.__annotations__))
         order = frame["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
         return ModelAttribution(
             model=self.model,
@@ -112,13 +104,8 @@ class Explainer:
         return np.asarray(self._fitted.predict(X), dtype=np.float64)
 
     def _point(self, rows: pd.DataFrame) -> Floats:
-        means = [
-            pd.to_numeric(rows[name], errors="coerce").astype(float).mean()
-            if name in rows.columns
-            else float("nan")
-            for name in self.names
-        ]
-        return np.asarray(means, dtype=np.float64)
+        known = rows.reindex(columns=list(self.names)).apply(pd.to_numeric, errors="coerce")
+        return np.asarray(known.astype(float).mean(), dtype=np.float64)
 
     def _held_out(
         self, baseline: pd.DataFrame, target: pd.DataFrame, before: Floats, after: Floats

@@ -102,7 +102,8 @@ def roofline(
     busy = tensor_level(table)
     of_pipe = np.isnan(flops) & ~np.isnan(busy)
     found["flops_source"] = found["flops_source"].mask(of_pipe, PIPE)
-    least = {"compute": np.where(of_pipe, busy * seconds, flops / _flop_peaks(table, roofs))}
+    peak = _precisions(table).map(roofs).to_numpy(dtype=float)
+    least = {"compute": np.where(of_pipe, busy * seconds, flops / peak)}
     for level, (columns, size) in _BYTES.items():
         if not all(name in table.columns for name in columns):
             continue
@@ -176,10 +177,8 @@ def _lowest(least: pd.DataFrame) -> pd.Series[str]:
 
 
 def _seconds(table: pd.DataFrame) -> np.ndarray:
-    time = table["time_us"].to_numpy(dtype=float, na_value=np.nan)
-    if "ncu_time_us" in table.columns:
-        under = table["ncu_time_us"].to_numpy(dtype=float, na_value=np.nan)
-        time = np.where(under > 0, under, time)
+    under, time = _numbers(table, "ncu_time_us"), _numbers(table, "time_us")
+    time = np.where(under > 0, under, time)
     return np.asarray(np.where(time > 0, time, np.nan) * 1e-6)
 
 
@@ -216,10 +215,6 @@ def _flops(table: pd.DataFrame, derived: Collection[str]) -> tuple[np.ndarray, l
         for a, b in zip(shape, counted, strict=True)
     ]
     return flops, source
-
-
-def _flop_peaks(table: pd.DataFrame, roofs: Mapping[str, float]) -> np.ndarray:
-    return np.array([roofs.get(str(name), np.nan) for name in _precisions(table)])
 
 
 def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:

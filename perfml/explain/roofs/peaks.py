@@ -98,14 +98,17 @@ def known_peaks(
     4800000000000.0
     """
     of_chip = _of_chip(device, facts or {})
-    reported = [row for row in of_chip if REPORTED in row.kinds.values()]
-    computed = [row for row in of_chip if row not in reported]
-    printed = _reached(device, DATA_SHEET)
+    rows = [
+        *_reached(device, MEASURED),
+        *(row for row in of_chip if REPORTED in row.kinds.values()),
+        *_reached(device, DATA_SHEET),
+        *(row for row in of_chip if REPORTED not in row.kinds.values()),
+        *_reached(device, COUNTER),
+    ]
     values: dict[str, float] = {}
     kinds: dict[str, str] = {}
     sources: list[str] = []
-    first = (*_reached(device, MEASURED), *reported)
-    for row in (*first, *printed, *computed, *_reached(device, COUNTER)):
+    for row in rows:
         new = {name: value for name, value in row.values.items() if name not in values}
         if new and kind in (None, *row.kinds.values()):
             values |= new
@@ -116,13 +119,14 @@ def known_peaks(
     return Peaks(device, values, kinds, tuple(sources))
 
 
+def _of_kind(device: str | None, values: Mapping[str, float], kind: str, *sources: str) -> Peaks:
+    return Peaks(device, dict(values), dict.fromkeys(values, kind), sources)
+
+
 def _reached(device: str, kind: str) -> list[Peaks]:
     """Return what was measured of a device, or what its profiler divides by."""
-    return [
-        Peaks(device, dict(row.values), dict.fromkeys(row.values, kind), (row.source,))
-        for row in reached(device)
-        if row.kind == kind
-    ]
+    rows = (row for row in reached(device) if row.kind == kind)
+    return [_of_kind(device, row.values, kind, row.source) for row in rows]
 
 
 def _of_chip(device: str, facts: Mapping[str, Any]) -> list[Peaks]:
@@ -130,25 +134,20 @@ def _of_chip(device: str, facts: Mapping[str, Any]) -> list[Peaks]:
     capability = facts.get("compute_capability")
     vendor = chip(device, str(capability) if capability else None)
     said = vendor.with_facts(facts)
-    found: dict[str, list[str]] = {REPORTED: [], DATA_SHEET: []}
+    reported: dict[str, float] = {}
+    printed: dict[str, float] = {}
     for name in (*PRECISIONS, "dram"):
         ours, theirs = _peak(said, name), _peak(vendor, name)
         if ours > 0:  # a card without tensor cores has no peak of them
             same = math.isclose(ours, theirs, rel_tol=_SAME)
-            found[DATA_SHEET if same else REPORTED].append(name)
-    return [
-        Peaks(
-            device,
-            {name: _peak(chip_, name) for name in found[kind]},
-            dict.fromkeys(found[kind], kind),
-            (source,),
-        )
-        for kind, chip_, source in (
-            (REPORTED, said, _sentence(said, found[REPORTED])),
-            (DATA_SHEET, vendor, vendor.sources.get("multiprocessors", "")),
-        )
-        if found[kind]
-    ]
+            (printed if same else reported)[name] = theirs if same else ours
+    found = []
+    if reported:
+        found.append(_of_kind(device, reported, REPORTED, _sentence(said, list(reported))))
+    if printed:
+        source = vendor.sources.get("multiprocessors", "")
+        found.append(_of_kind(device, printed, DATA_SHEET, source))
+    return found
 
 
 def _peak(known: Chip, name: str) -> float:
@@ -175,7 +174,7 @@ def given_peaks(values: Mapping[str, float]) -> Peaks:
     PerfmlError
         If there is none, or one is not a positive rate.
     """
-    return Peaks(None, _checked(values), dict.fromkeys(values, "given"))
+    return _of_kind(None, _checked(values), "given")
 
 
 def load_peaks(path: str | Path) -> Peaks:
@@ -204,12 +203,7 @@ def load_peaks(path: str | Path) -> Peaks:
     device = document.get("device")
     date = f", {document['date']}" if document.get("date") else ""
     source = f"{document.get('source', path.name)}{date}"
-    return Peaks(
-        None if device is None else str(device),
-        _checked(numbers),
-        dict.fromkeys(numbers, kind),
-        (source,),
-    )
+    return _of_kind(None if device is None else str(device), _checked(numbers), kind, source)
 
 
 def save_peaks(document: Mapping[str, Any], path: str | Path) -> None:

@@ -6,8 +6,10 @@ import math
 
 import pandas as pd
 
-from perfml.explain.results import Causes, ModelAttribution, Ratio
+from perfml.explain.model.attribution import ModelAttribution
+from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Kind
+from perfml.explain.tree.told import Causes
 
 SLACK = 0.25
 """A held-out prediction off by more than this factor of the log ratio's own size is no evidence."""

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
-from perfml.explain.results import Causes, PairCauses
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.confidence import Answered, find_ambiguity
 from perfml.explain.tree.engine import decompose_pair
@@ -29,6 +28,7 @@ from perfml.explain.tree.library_kernels import (
     of_others,
 )
 from perfml.explain.tree.parts import log_mean
+from perfml.explain.tree.told import Causes, PairCauses
 
 WHOLE_LAYER = "whole layer"
 NO_LAUNCHES = "kernels table (to tell kernels that vanished or appeared from those that changed)"

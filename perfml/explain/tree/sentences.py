@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from perfml.explain.certainty import NAMED
-from perfml.explain.results import Causes, Ratio, TermTotal
+from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import Contribution, Kind
+from perfml.explain.tree.told import Causes, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1

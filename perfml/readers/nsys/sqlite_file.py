@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read_ranges
+from perfml.readers.nsys.recording import CALLS, COPIES, FILLS, step_account
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
@@ -28,9 +30,8 @@ NAME = "nsys-sqlite"
 
 _STRINGS = "StringIds"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
-_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-_MEMORY = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+_MEMORY = (COPIES, FILLS)
 _EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 _REQUIRED = ("start", "end", "deviceId", *_SIZES)
@@ -103,13 +104,18 @@ class _Reader:
         launches = self._launches(raw, devices)
         frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
         self._other_records(calls, raw)
-        return Kernels(frame, self._provenance(raw, frame), tuple(self.warnings))
+        provenance = self._provenance(raw, frame)
+        if len(processes := {call.process for call in calls}) == 1:
+            own = ranges.get(processes.pop(), [])
+            account = step_account(self.database, raw, launches["kernel"].tolist(), own)
+            provenance |= {} if account is None else {ACCOUNT: account.to_dict()}
+        return Kernels(frame, provenance, tuple(self.warnings))
 
     def _nothing(self) -> InputError:
         held = [
             f"{count(rows, 'row')} of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
             for name in sorted(self.database.tables)
-            if name in (_CALLS, *_MEMORY, "NVTX_EVENTS") and (rows := self.database.count(name))
+            if name in (CALLS, *_MEMORY, "NVTX_EVENTS") and (rows := self.database.count(name))
         ]
         msg = "this Nsight Systems export holds no kernels"
         return InputError(
@@ -133,7 +139,7 @@ class _Reader:
     def _calls(self, raw: pd.DataFrame) -> list[LaunchCall]:
         """Return the API call of each kernel; correlation ids count within a process."""
         by_process = self._names_processes(raw)
-        calls = self.database.integers(_CALLS, ("start",), ("correlationId", "globalTid"))
+        calls = self.database.integers(CALLS, ("start",), ("correlationId", "globalTid"))
         known: dict[tuple[int, int], LaunchCall] = {}
         columns = (calls[name].tolist() for name in ("start", "correlationId", "globalTid"))
         for start, correlation, thread in zip(*columns, strict=True):

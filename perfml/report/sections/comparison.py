@@ -43,7 +43,8 @@ from perfml.util.words import count, micros, multiple, number, ratio_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.explain.results import Explanation, Ratio
+    from perfml.explain.ratio import Ratio
+    from perfml.explain.results import Explanation
 
 _MOST_METRICS = 60
 _HEADING = "What differs, and how sure that is"

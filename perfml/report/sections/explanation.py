@@ -43,7 +43,8 @@ from perfml.util.words import count, factor_text, micros, micros_alike, multiple
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.explain.results import Explanation, LayerDiff, ModelAttribution
+    from perfml.explain.model.attribution import ModelAttribution
+    from perfml.explain.results import Explanation, LayerDiff
 
 _MAIN = 0.15
 """A term of at least this share of all (absolute) terms is named in a sentence."""

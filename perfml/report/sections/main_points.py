@@ -12,7 +12,8 @@ from perfml.report.labels import listed
 from perfml.util.words import factor_text
 
 if TYPE_CHECKING:
-    from perfml.explain.results import Explanation, LayerDiff, TermTotal
+    from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.tree.told import TermTotal
 
 _AGAINST = 0.1
 """From a tenth of the time on what works against the causes is told."""

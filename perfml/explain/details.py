@@ -1,0 +1,219 @@
+"""One layer of two sides in detail: what counters, a model and the rules of advice say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.account.time_sources import only_kernels
+from perfml.explain.advice.first_fix import first_fix
+from perfml.explain.advice.hazards import Advice, advise
+from perfml.explain.advice.how_sure import with_cause
+from perfml.explain.align import Launched
+from perfml.explain.changed_metrics import compare_metrics, sort_metrics
+from perfml.explain.compared import Side, rows_by, same_device
+from perfml.explain.gaps import UNSEEN, Waterfall
+from perfml.explain.launches import (
+    Change,
+    Launch,
+    Launches,
+    LaunchReader,
+    changes_between,
+    changes_table,
+    launches_table,
+    merged_launch,
+)
+from perfml.explain.layer_parts import LayerParts, pieces_apart
+from perfml.explain.ratio import Ratio
+from perfml.explain.results import LayerDiff
+from perfml.explain.roofs.peaks import Peaks
+from perfml.explain.tree.contradictions import find_disagreements
+from perfml.explain.tree.layer import kernel_causes, layer_causes
+from perfml.explain.tree.sentences import summary_sentences
+from perfml.explain.tree.told import Causes
+
+if TYPE_CHECKING:
+    from perfml.explain.model.explainer import Explainer
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """Two layers that answer to each other.
+
+    Attributes
+    ----------
+    names
+        On the baseline and on the target.
+    aligned_by
+        How they were found.
+    time
+        The target's over the baseline's.
+    launched
+        What both sides launch of a kernel; None where a row is a whole layer.
+    on_the_clock
+        What passes between its kernels, where that is known and differs.
+    """
+
+    names: tuple[str, str]
+    aligned_by: str
+    time: Ratio
+    launched: tuple[Launched, Launched] | None
+    on_the_clock: Waterfall | None
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What a layer launches on both sides (single launches, or merged ones), and its causes."""
+
+    orders: tuple[Launches, Launches]
+    changes: tuple[Change, ...]
+    launches: tuple[tuple[Launch, ...], tuple[Launch, ...]]
+    causes: Causes
+
+
+class DetailReader:
+    """Explains any layer of two sides; their tables are taken apart once.
+
+    Parameters
+    ----------
+    baseline, target
+        The sides.
+    pairs
+        The layers that will be asked for.
+    explainer
+        A model that has learned; None for no attribution.
+    peaks
+        For rules of advice that compare precisions.
+    advice
+        What the rules say of both sides, where that is known already.
+    """
+
+    def __init__(
+        self,
+        baseline: Side,
+        target: Side,
+        pairs: Sequence[LayerPair],
+        *,
+        explainer: Explainer | None,
+        peaks: Peaks | None,
+        advice: Advice | None,
+    ) -> None:
+        self.sides = baseline, target
+        self.explainer = explainer
+        if not pairs:
+            return
+        self._readers = LaunchReader(baseline), LaunchReader(target)
+        self._same_device = same_device(baseline, target)
+        self._advice = tuple(
+            _advice(side, [pair.names[at] for pair in pairs], peaks, advice)
+            for at, side in enumerate(self.sides)
+        )
+
+    def read(self, pair: LayerPair) -> LayerDiff:
+        """Return what is to be said of a layer."""
+        time, names = pair.time, pair.names
+        rows = [side.rows(name) for side, name in zip(self.sides, names, strict=True)]
+        counted = self._counted(pair, rows)
+        causes = counted.causes
+        hidden = pair.on_the_clock
+        hidden = hidden if hidden is not None and hidden.hidden else None
+        # a kernel's cure is no answer where the time passes between the kernels
+        between = hidden is not None and hidden.dominate
+        left, right = self.sides
+        fix = None
+        if not between:
+            called = (left.name, right.name)
+            fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
+        alike = time.verdict not in ("slower", "faster") and pair.on_the_clock is None
+        unseen = UNSEEN if alike and only_kernels(*rows) else ""
+        attribution = None if self.explainer is None else self.explainer.attribute(*rows)
+        metrics = compare_metrics(*rows)
+        if attribution is not None:
+            metrics = sort_metrics(metrics, attribution.by_metric)
+        return LayerDiff(
+            layer=names[0],
+            target_layer=names[1],
+            aligned_by=pair.aligned_by,
+            time=time,
+            kernels=changes_table(counted.changes, *counted.orders),
+            launches=launches_table(counted.changes, *counted.orders),
+            metrics=metrics,
+            causes=causes,
+            model=attribution,
+            disagreements=(
+                *(() if hidden is None else (hidden.of_layer(),)),
+                *find_disagreements(time, causes, attribution, metrics),
+            ),
+            warnings=tuple(
+                f"{side.name}: {held.others} of {held.others + held.repeats} repeats launch other "
+                "kernels; the kernels shown are those of the usual repeats"
+                for side, held in zip(self.sides, counted.orders, strict=True)
+                if held.others
+            ),
+            reasons=(
+                *(() if hidden is None else hidden.points()),
+                *summary_sentences(time, causes),
+                *((unseen,) if unseen else ()),
+                *(() if fix is None else (fix.sentence(),)),
+            ),
+            fix=fix,
+            on_the_clock=hidden,
+            unseen=unseen,
+            advice=self._advice_beside(pair, causes, between=between),
+        )
+
+    def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
+        """Return what a layer launches on both sides, and what counters say of that."""
+        parts = LayerParts.of(rows[0], rows[1], pair.launched)
+        kernels_us = parts.kernels_us(pair.time)
+        before, after = (
+            reader.read(name, us)
+            for reader, name, us in zip(self._readers, pair.names, kernels_us, strict=True)
+        )
+        changes = changes_between(before.names, after.names)
+        if before.launches is not None and after.launches is not None:
+            launches = before.launches, after.launches
+            causes = kernel_causes(changes, before, after, same_device=self._same_device)
+        else:
+            merged = [merged_launch(*side) for side in zip(rows, kernels_us, strict=True)]
+            launches = (merged[0],), (merged[1],)
+            causes = layer_causes(merged[0], merged[1], same_device=self._same_device)
+        causes = parts.joined(causes)
+        layer, partner = pair.names
+        if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
+            causes = replace(causes, untold=apart)
+        return _Counted((before, after), changes, launches, causes)
+
+    def _advice_beside(self, pair: LayerPair, causes: Causes, *, between: bool) -> pd.DataFrame:
+        """Return both sides' findings; what both sides tell makes them more or less sure."""
+        own = [side[name] for side, name in zip(self._advice, pair.names, strict=True)]
+        found = pd.concat(own, ignore_index=True)
+        if pair.time.verdict not in ("slower", "faster"):
+            return found
+        slower = own[1 if pair.time.verdict == "slower" else 0]
+        if slower.empty:
+            return found
+        sign = 1.0 if pair.time.verdict == "slower" else -1.0
+        along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
+        first = along[0] if along and not along[0].residual and not between else None
+        sure = "open" if between else causes.certainty
+        return with_cause(found, str(slower["side"].iloc[0]), sure, first)
+
+
+def _advice(
+    side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
+) -> Mapping[str, pd.DataFrame]:
+    """Return what the rules of advice say of each of some layers of one side."""
+    if known is None:
+        rows = side.layers if side.kernels is None else side.kernels
+        found = advise(rows[rows["layer"].isin(layers)], peaks=peaks, min_whole=0.0).table
+    else:
+        mine = known.table["backend"] == side.name
+        # who is faster the comparison itself says
+        found = known.table[mine].assign(faster=None).reset_index(drop=True)
+    found.insert(0, "side", side.name)
+    places = rows_by(found["layer"])
+    return {str(name): found.iloc[places.get(str(name), [])] for name in layers}

@@ -1,0 +1,124 @@
+"""What an export of Nsight Systems recorded of host and devices, and its account of a step."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from perfml.account.account import Account
+from perfml.account.build import account_of
+from perfml.account.origins import Origins
+from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+from perfml.account.steps import find_steps
+from perfml.readers.launch_ranges import FOREVER, Range, default_domain
+from perfml.readers.sqlite_database import Database, on_the_clock
+
+CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+_VERSION = re.compile(r"_v\d+$")
+_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+"""``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
+_PYTORCH = "at::native"
+"""Namespace of PyTorch's own kernels, of which every program of it launches some."""
+_KINDS = "ENUM_CUDA_MEM_KIND"
+"""Table with the names of ``srcKind`` and ``dstKind``: the numbers changed with the exporter."""
+
+
+def step_account(
+    database: Database, kernels: pd.DataFrame, names: Sequence[str], ranges: Sequence[Range]
+) -> Account | None:
+    """Return what a step takes on the clock, and why.
+
+    Parameters
+    ----------
+    database
+        The export, of one process.
+    kernels, names
+        Start, end, device, stream and correlation of each kernel, and what it is called.
+    ranges
+        NVTX ranges of the process.
+
+    Returns
+    -------
+    Account or None
+        None without API calls, which tell what the host did, or without ranges that repeat.
+    """
+    calls = _calls(database)
+    if not calls:
+        return None
+    last = max(int(kernels["end"].max()), *(call.end for call in calls))
+    recording = Recording.of(
+        [*calls, *_ranges(ranges, calls, last)],
+        [
+            *_activities(kernels, DeviceKind.KERNEL, names),
+            *_moves(database, COPIES, DeviceKind.COPY),
+            *_moves(database, FILLS, DeviceKind.FILL),
+        ],
+    )
+    steps = find_steps(recording)
+    if not steps.name:
+        return None
+    finder = Origins(recording, steps)
+    pytorch = any(_PYTORCH in name for name in set(names))
+    origins = finder.all(recording.activities)
+    return account_of(recording, steps, finder, origins, pytorch=pytorch)
+
+
+def _calls(database: Database) -> list[HostSpan]:
+    optional = ("end", "correlationId", "globalTid", "nameId")
+    rows = on_the_clock(database.integers(CALLS, ("start",), optional))
+    strings = database.texts_of("StringIds", "id", "value", rows["nameId"].tolist())
+    columns = (rows[name].tolist() for name in ("start", *optional))
+    return [
+        HostSpan(HostKind.CALL, _VERSION.sub("", strings.get(name, "")), start, end, thread, number)
+        for start, end, number, thread, name in zip(*columns, strict=True)
+        if end >= start
+    ]
+
+
+def _ranges(ranges: Sequence[Range], calls: Sequence[HostSpan], last: int) -> list[HostSpan]:
+    """Return the program's own ranges; those of no thread are put on the one that calls most."""
+    own, _ = default_domain(ranges)
+    nested = [each for each in own if each.thread is not None]
+    (main, _), *_rest = Counter(call.thread for call in calls).most_common(1)
+    return [
+        HostSpan(
+            HostKind.RANGE,
+            each.name,
+            each.start,
+            max(last, each.start) if each.end == FOREVER else each.end,
+            main if each.thread is None else each.thread,
+        )
+        for each in nested or own
+    ]
+
+
+def _moves(database: Database, table: str, kind: DeviceKind) -> list[Activity]:
+    optional = ("correlationId", "streamId", "bytes", "copyKind", "srcKind", "dstKind")
+    rows = on_the_clock(database.integers(table, ("start", "end", "deviceId"), optional))
+    places: dict[int, str] = {}
+    if {"id", "label"} <= database.columns(_KINDS):
+        places = database.texts_of(_KINDS, "id", "label", [*rows["srcKind"], *rows["dstKind"]])
+    names = ["Memset"] * len(rows)
+    if kind is DeviceKind.COPY:
+        columns = (rows[name].tolist() for name in ("copyKind", "srcKind", "dstKind"))
+        names = [
+            f"Memcpy {_WAYS.get(way, '')} ({places.get(source, '')} -> {places.get(sink, '')})"
+            for way, source, sink in zip(*columns, strict=True)
+        ]
+    return _activities(rows, kind, names)
+
+
+def _activities(rows: pd.DataFrame, kind: DeviceKind, names: Sequence[str]) -> list[Activity]:
+    wanted = ("start", "end", "deviceId", "streamId", "correlationId")
+    columns = [rows[name].tolist() for name in wanted]
+    sizes = rows["bytes"].clip(lower=0).tolist() if "bytes" in rows else [0] * len(rows)
+    return [
+        Activity(kind, name, start, max(start, end), device, stream, number, float(size))
+        for name, size, start, end, device, stream, number in zip(
+            names, sizes, *columns, strict=True
+        )
+    ]
