@@ -168,8 +168,13 @@ def _write(
     lines = [clean(line) for line in document.lines]
     steps = [] if document.answer is None else document.answer.first
     short = [
-        clean(f"{place}. {each.title}: {each.gain} ({each.sure})")
+        clean(line)
         for place, each in enumerate(steps, start=1)
+        for line in (
+            f"{place}. {each.title}: {each.gain} ({each.sure})",
+            *([f"   {each.text}"] if place == 1 else ()),
+            *([f"   {each.command}"] if each.command else ()),
+        )
     ]
     out_.result(
         {"out": str(out), "bytes": len(text.encode()), "summary": lines, "warnings": warnings},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.account import account_in
 from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
@@ -32,6 +33,7 @@ from perfml.report.sections.machine import roofline_section, stalls_section
 from perfml.report.sections.models import metrics_section, trust_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
+from perfml.report.sections.time_spent import time_steps
 from perfml.report.sections.times import extremes_section, times_section
 
 if TYPE_CHECKING:
@@ -110,6 +112,9 @@ def build_report(
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
+        spent=()
+        if kernels is None or len(shown) > 1
+        else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
     )
     return report_document(results, title)
 

@@ -43,6 +43,8 @@ class Sentence:
         What to do, in a few words; only where it is ``do``.
     gain
         What that gains.
+    command
+        The line to type.
     """
 
     about: Literal["do", "time", "why", "metric", "error", "caution"]
@@ -50,11 +52,15 @@ class Sentence:
     text: str
     title: str = ""
     gain: str = ""
+    command: str = ""
 
     @property
     def line(self) -> str:
         """All of it in one line."""
-        return f"{self.title}: {self.text} [{self.gain}; {self.sure}]" if self.gain else self.text
+        if not self.gain:
+            return self.text
+        typed = f" Type: {self.command}" if self.command else ""
+        return f"{self.title}: {self.text}{typed} [{self.gain}; {self.sure}]"
 
 
 @dataclass(frozen=True)

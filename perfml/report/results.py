@@ -12,6 +12,7 @@ import pandas as pd
 from perfml.account.account import Account, account_in
 from perfml.errors import PerfmlError
 from perfml.report.conditions import Condition, settings
+from perfml.report.document import Sentence
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.metrics import clusters, stall_shares
 from perfml.report.figures.style import PALETTE
@@ -78,6 +79,8 @@ class Results:
         Why backends are slower than the fastest, and what could be done, by condition.
     levels
         Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
+    spent
+        What takes most of the time, as steps: for where nothing is known to save.
     """
 
     conditions: tuple[Condition, ...]
@@ -94,6 +97,7 @@ class Results:
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     levels: tuple[KernelLevels, ...] = ()
+    spent: tuple[Sentence, ...] = ()
 
     @cached_property
     def account(self) -> Account | None:

@@ -29,6 +29,7 @@ from perfml.report.document import (
     TreeInWords,
 )
 from perfml.report.labels import clean
+from perfml.report.render.columns import one_line
 from perfml.util.words import count
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
@@ -73,7 +74,8 @@ def _sentence(sentence: Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
-        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}"]
+        typed = [f"   `{one_line(sentence.command)}`"] if sentence.command else []
+        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}", *typed]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 

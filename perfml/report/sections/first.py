@@ -7,7 +7,7 @@ that can be avoided, with its cause and its cure. Each says what it gains and ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -22,6 +22,7 @@ from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.main_points import all_else
 from perfml.report.sections.steps import step_sentences
+from perfml.report.sections.time_spent import WORTH, layer_step
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _WORTH = 0.01
 """A gain below 1 % of the time is none."""
 
+_STEPS = 3
+"""Things to do on the first screen."""
+
 _NAMED = 2
 """Layers named as examples."""
 
@@ -39,7 +43,8 @@ _NAMED = 2
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
     if results.account is not None:
-        return [each for each in step_sentences(results.account) if each.about == "do"]
+        causes = [each for each in step_sentences(results.account) if each.about == "do"]
+        return [*causes, *results.spent][:_STEPS]
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
@@ -48,9 +53,11 @@ def first_steps(results: Results) -> list[Sentence]:
         return listed_steps(results.levels, listed)
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
     bars = [each for each in results.levels[:1] if each.limit != "not measured"]
-    loss = loss or (bars_step(bars[0]) if bars else _unchecked(results.advice))
-    steps = [_use(several), _mix(several), loss]
-    return [step for step in steps if step is not None]
+    typed = next((each.command for each in results.spent), "")
+    loss = loss or (bars_step(bars[0], typed) if bars else None)
+    loss_or_time = [loss] if loss else results.spent or _slowest(results.conditions)
+    steps = [_use(several), _mix(several), *loss_or_time]
+    return [step for step in steps if step is not None][:_STEPS]
 
 
 def where(condition: Condition) -> str:
@@ -253,25 +260,29 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     ]
     if networks:
         _, action, label = max(networks, key=lambda entry: entry[0])
-        return _over_all(action, label)
+        return _over_all(action, label) if action.gain >= WORTH else None
     tables = [each.groups.assign(label=label) for label, each in advice.items() if len(each.table)]
     if not tables:
         return None
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
     found = next((each for each in shown if each.label == row["label"]), None)
-    if found is not None and found.slowest is not None:
-        total = float(found.times["median"].sum())
-        if float(row["saved_us"]) < _WORTH * total:
-            return _nothing_found(found.slowest, total, row)
+    if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
+        return None
     name = group_name(row["layers"])
-    text = (
-        f"{labelled(name, str(row['label']))} has the largest possible saving: "
-        f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
-    )
+    text = f"{labelled(name, str(row['label']))}: {row['evidence']}. {what_to_do(row)}"
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "open", text, f"Look at {name} first", gain)
+    return Sentence("do", "open", text, f"{name}: {row['hazard']}", gain)
+
+
+def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
+    """Name the layer that takes most, where one condition of one backend is known."""
+    slowest = shown[0].slowest if len(shown) == 1 and len(shown[0].backends) == 1 else None
+    if slowest is None:
+        return []
+    whole = float(shown[0].times["median"].sum())
+    return [layer_step(str(slowest["layer"]), float(slowest["median"]), whole)]
 
 
 def _over_all(action: NetworkFinding, label: str) -> Sentence:
@@ -284,31 +295,3 @@ def _over_all(action: NetworkFinding, label: str) -> Sentence:
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
     return Sentence("do", "open", text, title, gain)
-
-
-def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]) -> Sentence:
-    """Say that no rule speaks of what takes the time, where all findings are of something else."""
-    layer, time = str(slowest["layer"]), float(slowest["median"])
-    text = (
-        f"{layer} takes {percent(time / total)} of the time, and no rule of advice found anything "
-        f"there. The largest finding is in {row['layer']} and saves at most "
-        f"{micros(float(row['saved_us']))}: {row['hazard']}. Why warps wait in {layer} is shown "
-        "below; what makes it slower than another version says perfml explain."
-    )
-    gain = f"{micros(time)} of {micros(total)}, for no reason that a rule knows"
-    return Sentence("do", "open", text, f"Look at {layer}", gain)
-
-
-def _unchecked(advice: Mapping[str, Advice]) -> Sentence | None:
-    """Say what to collect, where no rule of advice found anything and some could not be checked."""
-    rules = {str(rule) for each in advice.values() for rule in each.not_checked.get("rule", ())}
-    if not rules or any(len(each.table) for each in advice.values()):
-        return None
-    text = (
-        f"No rule of advice found anything, but {count(len(rules), 'rule')} could not be checked, "
-        "because their counters were not collected. Profile again with ncu "
-        "--metrics $(perfml metrics default --request), or with perfml collect."
-    )
-    return Sentence(
-        "do", "open", text, "Collect more counters", f"{count(len(rules), 'rule')} not checked"
-    )
