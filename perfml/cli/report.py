@@ -101,6 +101,7 @@ def report(
             seed=seed,
         )
         return
+    from perfml.datasets import read_given
     from perfml.report.write import analysed
 
     found = read(dataset, out_, where, kernel, skip)
@@ -111,6 +112,7 @@ def report(
             layers,
             launches_behind(given, kernels, where),
             provenance=given.provenance,
+            recorded=read_given(dataset).layers if where and found.ranged else None,
             splits=splits,
             resamples=resamples,
             seed=seed,
@@ -173,7 +175,7 @@ def _write(
         for line in (
             f"{place}. {each.title}: {each.gain} ({each.sure})",
             *([f"   {each.text}"] if place == 1 else ()),
-            *([f"   {each.command}"] if each.command else ()),
+            *(f"   {line}" for line in each.command.splitlines()),
         )
     ]
     out_.result(

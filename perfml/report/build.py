@@ -38,6 +38,7 @@ from perfml.report.sections.times import extremes_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
@@ -63,6 +64,7 @@ def build_report(
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
     levels: Sequence[KernelLevels] = (),
+    recorded: pd.DataFrame | None = None,
 ) -> Document:
     """Return a report: the answer, its evidence, its provenance.
 
@@ -89,6 +91,9 @@ def build_report(
         Heading; made from workload and device without.
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
+    recorded
+        All Layers rows that there are, where the report is of a part: other precisions and
+        batches tell what they would give.
 
     Raises
     ------
@@ -112,11 +117,26 @@ def build_report(
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
+        gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
         spent=()
         if kernels is None or len(shown) > 1
         else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
     )
     return report_document(results, title)
+
+
+def _gains(
+    shown: Sequence[Condition], recorded: pd.DataFrame, provenance: Mapping[str, Any]
+) -> tuple[Gain, ...]:
+    """Return what other settings give beside the plainest: the smallest batch in FP32."""
+    from perfml.explain.advice.settings import setting_gains
+
+    known = [each for each in shown if {"precision", "batch"} <= set(each.key)]
+    if not known:
+        return ()
+    base = min(known, key=lambda each: (each.key["precision"] != "fp32", each.key["batch"]))
+    runs = [each for each in provenance.get("runs", ()) if isinstance(each, Mapping)]
+    return setting_gains(base.rows, recorded, runs)
 
 
 def report_document(results: Results, title: str | None = None) -> Document:

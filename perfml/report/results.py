@@ -23,6 +23,7 @@ from perfml.report.readable_tree import ReadableTree, readable_tree
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
@@ -79,6 +80,8 @@ class Results:
         Why backends are slower than the fastest, and what could be done, by condition.
     levels
         Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
+    gains
+        What other settings give: precision, batch.
     spent
         What takes most of the time, as steps: for where nothing is known to save.
     """
@@ -97,6 +100,7 @@ class Results:
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     levels: tuple[KernelLevels, ...] = ()
+    gains: tuple[Gain, ...] = ()
     spent: tuple[Sentence, ...] = ()
 
     @cached_property

@@ -34,6 +34,7 @@ def analysed(
     kernels: pd.DataFrame | None = None,
     *,
     provenance: Mapping[str, Any] | None = None,
+    recorded: pd.DataFrame | None = None,
     splits: int = SPLITS,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -42,7 +43,7 @@ def analysed(
 ) -> tuple[Document, list[str]]:
     """Return the report of a Layers table, and which analyses it lacks and why.
 
-    Parameters are those of `report`.
+    Parameters are those of `report`; `recorded` of `perfml.report.build_report`.
     """
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
@@ -101,6 +102,7 @@ def analysed(
         advice=advice,
         provenance=known,
         title=title,
+        recorded=recorded,
         levels=kernel_levels(kernels, sources)
         if kernels is not None and is_ordinary(sources)
         else (),

@@ -7,12 +7,14 @@ that can be avoided, with its cause and its cure. Each says what it gains and ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
 from perfml.explain.certainty import marked
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
@@ -28,12 +30,13 @@ from perfml.util.words import count, factor_text, micros, multiple
 if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.advice.network import NetworkFinding
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.results import Explanation, LayerDiff
 
 _WORTH = 0.01
 """A gain below 1 % of the time is none."""
 
-_STEPS = 3
+_STEPS = 4
 """Things to do on the first screen."""
 
 _NAMED = 2
@@ -56,8 +59,41 @@ def first_steps(results: Results) -> list[Sentence]:
     typed = next((each.command for each in results.spent), "")
     loss = loss or (bars_step(bars[0], typed) if bars else None)
     loss_or_time = [loss] if loss else results.spent or _slowest(results.conditions)
-    steps = [_use(several), _mix(several), *loss_or_time]
+    runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
+    if loss and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
+        loss_or_time = [replace(loss, command=BENCHMARK)]
+    narrower, use = _settings(results.gains), _use(several)
+    if narrower and use and len(several) == 1:
+        title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
+        use = replace(use, title=title)
+    steps = [narrower, use, _mix(several), *loss_or_time]
     return [step for step in steps if step is not None][:_STEPS]
+
+
+def _settings(gains: Sequence[Gain]) -> Sentence | None:
+    """Say what a narrower type gives and costs, and a larger batch; None where neither is known."""
+    types = [gain for gain in gains if gain.kind == "precision"]
+    types.sort(key=lambda gain: list(PRECISIONS).index(gain.value))
+    if not types:
+        return None
+    first, others = types[0], types[1:2]
+    told = "; ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
+    bound = "Measured in this table, over the same layers and batch."
+    if not first.measured:
+        bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
+    text = f"{bound} {told}. Check the accuracy of your own model."
+    batches = [gain for gain in gains if gain.kind == "batch"]
+    for each in batches[:1]:
+        text += f" With a batch of {each.value} an item takes {micros(each.time_us)}"
+        text += f" ({each.backend}, no narrower type)."
+    least = "" if first.measured else "no less than "
+    gain = f"{least}{micros(first.time_us)} instead of {micros(first.now_us)}"
+    gain += "".join(f", in {each.value.upper()} {least}{micros(each.time_us)}" for each in others)
+    title = f"Compute in {first.value.upper()}" + (f" with {first.backend}" * bool(first.backend))
+    other = (f"# or {each.value.upper()}: {each.line.partition(chr(10))[0]}" for each in others)
+    command = "\n".join((first.line, *other))
+    sure: Sure = "firm" if first.measured else "open"
+    return Sentence("do", sure, text, title, gain, command)
 
 
 def where(condition: Condition) -> str:
@@ -78,7 +114,9 @@ def _use(shown: Sequence[Condition]) -> Sentence | None:
         text = fastest_text(shown[0])
         saved = float(second["total"] - first["total"])
         gain = f"{micros(saved)} less than {second['backend']}"
-        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {first['backend']}", gain)
+        name = str(first["backend"])
+        line = BACKENDS.get(name, "")
+        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
     won: dict[str, list[str]] = {}
     for condition in shown:
         won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
