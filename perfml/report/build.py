@@ -19,22 +19,19 @@ from perfml.report.results import (
     Pair,
     Results,
     colour_numbers,
-    correlated_rows,
     roofs_of,
-    stalls_of,
-    trees_of,
 )
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
 from perfml.report.sections.first_screen import limits_section
 from perfml.report.sections.kernels import kernels_section
-from perfml.report.sections.machine import roofline_section, stalls_section
-from perfml.report.sections.models import metrics_section, trust_section
+from perfml.report.sections.machine import roofline_section
+from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
-from perfml.report.sections.times import extremes_section, times_section
+from perfml.report.sections.times import times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -75,8 +72,7 @@ def build_report(
     kernels
         The Kernels table it was merged from; without it the page has no kernels of a layer.
     evaluations, rankings
-        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`. Each evaluation adds a
-        tree of three levels that can be read.
+        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`.
     pairs
         Why backends are slower than the fastest one, from `perfml.report.explain_pairs`.
     advice
@@ -110,10 +106,7 @@ def build_report(
         kernels=None if kernels is None else pack_kernels(kernels, shown, series),
         evaluations=tuple(evaluations),
         rankings=tuple(rankings),
-        trees=tuple(trees_of(layers, evaluations)),
-        correlated=correlated_rows(layers),
         roofs=roofs_of(shown, peaks),
-        stalls=stalls_of(shown),
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
@@ -150,12 +143,9 @@ def report_document(results: Results, title: str | None = None) -> Document:
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,
-        extremes_section(results),
         None if results.kernels is None else kernels_section(results.kernels),
-        metrics_section(results),
-        trust_section(results),
+        models_section(results),
         roofline_section(results),
-        stalls_section(results),
         provenance_section(("", of_runs(results.provenance, results.named("run_id")))),
         glossary_section(),
     )

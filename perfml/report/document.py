@@ -19,9 +19,10 @@ from perfml.explain.certainty import Certainty
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.report.figures.tree import Node
 
 Sure = Certainty | Literal["caution"]
+
+_OF_MODELS = ("metric", "error", "caution")
 
 WIDE, NARROW = 1040, 352
 """Widths of a picture, in points: on a desktop and on a phone."""
@@ -88,6 +89,16 @@ class Answer:
     def first(self) -> tuple[Sentence, ...]:
         """What to do."""
         return tuple(each for each in self.sentences if each.about == "do")
+
+    @property
+    def folded(self) -> tuple[Sentence, ...]:
+        """What a page shows at a click where there is something to do: what models say."""
+        return tuple(each for each in self.others if self.first and each.about in _OF_MODELS)
+
+    @property
+    def shown(self) -> tuple[Sentence, ...]:
+        """The others that a page shows."""
+        return tuple(each for each in self.others if each not in self.folded)
 
     @property
     def others(self) -> tuple[Sentence, ...]:
@@ -287,43 +298,11 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Chip:
-    """A layer in a field of `LayerMap`: its time, and whether it is ``slow`` or ``fast``."""
-
-    name: str
-    time: str
-    speed: str
-
-
-@dataclass(frozen=True)
-class LayerMap:
-    """Layers by filter size (columns) and number of filters (rows): the study's table 2.3."""
-
-    caption: str
-    sizes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[Chip, ...], ...]], ...]
-
-
-@dataclass(frozen=True)
-class Shortlists:
-    """Short lists beside each other: a heading, and names with values."""
-
-    lists: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-@dataclass(frozen=True)
 class KernelChooser:
     """The kernels of a layer that a reader of the page chooses, packed for its script."""
 
     packed: dict[str, Any]
     cut: str
-
-
-@dataclass(frozen=True)
-class TreeInWords:
-    """A decision tree, written out."""
-
-    root: Node
 
 
 @dataclass(frozen=True)
@@ -385,8 +364,8 @@ class Panels:
 
 
 Block = (
-    Facts | Fold | Glossary | KernelChooser | LayerMap | Notices | Panels | Pictures | Points
-    | Preformatted | ReportTable | Section | Shortlists | Text | Totals | TreeInWords
+    Facts | Fold | Glossary | KernelChooser | Notices | Panels | Pictures | Points
+    | Preformatted | ReportTable | Section | Text | Totals
 )  # fmt: skip
 
 

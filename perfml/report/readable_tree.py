@@ -16,7 +16,6 @@ DEPTH = 3
 """Questions on a path: eight answers are what fits a page, and a reader's head."""
 
 _MOST_FOLDS = 60
-_MOST_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,6 @@ class ReadableTree:
     fitted, unseen
         Error of time (mean absolute percentage error) or share of backends told right: on the
         rows it was fitted on, and on layers left out of the fit (NaN with fewer than two).
-    equations
-        A linear model tree of two levels on the same rows as text; empty where it was not asked
-        for, or has more leaves than can be read.
     """
 
     task: str
@@ -47,7 +43,6 @@ class ReadableTree:
     classes: tuple[str, ...]
     fitted: float
     unseen: float
-    equations: str = ""
 
     @property
     def root(self) -> Node:
@@ -65,8 +60,6 @@ def readable_tree(
     layers: pd.DataFrame,
     task: str,
     features: str | Sequence[str] = "published",
-    *,
-    equations: bool = False,
 ) -> ReadableTree:
     """Fit a tree of three levels on every row, and score it on layers left out.
 
@@ -78,8 +71,6 @@ def readable_tree(
         ``regression`` or ``classification``.
     features
         As for `perfml.modeling.evaluate`.
-    equations
-        Fit a linear model tree of the time, too.
 
     Raises
     ------
@@ -125,27 +116,10 @@ def readable_tree(
     plainly = len(design.names)
     names[plainly:] = [f"{name} undefined" for name in names[plainly:]]
     fitted = _score(truth, pipeline.predict(values), task)
-    text = _equations(values, truth, design.names) if equations and not classes else ""
-    return ReadableTree(task, pipeline[-1], tuple(names), classes, fitted, unseen, text)
+    return ReadableTree(task, pipeline[-1], tuple(names), classes, fitted, unseen)
 
 
 def _score(truth: Any, guess: Any, task: str) -> float:
     if task == "classification":
         return float(np.mean(truth == guess))
     return float(np.mean(np.abs(guess - truth) / truth))
-
-
-def _equations(values: Any, time: Any, names: Sequence[str]) -> str:
-    """Return a linear model tree as text, if its leaves are few enough to be read."""
-    from perfml.modeling.linear_model_tree.regressor import LinearModelTreeRegressor
-    from perfml.modeling.models.registry import make_imputer
-
-    imputer = make_imputer().set_params(add_indicator=False)
-    tree = LinearModelTreeRegressor(max_depth=2)
-    try:
-        tree.fit(imputer.fit_transform(values), time)
-    except ValueError:
-        # too few rows for a leaf equation
-        return ""
-    text = tree.export_text(list(names), target="µs", max_terms=4, digits=3).rstrip()
-    return text if len(text.splitlines()) <= _MOST_LINES else ""

@@ -14,7 +14,6 @@ from perfml.report.document import (
     Fold,
     Glossary,
     KernelChooser,
-    LayerMap,
     Notices,
     Panels,
     Pictures,
@@ -23,10 +22,8 @@ from perfml.report.document import (
     ReportTable,
     Section,
     Sentence,
-    Shortlists,
     Text,
     Totals,
-    TreeInWords,
 )
 from perfml.report.labels import clean
 from perfml.report.render.columns import one_line
@@ -117,8 +114,8 @@ def _block(block: Block, inside_fold: bool) -> Iterator[str]:
         case Fold(page_only=False):
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
-            Facts() | Fold() | Glossary() | KernelChooser() | LayerMap() | Notices() | Pictures()
-            | Preformatted() | Shortlists() | Totals() | TreeInWords()
+            Facts() | Fold() | Glossary() | KernelChooser() | Notices() | Pictures()
+            | Preformatted() | Totals()
         ):  # fmt: skip
             return  # what only a page has room for
 

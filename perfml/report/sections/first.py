@@ -18,7 +18,7 @@ from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
 from perfml.explain.certainty import marked
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
-from perfml.report.labels import listed, percent
+from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
@@ -283,8 +283,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         named += f"{factor_text(first.factor)} in time"
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
-        # it says what a user of a library can do, too
-        return f"{cause} {detail.fix.sentence()[:1].upper()}{detail.fix.sentence()[1:]}."
+        return f"{cause} {capital(detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return " ".join(filter(None, (cause, cure, instead)))
 
@@ -329,7 +328,7 @@ def _over_all(action: NetworkFinding, label: str) -> Sentence:
         f"{_place(label)}: {action.evidence}. "
         f"{marked(action.mitigation, action.certainty, action.tells)}"
     )
-    title = f"{action.hazard[:1].upper()}{action.hazard[1:]}"
+    title = capital(action.hazard)
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
     return Sentence("do", "open", text, title, gain)

@@ -15,6 +15,7 @@ from perfml.report.document import (
     section,
     words,
 )
+from perfml.report.labels import capital
 from perfml.report.sections.time_spent import WORTH
 from perfml.report.tables import amount
 
@@ -58,7 +59,7 @@ def step_sentences(account: Account) -> list[Sentence]:
     said = f"{step_sentence(account)} {longest_kernel(account)}".strip()
     time = Sentence("time", "firm" if account.agree else "open", said)
     if first is not None:
-        title = f"{first.cause.words[:1].upper()}{first.cause.words[1:]}"
+        title = capital(first.cause.words)
         text = f"{first.cause.also} Why: {evidence(first, account)}."
         line = first.cause.line(account)
         return [Sentence("do", "likely", text, title, saving(first, account), line), time]

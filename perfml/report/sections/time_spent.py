@@ -15,7 +15,7 @@ from perfml.explain.timelines import timeline
 from perfml.kernel_names import function_name, kernel_traits
 from perfml.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.report.document import Sentence
-from perfml.report.labels import percent
+from perfml.report.labels import capital, percent
 from perfml.util.devices import is_amd
 from perfml.util.words import count, micros
 
@@ -72,13 +72,13 @@ def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
         return
     device, wall = clock.busiest, clock.wall_us
     of = f"of {micros(wall)} on the clock"
-    text = f"{_capital(clock.idle_text())}. {clock.idle_action()}"
+    text = f"{capital(clock.idle_text())}. {clock.idle_action()}"
     gain = f"idle {micros(device.idle_us)} {of} ({percent(device.idle_us / wall)})"
     title = "Keep the device busy between kernels"
     yield device.idle_us / wall, Sentence("do", "likely", text, title, gain, _AS_GRAPH)
     if (moved := clock.moved_sentence()) is not None:
         gain = f"copying {micros(device.copying_us)} {of} ({percent(device.copying_us / wall)})"
-        step = Sentence("do", "likely", _capital(moved), "Copy less, or beside kernels", gain)
+        step = Sentence("do", "likely", capital(moved), "Copy less, or beside kernels", gain)
         yield device.copying_us / wall, Sentence(**{**vars(step), "command": _PINNED})
 
 
@@ -152,7 +152,3 @@ def profile_command(kernel: str, row: pd.Series) -> str:
 def _known(row: pd.Series, name: str) -> str:
     value = row.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
