@@ -12,7 +12,7 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Expression
 from perfml.report.conditions import named_layers
-from perfml.report.figures.axes import is_narrow, markers, name_rows
+from perfml.report.figures.axes import is_narrow, markers, name_rows, tell
 from perfml.report.figures.style import (
     GRID,
     INK,
@@ -134,7 +134,8 @@ def stall_breakdown(
     left = np.zeros(len(shares))
     for (name, tint), label in zip(stall_colours(kept).items(), labels, strict=True):
         value = np.nan_to_num(shares[name].to_numpy(dtype=float))
-        ax.barh(place, value, 0.62, left=left, color=tint, label=label)
+        bars = ax.barh(place, value, 0.62, left=left, color=tint, label=label)
+        tell(bars, [f"{label}: {percent(size)}" for size in value])
         for at, size, start in zip(place, value, left, strict=True):
             if size >= (0.18 if narrow else 0.05):
                 white = tint in _DARK
@@ -361,7 +362,7 @@ def roofline(
         mine = (backends == backend).to_numpy()
         if not mine.any():
             continue
-        ax.scatter(
+        points = ax.scatter(
             intensity[mine],
             achieved[mine],
             s=34,
@@ -371,6 +372,14 @@ def roofline(
             label=plain(backend, 30) or None,
             zorder=3,
         )
+        at = np.flatnonzero(mine)
+        of = [str(rows["layer"].iloc[place]) for place in at] if "layer" in rows.columns else []
+        said = zip(of or [backend] * len(at), achieved[at], intensity[at], strict=True)
+        texts = [
+            f"{name}, {backend}: {number(rate / 1e12)} TFLOP/s, {number(each)} FLOP/byte"
+            for name, rate, each in said
+        ]
+        tell([points], texts, of)
     if "layer" in rows.columns:
         # a layer is named once, at its fastest point, or its backends' names cover each other
         order = np.argsort(-achieved, kind="stable")

@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import Condition, conditions
-from perfml.report.figures.axes import is_narrow, name_rows, reach
+from perfml.report.figures.axes import is_narrow, name_rows, reach, tell
 from perfml.report.figures.style import (
     GRID,
     INK,
@@ -27,7 +27,7 @@ from perfml.report.figures.style import (
 from perfml.report.kernels import kernel_times
 from perfml.report.labels import clean
 from perfml.report.layer_shapes import filter_groups, layer_shapes
-from perfml.util.words import number
+from perfml.util.words import micros, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,9 +122,11 @@ def layer_times(
             "error_kw": {"ecolor": INK, "elinewidth": 0.9, "capsize": 0},
         }
         if horizontal:
-            ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
+            bars = ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
         else:
-            ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
+            bars = ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
+        spread = zip(names, middle, mine["low"], mine["high"], strict=True)
+        tell(bars, [_bar_text(name, backend, *sizes) for name, *sizes in spread], names)
     letters = 16 if horizontal else 22
     # layers of one module begin alike: what is kept is where they differ
     labels = [plain(name, letters) for name in shortened([clean(name) for name in names], letters)]
@@ -153,6 +155,11 @@ def layer_times(
         title = f"The {len(names)} slowest of {len(condition.layers)} layers"
         ax.set_title(title, pad=6 + legend)
     return ax
+
+
+def _bar_text(layer: str, backend: str, middle: float, low: float, high: float) -> str:
+    said = f"{layer}, {backend}: {micros(middle)}"
+    return said if low != low else f"{said} ({number(low)} to {number(high)})"
 
 
 @styled
@@ -205,7 +212,10 @@ def kernel_shares(
             if not size > 0:
                 continue
             tint = tints.get(kernel, GRID)
-            ax.barh(place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8)
+            bar = ax.barh(
+                place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8
+            )
+            tell(bar, [f"{kernel_label(str(kernel), 100)}: {micros(size)}"])
             left += size
         ax.text(left, place, f"  {number(left)} µs", va="center", color=INK)
     letters = min(max(int((width - _PATCH) / _LETTER), 16), 110)
