@@ -21,6 +21,7 @@ from perfml.explain.steps import StepComparison
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import Contribution, Kind, Term
 from perfml.util.json_values import json_object
+from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
 from perfml.util.words import Readable, number, percentage, ratio_text
 
@@ -491,6 +492,7 @@ class LayerDiff:
         "lines",
     )
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.comparisons", "attribution")
 
 
 class AlignedLayer(TypedDict):
@@ -572,6 +574,7 @@ class Explanation:
         return tuple(note for note in self.time_notes if not self.headline.startswith(note))
 
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.comparisons", "time_ratios")
 
     def __repr__(self) -> str:
         order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]

@@ -160,6 +160,12 @@ def report(
     ------
     PerfmlError
         If the data cannot be read or hold no times, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> document = perfml.report("profile.ncu-rep", out="report.html")  # doctest: +SKIP
+    >>> document.lines[0]  # doctest: +SKIP
     """
     require_place(None if out is None else Path(out))
     provenance: Mapping[str, Any] = {}

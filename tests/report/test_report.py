@@ -170,8 +170,8 @@ def test_answer_is_open_when_the_repeats_overlap():
 
 
 def test_answer_says_so_when_only_one_backend_was_measured():
-    (line,) = summary_lines(layers(layers=3, backends=("cudnn",)))
-    assert line.startswith("At fp32, batch 1, cudnn takes 30.3 µs for 3 layers")
+    _, line = summary_lines(layers(layers=3, backends=("cudnn",)))
+    assert line.startswith("cudnn takes 30.3 µs for 3 layers")
     assert line.endswith("Only one backend was measured.")
 
 
@@ -292,20 +292,11 @@ def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
     assert layer_shapes({}) == {}
 
 
-def test_page_shows_the_filter_table_with_shapes_only():
-    with_shapes = build_page(layers(), provenance=shapes())
-    assert "Of the 5 slowest layers" in with_shapes
-    without = build_page(layers())
-    assert "filter" not in without.partition('id="extremes"')[2].partition("<section")[0]
-    one = build_page(layers(layers=1, backends=("a",)))
-    assert 'id="extremes"' not in one
-
-
 def test_an_unnamed_profile_is_no_backend_called_unknown():
     unnamed = {"backend": "unknown", "precision": "unknown", "batch": pd.NA}
     table = layers(backends=("a",), layers=3).assign(**unnamed)
     document = build_report(table, kernels=kernels(backends=("a",), layers=3).assign(**unnamed))
-    assert document.lines[0].startswith("This profile takes ")
+    assert document.lines[-1].startswith("This profile takes ")
     assert not any("unknown" in line for line in document.lines)
     assert not {"backends", "conditions"} & {name for name, _ in document.facts}
     assert "unknown" not in to_html(document).partition('id="times"')[2].partition("<script")[0]

@@ -27,7 +27,7 @@ from perfml.util.words import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.modeling.results import Ranking
+    from perfml.modeling.results import Evaluation, Ranking
 
 
 STRONG = 0.6
@@ -179,7 +179,7 @@ def ranks(
 
 @styled
 def predicted_vs_measured(
-    predictions: pd.DataFrame,
+    predictions: Evaluation | pd.DataFrame,
     *,
     model: str | None = None,
     protocol: str | None = None,
@@ -192,10 +192,9 @@ def predicted_vs_measured(
     Parameters
     ----------
     predictions
-        ``Evaluation.predictions`` of a regression: backend, model, protocol, truth and predicted
-        in milliseconds (drawn in microseconds, as all times are; a target of one's own is drawn in
-        its unit). Times that are not positive
-        cannot be drawn on a logarithmic axis and are counted in the title.
+        An Evaluation of a regression, or its ``predictions``: backend, model, protocol, truth and
+        predicted in milliseconds (drawn in microseconds; a target of one's own in its unit). Times
+        that are not positive cannot be drawn on a logarithmic axis and are counted in the title.
     model, protocol
         Which; the first of the table without.
     palette
@@ -210,7 +209,8 @@ def predicted_vs_measured(
     PerfmlError
         If there are no such predictions.
     """
-    rows = _chosen(_chosen(predictions, "model", model), "protocol", protocol)
+    table = predictions if isinstance(predictions, pd.DataFrame) else predictions.predictions
+    rows = _chosen(_chosen(table, "model", model), "protocol", protocol)
     own = rows.attrs.get(OWN_TARGET)
     scale = 1000.0 if own is None else 1.0
     truth = scale * rows["truth"].to_numpy(float)
