@@ -44,7 +44,7 @@ def gate(
     >>> import perfml
     >>> layers = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
     >>> cudnn = layers[layers["backend"] == "cudnn"]
-    >>> perfml.gate(cudnn, cudnn).exit_code
+    >>> int(perfml.gate(cudnn, cudnn).exit_code)
     0
     """
     policy = load_policy(Path(tolerances)) if isinstance(tolerances, str | Path) else tolerances
