@@ -40,8 +40,6 @@ class Figure(StrEnum):
     models = "models"
     ranks = "ranks"
     tree = "tree"
-    filters = "filters"
-    clusters = "clusters"
     predictions = "predictions"
     roofline = "roofline"
     stalls = "stalls"
@@ -72,9 +70,6 @@ def plot(
         Path | None, typer.Option(help="A .png, .svg or .pdf file; FIGURE.png without.")
     ] = None,
     layer: Annotated[str | None, typer.Option(help="One layer.", autocompletion=layers)] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="Of filters: whose times.", autocompletion=backends)
-    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Of ratios, attribution.", autocompletion=backends)
     ] = None,
@@ -122,7 +117,6 @@ def plot(
     out_.place(target_file)
     asked = {
         "layer": layer,
-        "backend": backend,
         "baseline": baseline,
         "target": target,
         "task": task,

@@ -25,13 +25,12 @@ from perfml.report.sections.advice import advice_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
 from perfml.report.sections.first_screen import limits_section
-from perfml.report.sections.kernels import kernels_section
 from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
-from perfml.report.sections.times import times_section
+from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

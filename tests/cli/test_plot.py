@@ -65,7 +65,7 @@ def test_command_line_and_functions_know_the_same_figures():
     assert [each.value for each in Figure] == list(PLOTS)
 
 
-@pytest.mark.parametrize("figure", ["tree", "clusters", "stalls"])
+@pytest.mark.parametrize("figure", ["tree", "stalls"])
 def test_a_title_says_which_rows_are_drawn(files, figure):
     frame = read_table(files / "both.parquet").frame
     ax = draw_plot(figure, Request(frame))

@@ -31,7 +31,7 @@ from perfml.report import (
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
-from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
+from perfml.report.layer_shapes import layer_shapes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
 from perfml.report.sections.provenance import of_runs
@@ -261,22 +261,6 @@ def test_classification_counts_what_is_right():
     assert "(gradient boosting) is right in 75 % on average; on a random split in 92 %" in lines[-1]
 
 
-def test_filter_table_follows_the_study():
-    medians = pd.Series(range(1, 13), index=[f"conv_{place:02d}" for place in range(1, 13)])
-    groups = filter_groups(medians.astype(float), layer_shapes(shapes()))
-    assert set(groups) == {("1×1", "< 128"), ("3×3", "< 128"), ("1×1", "≥ 128"), ("3×3", "≥ 128")}
-    assert [name for name, _, _ in groups["1×1", "< 128"]] == ["conv_01", "conv_03", "conv_05"]
-    classes = speed_classes(medians)
-    assert [name for name, each in classes.items() if each == "slow"] == [
-        f"conv_{place:02d}" for place in range(8, 13)
-    ]
-    assert speed_classes(medians.iloc[:3]) == {
-        "conv_01": "fast",
-        "conv_02": "middle",
-        "conv_03": "slow",
-    }
-
-
 def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
     document = {
         "runs": [
@@ -286,9 +270,8 @@ def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
         ]
     }
     found = layer_shapes(document)
-    assert found["a"].group == ("3×3", "< 128")
     assert found["a"].text == "3×3, 64 filters"
-    assert found["b"].group is None
+    assert found["b"].text == "–"
     assert layer_shapes({}) == {}
 
 

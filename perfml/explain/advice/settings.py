@@ -7,7 +7,7 @@ faster than its operations at the rate of the chip's tensor cores, or its bytes 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ WORTH = 0.05
 """What gives less of the time is not told."""
 
 _NETWORK = ("workload", "device")
-_AMOUNTS = ("weight_bytes", "input_bytes", "output_bytes")
+_AMOUNTS = ["weight_bytes", "input_bytes", "output_bytes"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Precision:
     line
         PyTorch's line that asks for it.
     cost
-        What it does to the results. Digits: a product's operands are rounded to so many bits after
-        the point, relative error 2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32).
+        What it does to the results: operands keep so many bits after the point, relative error
+        2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32).
     """
 
     id: str
@@ -131,13 +131,12 @@ def setting_gains(
     known = {*names, "iteration"} <= set(layers.columns)
     if not known or len(layers[list(names)].drop_duplicates()) != 1:
         return ()
-    same = recorded
     for name in _NETWORK:
-        same = same[same[name] == layers[name].iloc[0]]
-    times = _times(same, layers["layer"].unique())
+        recorded = recorded[recorded[name] == layers[name].iloc[0]]
+    times = _times(recorded, set(layers["layer"]))
     key = (layers["precision"].iloc[0], layers["batch"].iloc[0])
-    mine = times[(times["precision"] == key[0]) & (times["batch"] == key[1])]
-    mine = mine[mine["backend"].isin(layers["backend"].unique())]
+    same = times[(times["precision"] == key[0]) & (times["batch"] == key[1])]
+    mine = same[same["backend"].isin(layers["backend"])]
     if mine.empty:
         return ()
     best = float(mine["time_us"].min())
@@ -156,9 +155,8 @@ def setting_gains(
     return tuple(gain for gain in found if gain.share >= WORTH)
 
 
-def _times(rows: pd.DataFrame, layers: Iterable[Any]) -> pd.DataFrame:
+def _times(rows: pd.DataFrame, wanted: set[Any]) -> pd.DataFrame:
     """Return the time of all of some layers, a row a setting that has all of them."""
-    wanted = set(layers)
     rows = rows[rows["layer"].isin(wanted)]
     keys = ["run_id", "backend", "precision", "batch"]
     sums = rows.groupby([*keys, "iteration"], sort=False)["time_us"].agg(["sum", "count"])
@@ -180,11 +178,8 @@ def _measured(
     manifest = next((each for each in runs if each.get("run_id") == row["run_id"]), {})
     layout = (manifest.get("settings") or {}).get("memory_format")
     precision = PRECISIONS.get(row["precision"]) if kind == "precision" else None
-    lines = [
-        precision.line if precision else "",
-        LAYOUT if layout == "channels_last" else "",
-        BACKENDS.get(row["backend"], ""),
-    ]
+    lines = [precision.line if precision else "", LAYOUT if layout == "channels_last" else ""]
+    lines.append(BACKENDS.get(row["backend"], ""))
     cost = precision.cost if precision else f"{row['batch']} items wait for each other"
     line, time = "\n".join(filter(None, lines)), float(row["time_us"])
     return Gain(kind, str(row[kind]), str(row["backend"]), time, now_us, line, True, cost)
@@ -196,7 +191,7 @@ def _bounds(layers: pd.DataFrame, now_us: float) -> list[Gain]:
     if not {"flops", *_AMOUNTS} <= set(layers.columns):
         return []
     work = layers.groupby("layer")[["time_us", "flops", *_AMOUNTS]].median()
-    moved = work[list(_AMOUNTS)].sum(axis=1) / chip.peak_dram_bytes_per_us()
+    moved = work[_AMOUNTS].sum(axis=1) / chip.peak_dram_bytes_per_us()
     found = []
     for each in PRECISIONS.values():
         least = work["flops"] / chip.peak_flops_per_us(each.id)

@@ -30,7 +30,7 @@ from perfml.report.figures.metrics import stall_shares
 from perfml.report.labels import capital, listed, model, percent
 from perfml.report.sections.advice import findings_table
 from perfml.report.tables import amount, sentences_of, value_text
-from perfml.util.words import count, factor_text, number, ratio_text
+from perfml.util.words import count, number, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,6 @@ def layer_section(
         _folded(
             "All causes, and what was not counted",
             causes_table(detail),
-            _kinds(detail),
             pieces_table(detail) if evidence else None,
             Text(f"Not collected: {missing}.", note=True) if missing else None,
         ),
@@ -281,20 +280,6 @@ def _reasons(detail: LayerDiff) -> tuple[str, ...]:
     """Return the causes in sentences; what to do stands by itself."""
     told = None if detail.fix is None else detail.fix.sentence()
     return tuple(each for each in detail.reasons if each != told)
-
-
-def _kinds(detail: LayerDiff) -> Text | None:
-    """Say the causes summed up by what they are about, those that matter."""
-    from perfml.explain.tree.causes import Kind
-
-    kinds = [
-        f"{'unexplained' if kind == Kind.RESIDUAL else kind} {factor_text(math.exp(value))}"
-        for kind, value in detail.causes.by_kind.items()
-        if f"{math.exp(value):.2f}" != "1.00"
-    ]
-    if not kinds:
-        return None
-    return Text(f"By kind, as factors on the time: {', '.join(kinds)}.", note=True)
 
 
 def pieces_table(detail: LayerDiff) -> ReportTable | None:

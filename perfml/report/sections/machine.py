@@ -39,8 +39,7 @@ def roofline_section(results: Results) -> Section | None:
     for label, roofs in results.roofs.items():
         if not roofs.counted:
             notes = time_texts(time_notes(("", rows[label])))
-            text, table = _rates(roofs, label, results.series)
-            panels.append(section(label, text, Fold(table.caption, (table,)), *notes))
+            panels.append(section(label, _rates(roofs, label), *notes))
             continue
         draw = functools.partial(_draw_roofs, roofs, results.palette)
         picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
@@ -58,21 +57,16 @@ def roofline_section(results: Results) -> Section | None:
     )
 
 
-def _rates(roofs: Roofs, label: str, series: Mapping[str, int]) -> tuple[Text, ReportTable]:
-    """Return what is known without counted bytes: the share of the arithmetic peak."""
-    text = (
+def _rates(roofs: Roofs, label: str) -> Text:
+    """Say what is known without counted bytes: the share of the arithmetic peak."""
+    rates = roofs.points["flop_rate"].astype(float) / max(roofs.flops.values())
+    best = roofs.points.loc[rates.idxmax()]
+    return Text(
         f"No roofline, {label}: bytes of device memory were not counted (perfml collect --metrics "
-        f"roofline). What is known is the share of the arithmetic peak. Peaks, {roofs.source}."
+        f"roofline). What is known is the share of the arithmetic peak: {percent(rates.median())} "
+        f"in the median layer, {percent(rates.max())} in the best ({best['layer']}, "
+        f"{best['backend']}). Peaks, {roofs.source}."
     )
-    peak = max(roofs.flops.values())
-    rows = []
-    for row in roofs.points.to_dict("records"):
-        rate, backend = float(row["flop_rate"]), str(row["backend"])
-        cells = [Cell(str(row["layer"])), Cell(backend, series=series.get(backend))]
-        rows.append([*cells, amount(rate / 1e12), share(rate / peak, bar=rate / peak)])
-    columns = (*words("layer", "backend"), *numbers("TFLOP/s", "of the arithmetic peak"))
-    caption = f"Arithmetic rates of the layers, {label}"
-    return Text(text), ReportTable(caption, columns, rows)
 
 
 def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from perfml.report import figures
@@ -17,7 +14,6 @@ from perfml.report.document import (
     Fold,
     Notices,
     Panels,
-    Picture,
     Pictures,
     ReportTable,
     Section,
@@ -28,20 +24,15 @@ from perfml.report.document import (
 )
 from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
 from perfml.report.results import Results
-from perfml.report.scores import best_scores, higher_is_better
+from perfml.report.scores import higher_is_better
 from perfml.report.tables import amount, illustrated, sentences_of, share
 from perfml.util.words import number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from perfml.modeling.results import Evaluation, Ranking
 
 _MOST_RANKS = 8
 """Metric groups in the short forms."""
-
-_SCATTER = 380
-"""Width and height of predictions against measurements."""
 
 MEANINGS = {
     "regression": "By how much the predicted time is off (mean absolute percentage error, MAPE); "
@@ -65,7 +56,7 @@ def models_section(results: Results) -> Section | None:
         ]
         for scored in results.evaluations:
             if scored.task == task:
-                blocks.append(_scores(scored, results.palette, results.settings))
+                blocks.append(_scores(scored))
         panels.append(section(TASKS.get(task, task), *blocks))
     return section(
         "Which metrics explain it",
@@ -146,15 +137,13 @@ def _rank(place: float) -> str:
     return f"{place:.0f}" if place.is_integer() else number(place, 2)
 
 
-def _scores(evaluation: Evaluation, palette: Mapping[str, str], settings: str) -> Fold:
+def _scores(evaluation: Evaluation) -> Fold:
     """Return how well the models of a task predict layers that they never saw."""
-    pictures = _predictions(evaluation, palette, settings)
     warnings = sentences_of((evaluation.leakage.warning or "", *evaluation.warnings))
     blocks = (
         Text(MEANINGS.get(evaluation.task, "The score.")),
         Notices(warnings, "these scores"),
         scores_table(evaluation),
-        *((Pictures(pictures),) if pictures else ()),
     )
     return Fold("How well the models predict it", blocks, page_only=False)
 
@@ -186,48 +175,3 @@ def scores_table(evaluation: Evaluation) -> ReportTable:
     columns = (*words("model"), *numbers(*(protocol(each) for each in protocols)))
     meaning = "accuracy" if up else "mean absolute percentage error (MAPE)"
     return ReportTable(f"Scores of every model under every protocol: {meaning}", columns, rows)
-
-
-def _predictions(
-    evaluation: Evaluation, palette: Mapping[str, str], settings: str
-) -> tuple[Picture, ...]:
-    """Return predictions against measurements of times, a picture a protocol with equal axes."""
-    if evaluation.predictions.empty or evaluation.task != "regression":
-        return ()
-    drawn = {}
-    for name, (score, _) in reversed(best_scores(evaluation).items()):
-        rows = evaluation.predictions[
-            (evaluation.predictions["model"] == score["model"])
-            & (evaluation.predictions["protocol"] == name)
-        ]
-        # a protocol may be scored without keeping its predictions; the table has its score
-        if ((rows["truth"] > 0) & (rows["predicted"] > 0)).any():
-            caption = (
-                f"Predicted against measured times, {model(score['model'])}, {protocol(name)}"
-                f"{_of(settings)}: off by {percent(float(score['mean']))} on average."
-            )
-            drawn[caption] = rows
-    return tuple(
-        Picture(
-            "Scatter plot of predictions",
-            caption,
-            functools.partial(_draw_predictions, rows, _limits(drawn.values()), palette),
-            (_SCATTER, _SCATTER),
-        )
-        for caption, rows in drawn.items()
-    )
-
-
-def _limits(tables: Iterable[pd.DataFrame]) -> tuple[float, float]:
-    """Return the limits of axes, in microseconds, that show all of several predictions."""
-    times = np.concatenate([table[["truth", "predicted"]].to_numpy(float) for table in tables])
-    shown = 1000 * times[(times > 0).all(axis=1)]
-    return float(shown.min()) / 1.25, float(shown.max()) * 1.25
-
-
-def _draw_predictions(
-    rows: pd.DataFrame, limits: tuple[float, float], palette: Mapping[str, str], width: int
-) -> Axes:
-    ax = figures.predicted_vs_measured(rows, palette=palette, width=width)
-    ax.set(xlim=limits, ylim=limits)
-    return ax

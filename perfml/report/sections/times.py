@@ -12,6 +12,7 @@ from perfml.report.document import (
     NARROW,
     Card,
     Cell,
+    KernelChooser,
     Panels,
     Pictures,
     ReportTable,
@@ -21,6 +22,7 @@ from perfml.report.document import (
     section,
     words,
 )
+from perfml.report.kernels import PackedKernels
 from perfml.report.layer_shapes import Shape
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
@@ -137,3 +139,17 @@ def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Ce
     note = "within spread" if best["clear"] == 0 else ""
     lead = Cell(multiple(ratio), note, ratio) if math.isfinite(ratio) else Cell("–")
     return [Cell(fastest, series=series.get(fastest)), lead]
+
+
+def kernels_section(kernels: PackedKernels) -> Section:
+    """Return the page's chooser of a condition, a layer and a backend."""
+    packed = {"names": kernels.names, "conditions": kernels.conditions}
+    return Section(
+        "Kernels of a layer",
+        (KernelChooser(packed, kernels.cut),),
+        lead="Mean time of one iteration, and share of the layer's time. Open a name to read all "
+        "of it.",
+        anchor="kernels",
+        link="Kernels",
+        page_only=True,
+    )
